@@ -130,7 +130,18 @@ class DerbyReading:
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
-        return committed(filter(_is_believed, self.scan.ranges()), self.source.path)
+        return committed(self._believed(), self.source.path)
+
+    def _believed(self) -> Iterator[ByteRange]:
+        return (one for one in self.scan.ranges() if one.is_believed)
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield committed changes in batches; memory grows with open transactions."""
+        from tallystick.systems.derby.columns.changes import change_batches, object_batches
+
+        if self._runs is None:
+            return object_batches(self.changes(), rows)
+        return change_batches(self._runs, self.scan, self.source.path, rows)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the instants at which records end."""
@@ -148,7 +159,7 @@ class DerbyReading:
 
     @cached_property
     def _database(self) -> Database:
-        return Database(lambda: filter(_is_believed, self.scan.ranges()), self.source.path)
+        return Database(self._believed, self.source.path)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of users, by the database's catalogue in the log and beside it."""
@@ -163,11 +174,7 @@ class DerbyReading:
             LogUnreadableError: with ``until``, as ``changes_between`` does.
             CorruptLogError: also where a page of the database is damaged.
         """
-        ranges = (
-            filter(_is_believed, self.scan.ranges())
-            if until is None
-            else joined_ranges(self.scan, after, until)
-        )
+        ranges = self._believed() if until is None else joined_ranges(self.scan, after, until)
         for change in self._database.changes(collection, ranges):
             if after is None or change.commit_sequence >= after:
                 yield change
@@ -262,7 +269,3 @@ def _run_reader(log: LogFiles) -> CompiledRuns | None:
     except (ImportError, RuntimeError):
         return None  # numba refuses where it finds no folder for what it compiles
     return CompiledRuns(log)
-
-
-def _is_believed(one: ByteRange) -> bool:
-    return one.outcome is Outcome.VALID and not one.salvaged

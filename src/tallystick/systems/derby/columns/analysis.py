@@ -85,7 +85,7 @@ def _boots(collector: TransactionCollector, chunk: Chunk) -> Iterator[Chunk]:
 
 def _collect(collector: TransactionCollector, chunk: Chunk) -> None:
     """Take the records of each transaction at once, in order of their first ones."""
-    rows = _by_transaction(chunk)
+    rows = chunk.by_transaction()
     if not rows.size:
         return
     runs = _Runs(chunk, rows)
@@ -106,13 +106,6 @@ def _collect(collector: TransactionCollector, chunk: Chunk) -> None:
 def _prove(one: LoggedTransaction, chunk: Chunk, row: int) -> None:
     one.evidence = chunk.file.path, int(chunk.columns[kernels.OFFSET, row])
     one.evidence_type = OPERATIONS[int(chunk.columns[kernels.OPERATION, row])].name
-
-
-def _by_transaction(chunk: Chunk) -> Column:
-    """Return the rows that belong to transactions, those of each together and in order."""
-    transaction = chunk.columns[kernels.TRANSACTION]
-    rows: Column = np.flatnonzero(transaction >= 0)
-    return rows[np.argsort(transaction[rows], kind="stable")]
 
 
 class _Runs:

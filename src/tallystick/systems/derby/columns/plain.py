@@ -69,24 +69,39 @@ class Chunk:
         bodies = {row - begin: body for row, body in self.bodies.items() if begin <= row < end}
         return Chunk(self.file, self.data, self.columns[:, begin:end], bodies)
 
-    def clear(self, row: int) -> bytes:
-        """Return the body of a record."""
-        return _clear(self.file, self.columns, row)
-
     def body(self, row: int) -> Body:
         """Decode the body of a record."""
-        return self.bodies.get(row) or decode_body(self.clear(row))
+        return self.bodies.get(row) or decode_body(_clear(self.file, self.columns, row))
 
     def range(self, row: int, *, in_scan: bool) -> ByteRange:
         """Return a record as a scan of all bytes finds it."""
         offset, length = self.columns[: kernels.LENGTH + 1, row].tolist()
-        envelope = Envelope(offset, length, make_instant(self.file.number, offset), length)
-        body, size = self.body(row), envelope.end - offset
-        holds = True if body.operation == CHECKSUM_OPERATION else None
-        return ByteRange(
-            self.file, offset, size, Outcome.VALID, "record", envelope=envelope, body=body,
-            in_scan=in_scan, checksum_valid=holds, clear=self.clear(row),
-        )  # fmt: skip
+        return plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
+
+    def by_transaction(self) -> Column:
+        """Return the rows that belong to transactions, those of each together and in order."""
+        transaction = self.columns[kernels.TRANSACTION]
+        rows: Column = np.flatnonzero(transaction >= 0)
+        return rows[np.argsort(transaction[rows], kind="stable")]
+
+
+def plain_range(
+    file: LogBytes, offset: int, length: int, body: Body, *, in_scan: bool
+) -> ByteRange:
+    """Return a plain record as a scan of all bytes finds it."""
+    envelope = Envelope(offset, length, make_instant(file.number, offset), length)
+    return ByteRange(
+        file,
+        offset,
+        envelope.end - offset,
+        Outcome.VALID,
+        "record",
+        envelope=envelope,
+        body=body,
+        in_scan=in_scan,
+        checksum_valid=True if body.operation == CHECKSUM_OPERATION else None,
+        clear=bytes(file.data[envelope.body : envelope.body + length]),
+    )
 
 
 def _clear(file: LogBytes, columns: Columns, row: int) -> bytes:

@@ -40,6 +40,11 @@ class ByteRange:
     clear: bytes | None = None
 
     @property
+    def is_believed(self) -> bool:
+        """Whether it is whole and a restart uses it."""
+        return self.outcome is Outcome.VALID and not self.salvaged
+
+    @property
     def place(self) -> int:
         """The instant of its first byte."""
         return make_instant(self.file.number, self.offset)
