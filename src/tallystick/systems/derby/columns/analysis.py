@@ -21,7 +21,6 @@ from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.scan import FileScan
 from tallystick.systems.derby.read.transactions import (
     PREPARED,
-    LoggedTransaction,
     TransactionCollector,
     ended_state,
 )
@@ -88,24 +87,18 @@ def _collect(collector: TransactionCollector, chunk: Chunk) -> None:
     rows = chunk.by_transaction()
     if not rows.size:
         return
-    runs = _Runs(chunk, rows)
     path, data = chunk.file.path, chunk.file.data
-    for number, place, begins, internal, count, size, undone, last, group, end, proof, xid in runs:
-        one = collector.transaction(number, place, begins=begins)
-        one.add_run(path, count, size, undone, last, group)
+    for number, place, begins, internal, *counts, end, proof, operation, xid in _Runs(chunk, rows):
+        one = collector.transaction(number, place, begins=bool(begins))
+        one.add_run(path, *counts)
         if begins:
-            one.internal = internal
+            one.internal = bool(internal)
         if xid >= 0:
             one.xid = xid_at(data, xid)
         if end >= 0:
             one.state = ended_state(end) if end & _LAST else PREPARED
         if proof >= 0:
-            _prove(one, chunk, proof)
-
-
-def _prove(one: LoggedTransaction, chunk: Chunk, row: int) -> None:
-    one.evidence = chunk.file.path, int(chunk.columns[kernels.OFFSET, row])
-    one.evidence_type = OPERATIONS[int(chunk.columns[kernels.OPERATION, row])].name
+            one.evidence, one.evidence_type = (path, proof), OPERATIONS[operation].name
 
 
 class _Runs:
@@ -113,8 +106,8 @@ class _Runs:
 
     A row is: number, instant of the first record, whether that is a begin record, whether of an
     internal transaction, records, bytes, records that undo, instant of the last one, the bits of
-    all groups; then, or -1: the group of the last one that ends or prepares, the row of the last
-    begin or end record, the offset of the last global id.
+    all groups; then, or -1: the group of the last one that ends or prepares, place and operation of
+    the last begin or end record, offset of the last global id.
     """
 
     def __init__(self, chunk: Chunk, rows: Column) -> None:
@@ -143,15 +136,14 @@ class _Runs:
             instants[last],
             np.bitwise_or.reduceat(group, self._starts),
             self._last(group & (_LAST | _PREPARE) != 0, group),
-            self._last(proves, rows),
+            self._last(proves, self._of(kernels.OFFSET)),
+            self._last(proves, operation),
             self._last(self._of(kernels.GLOBAL_ID) >= 0, self._of(kernels.GLOBAL_ID)),
         )
         order = np.argsort(first)
         self._lists = [column[order].tolist() for column in columns]
 
-    def __iter__(
-        self,
-    ) -> Iterator[tuple[int, int, bool, bool, int, int, int, int, int, int, int, int]]:
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
         return zip(*self._lists, strict=True)
 
     def _of(self, column: int) -> Column:

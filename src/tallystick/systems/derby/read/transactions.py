@@ -26,9 +26,13 @@ _STATES = {
 }
 
 
+_COMMIT, _PREPARE = int(Group.COMMIT), int(Group.PREPARE)
+"""As plain numbers: the operators of flags take longer than all else that is done with a run."""
+
+
 def ended_state(group: int) -> str:
     """Return the state of a transaction whose last record has this group."""
-    return COMMITTED if group & Group.COMMIT else ABORTED
+    return COMMITTED if group & _COMMIT else ABORTED
 
 
 @dataclass(slots=True)
@@ -85,8 +89,7 @@ class LoggedTransaction:
         self.undone += undone
         self.last = last
         self.paths[path] = None
-        if group & Group.PREPARE:
-            self.prepared = True
+        self.prepared = self.prepared or bool(group & _PREPARE)
 
     def _advance(self, group: Group) -> None:
         if group & Group.PREPARE:

@@ -1,0 +1,89 @@
+"""Whatever a log holds, compiled runs and record by record reading say the same of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.reading.tables import batches_of
+from tallystick.systems.derby import reader
+from tallystick.systems.derby.format.layout import HEADER_SIZE
+from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tests.fuzz.mutate import Mutator
+from tests.systems.derby.logs import CASES, log_bytes, options, reading, reading_of
+from tests.systems.derby.mixed import MixedLog
+
+SEEDS = range(12)
+SMALL = {"log1.dat": log_bytes("xa-indoubt").rstrip(b"\0") + bytes(600)}
+
+
+def made(seed: int) -> dict[str, bytes]:
+    """The files of a log of mixed operations."""
+    log = MixedLog(
+        seed, 1 + seed % 3, 300, checkpoints=seed % 4 > 1, reboots=seed % 5 == 4, gaps=seed % 3 == 2
+    )
+    return log.files
+
+
+def written(files: Mapping[str, bytes], folder: Path) -> Path:
+    """Write the files to a new folder."""
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def same(source: LogSource, secret: ReadOptions) -> DerbyReading:
+    """Check that all tables and verdicts are the same; return the reading by runs."""
+    by_runs, one_by_one = DerbyReading(source, secret), DerbyReading(source, secret)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "LOADED_FROM", 0)
+        patch.setattr(reader, "COMPILED_FROM", 0)
+        found = everything(by_runs)
+        patch.setattr(reader, "LOADED_FROM", 1 << 40)
+        patch.setattr(reader, "COMPILED_FROM", 1 << 40)
+        expected = everything(one_by_one)
+    for name, value in expected.items():
+        assert found[name] == value, name
+    return by_runs
+
+
+def everything(log: DerbyReading) -> dict[str, Any]:
+    """What a reading says, by what it is about."""
+    tables = ("files", "transactions", "changes", "findings", "logs")
+    found: dict[str, Any] = {
+        name: [row for batch in batches_of(log, name) for row in batch.to_pylist()]
+        for name in tables
+    }
+    recovery = repr(log.recovery)
+    return found | {"spans": log.files(), "recovery": recovery, "verdict": log.verdict().to_dict()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fixtures_are_read_alike(case: str) -> None:
+    same(reading(case).source, options(case))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mixed_logs_are_read_alike(tmp_path: Path, seed: int) -> None:
+    log = reading_of(written(made(seed), tmp_path / "log"))
+    by_runs = same(log.source, ReadOptions())
+    assert by_runs._runs is not None
+    ends = [by_runs._runs.run(one, HEADER_SIZE).end for one in log.log.files.values()]
+    assert ends == [len(bytes(one.data).rstrip(b"\0")) for one in log.log.files.values()]
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_mutants_are_read_alike(tmp_path: Path, seed: int) -> None:
+    pool = [SMALL, made(seed % len(SEEDS))]
+    chance = random.Random(seed)
+    mutator = Mutator("derby", pool, lambda data, _: chance.randbytes(len(data)))
+    files = mutator.mutant(pool[seed % 4 > 0], seed)
+    files = {name: content for name, content in files.items() if content}
+    files |= {"log9.dat": log_bytes("clean")[:4000]}
+    same(reading_of(written(files, tmp_path / "log")).source, ReadOptions())
