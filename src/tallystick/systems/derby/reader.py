@@ -137,10 +137,12 @@ class DerbyReading:
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield committed changes in batches; memory grows with open transactions."""
-        from tallystick.systems.derby.columns.changes import change_batches, object_batches
+        from tallystick.systems.derby.columns.change_rows import object_batches
 
         if self._runs is None:
             return object_batches(self.changes(), rows)
+        from tallystick.systems.derby.columns.changes import change_batches
+
         return change_batches(self._runs, self.scan, self.source.path, rows)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
@@ -198,12 +200,13 @@ class DerbyReading:
             self.recovery,
             self.findings(),
             self.judgement,
+            self._runs,
         )
 
     @cached_property
     def judgement(self) -> Judgement:
         """The answer about the log."""
-        return judgement(self.scan, self._analysis, self.recovery, self.findings())
+        return judgement(self.scan, self._analysis, self.recovery, self.findings(), self._runs)
 
     @cached_property
     def _columns(self) -> ColumnReader:

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallystick.systems.derby.columns import kernels
-from tallystick.systems.derby.columns.body_kernels import FLAG
+from tallystick.systems.derby.columns.body_kernels import COUNT, FLAG
 from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader, xid_at
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
+from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION, HEADER_SIZE, Group
 from tallystick.systems.derby.format.operations import OPERATIONS
 from tallystick.systems.derby.read.analysis import LogAnalysis
+from tallystick.systems.derby.read.files import LogBytes
+from tallystick.systems.derby.read.plain import RunCount
 from tallystick.systems.derby.read.scan import FileScan
 from tallystick.systems.derby.read.transactions import (
     PREPARED,
@@ -34,13 +36,40 @@ def take_run(reader: RunReader, found: LogAnalysis, scan: FileScan) -> int:
     end = HEADER_SIZE
     for chunk in reader.chunks(scan.file, HEADER_SIZE, scan.believed_until()):
         _take(found, scan, chunk)
-        end = int(chunk.columns[kernels.OFFSET, -1] + chunk.lengths[-1])
+        end = chunk.end
     return end
+
+
+def count_run(reader: RunReader, collector: TransactionCollector, file: LogBytes) -> RunCount:
+    """Collect the transactions of the run that a file begins with; return what is in it."""
+    records = groups = largest = 0
+    end = HEADER_SIZE
+    for chunk in reader.chunks(file, HEADER_SIZE):
+        begin = 0
+        for row in np.flatnonzero(_is_checkpoint(chunk)).tolist():
+            _collect_boots(collector, chunk.rows(begin, row))
+            collector.add(chunk.range(row, in_scan=False))
+            begin = row + 1
+        _collect_boots(collector, chunk.rows(begin, chunk.size))
+        covered = chunk.columns[COUNT, _is_checksum(chunk)]
+        records, groups, end = records + chunk.size, groups + covered.size, chunk.end
+        largest = int(covered.max(initial=largest))
+    return RunCount(end, records, groups, largest)
+
+
+def _is_checkpoint(chunk: Chunk) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = chunk.columns[kernels.OPERATION] == operations.CHECKPOINT
+    return found
+
+
+def _is_checksum(chunk: Chunk) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = chunk.columns[kernels.OPERATION] == CHECKSUM_OPERATION
+    return found
 
 
 def _take(found: LogAnalysis, scan: FileScan, chunk: Chunk) -> None:
     """Take a chunk; its checkpoints, and what is at the place of the known one, by themselves."""
-    alone = chunk.columns[kernels.OPERATION] == operations.CHECKPOINT
+    alone = _is_checkpoint(chunk)
     alone |= chunk.instants == found.checkpoint[0]
     begin = 0
     for row in np.flatnonzero(alone).tolist():
@@ -60,8 +89,12 @@ def _take_plain(found: LogAnalysis, chunk: Chunk) -> None:
         numbers = chunk.columns[kernels.TRANSACTION, begins].tolist()
         begun = {number if number >= 0 else None for number in numbers}
     found.add_valid(chunk.size, begun)
-    for boot in _boots(found.collector, chunk):
-        _collect(found.collector, boot)
+    _collect_boots(found.collector, chunk)
+
+
+def _collect_boots(collector: TransactionCollector, chunk: Chunk) -> None:
+    for boot in _boots(collector, chunk):
+        _collect(collector, boot)
 
 
 def _boots(collector: TransactionCollector, chunk: Chunk) -> Iterator[Chunk]:

@@ -20,12 +20,6 @@ from tallystick.arrow.byte_kernels import (
     uint64,
 )
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.derby.columns.compressed import (
-    compressed_int,
-    compressed_long,
-    int_size,
-    long_size,
-)
 from tallystick.systems.derby.columns.kernels import (
     ENDED,
     FULL,
@@ -47,6 +41,12 @@ from tallystick.systems.derby.columns.kernels import (
 from tallystick.systems.derby.format import field_types, layout
 from tallystick.systems.derby.format.field_types import FieldType
 from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.number_kernels import (
+    compressed_int,
+    compressed_long,
+    int_size,
+    long_size,
+)
 from tallystick.systems.derby.format.operations import OPERATIONS, Operation
 
 Programs = NDArray[np.int8]

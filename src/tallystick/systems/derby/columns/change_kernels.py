@@ -10,14 +10,14 @@ from typing import Any
 
 from tallystick.arrow.byte_kernels import Bytes, Number, be_uint16, int64, uint64
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.derby.columns.compressed import (
+from tallystick.systems.derby.columns.kernels import Columns
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.number_kernels import (
     compressed_int,
     int_size,
     long_size,
 )
-from tallystick.systems.derby.columns.kernels import Columns
-from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.page_rows import (
     FIELD_FIXED_LENGTH,
     FIELD_NONEXISTENT,

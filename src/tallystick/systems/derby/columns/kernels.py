@@ -21,14 +21,14 @@ from tallystick.arrow.byte_kernels import (
 )
 from tallystick.arrow.crc_kernel import crc32_of
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.derby.columns.compressed import (
+from tallystick.systems.derby.format import layout
+from tallystick.systems.derby.format.field_types import COMPRESSED_LONG, PAGE
+from tallystick.systems.derby.format.number_kernels import (
     compressed_int,
     compressed_long,
     int_size,
     long_size,
 )
-from tallystick.systems.derby.format import layout
-from tallystick.systems.derby.format.field_types import COMPRESSED_LONG, PAGE
 from tallystick.systems.derby.format.record_body import BODY_SIZE_MIN
 
 Columns = NDArray[np.int64]

@@ -64,6 +64,11 @@ class Chunk:
         found: Column = self.columns[kernels.LENGTH] + LOG_RECORD_FIXED_OVERHEAD_SIZE
         return found
 
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return int(self.columns[kernels.OFFSET, -1] + self.lengths[-1])
+
     def rows(self, begin: int, end: int) -> Chunk:
         """Return some of the rows."""
         bodies = {row - begin: body for row, body in self.bodies.items() if begin <= row < end}

@@ -20,7 +20,7 @@ Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,9 +55,12 @@ from tallystick.systems.derby.format.layout import (
 )
 from tallystick.systems.derby.format.operations import OPERATIONS
 from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
+from tallystick.systems.derby.read.changes import Pending
 from tallystick.systems.derby.read.files import ControlBytes, LogBytes, LogFiles
-from tallystick.systems.derby.read.plain import PlainRun
-from tallystick.systems.derby.read.scan import EngineReach
+from tallystick.systems.derby.read.plain import PlainRun, RunCount
+from tallystick.systems.derby.read.scan import EngineReach, LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.read.transactions import TransactionCollector
 
 JUDGED_VERSION = (10, 16)
 """The newest engine whose recovery was compared with ours."""
@@ -197,6 +200,14 @@ class Runs(Protocol):
 
     def run(self, file: LogBytes, begin: int) -> PlainRun | None:
         """Return the run from an offset of a file on."""
+        ...
+
+    def count(self, collector: TransactionCollector, file: LogBytes) -> RunCount:
+        """Collect the transactions of the run that a file begins with; return what is in it."""
+        ...
+
+    def left(self, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
+        """Return what is open after the runs that a log begins with, and all ranges after them."""
         ...
 
     def redo(self, result: Recovery, versions: PageVersions) -> RedoOfRuns:

@@ -29,5 +29,14 @@ class PlainRun(NamedTuple):
     covered: int = 0
 
 
+class RunCount(NamedTuple):
+    """How much is in a run: records, groups, and bytes of the largest group."""
+
+    end: int
+    records: int = 0
+    groups: int = 0
+    largest: int = 0
+
+
 Skip = Callable[[LogBytes, int], PlainRun | None]
 """Takes a run from an offset of a file on, and returns it; None where runs are no longer taken."""
