@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from types import MappingProxyType
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from tallystick.arrow import columns, schemas
 from tallystick.records import (
+    Change,
     Clock,
     Finding,
+    Kind,
     LogFile,
     Outcome,
     Severity,
     Span,
     State,
     Transaction,
+    jsonable,
 )
 from tests.test_records import RECORD
 
@@ -30,10 +37,25 @@ def test_record_batches_hold_every_record_once() -> None:
 
 def test_a_transaction_row_names_its_evidence() -> None:
     one = Transaction("h2", "l", "k", State.PREPARED, evidence=("f", 8), evidence_type="P")
-    (row,) = schemas.transaction_rows([one], Clock.NONE.value)
-    batch = schemas.batch_of([row], schemas.TRANSACTIONS)
+    (batch,) = schemas.batches_of_transactions([one], Clock.NONE.value)
     read = batch.to_pylist()[0]
     assert (read["state"], read["evidence_file"], read["evidence_offset"]) == ("prepared", "f", 8)
+
+
+def test_changes_can_have_another_name_of_their_log() -> None:
+    change = Change("h2", "l", 1, 0, Kind.ADD, "T", "k", "f", 8, values={"A": b"\x01", "B": None})
+    (own,) = schemas.batches_of_changes([change], "none")
+    (named,) = schemas.batches_of_changes([change], "none", log="l#1")
+    assert (own["log"].to_pylist(), named["log"].to_pylist()) == (["l"], ["l#1"])
+    assert own["values"].to_pylist() == ['{"A":"01","B":null}']
+
+
+@pytest.mark.parametrize("value", [
+    {1: (b"\x00\xff", [State.PREPARED])}, {"a": {"b": {3}}}, {"n": 2**70, "f": 0.1, "t": True},
+    {"m": MappingProxyType({"k": memoryview(b"x")})},
+])  # fmt: skip
+def test_json_text_is_what_jsonable_values_give(value: dict[Any, Any]) -> None:
+    assert schemas.json_text(value) == json.dumps(jsonable(value), separators=(",", ":"))
 
 
 def test_a_finding_row_keeps_its_severity() -> None:

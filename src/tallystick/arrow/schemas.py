@@ -12,9 +12,10 @@ A vectorised reader makes dictionary-encoded strings and views, which cost no ti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from tallystick.errors import MissingExtraError
@@ -207,9 +208,8 @@ def record_batches(
     For small logs and for what a vectorised reader leaves over. ``clock`` is the unit of the
     times, the ``value`` of a `Clock`.
     """
-    source = iter(records)
-    while chunk := list(islice(source, rows)):
-        yield batch_of([_record_row(record, log, clock) for record in chunk], RECORDS)
+    constant = {"log": log, "clock": clock}
+    return _batches_of_objects(records, RECORDS, _RECORD_COLUMNS, constant, rows)
 
 
 def log_row(one: Judgement, system: str, log: str, log_format: str) -> dict[str, Any]:
@@ -250,22 +250,12 @@ def file_rows(files: Iterable[LogFile], system: str, log: str, answer: str) -> l
     ]
 
 
-def transaction_rows(transactions: Iterable[Transaction], clock: str) -> Iterator[dict[str, Any]]:
-    """Make rows of the `TRANSACTIONS` schema."""
-    for one in transactions:
-        row = {name: getattr(one, name) for name in TRANSACTIONS.names if hasattr(one, name)}
-        file, offset = one.evidence or (None, None)
-        yield row | {
-            "state": one.state.value,
-            "transaction": signed64(one.transaction),
-            "participants": list(one.participants),
-            "open_participants": list(one.open_participants),
-            "files": list(one.files),
-            "clock": clock,
-            "evidence_file": file,
-            "evidence_offset": offset,
-            "attributes": json_text(one.attributes),
-        }
+def batches_of_transactions(
+    transactions: Iterable[Transaction], clock: str, rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Make batches of at most ``rows`` rows in the `TRANSACTIONS` schema."""
+    constant = {"clock": clock}
+    return _batches_of_objects(transactions, TRANSACTIONS, _TRANSACTION_COLUMNS, constant, rows)
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
@@ -276,12 +266,35 @@ def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def change_rows(changes: Iterable[Change], clock: str) -> Iterator[dict[str, Any]]:
-    """Make rows of the `CHANGES` schema."""
-    for one in changes:
-        row = {name: getattr(one, name) for name in CHANGES.names if hasattr(one, name)}
-        values = None if one.values is None else json_text(dict(one.values))
-        yield row | {"kind": one.kind.value, "clock": clock, "values": values}
+def batches_of_changes(
+    changes: Iterable[Change], clock: str, rows: int = BATCH_ROWS, *, log: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Make batches of at most ``rows`` rows in the `CHANGES` schema.
+
+    ``log`` takes the place of the changes' own name of their log.
+    """
+    constant = {"clock": clock} if log is None else {"clock": clock, "log": log}
+    return _batches_of_objects(changes, CHANGES, _CHANGE_COLUMNS, constant, rows)
+
+
+def _batches_of_objects(
+    objects: Iterable[Any],
+    schema: pa.Schema,
+    columns: Mapping[str, Callable[[Any], Any]],
+    constant: Mapping[str, str],
+    rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """Make columns of what ``columns`` gives of each object: else the attribute of that name."""
+    getters = [columns.get(name) or attrgetter(name) for name in schema.names]
+    source = iter(objects)
+    while chunk := list(islice(source, rows)):
+        arrays = [
+            pa.repeat(pa.scalar(constant[field.name], field.type), len(chunk))
+            if field.name in constant
+            else pa.array(map(get, chunk), field.type, size=len(chunk))
+            for field, get in zip(schema, getters, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -316,9 +329,12 @@ def _repeated(text: str, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(text, kind), _REPEATED_ROWS)
 
 
-def json_text(value: dict[str, Any]) -> str | None:
+def json_text(value: Mapping[str, Any] | None) -> str | None:
     """Return compact JSON of a dictionary, None where it is empty."""
-    return json.dumps(jsonable(value), separators=(",", ":")) if value else None
+    return _encoded(dict(value)) if value else None
+
+
+_encoded = json.JSONEncoder(separators=(",", ":"), default=jsonable).encode
 
 
 def signed64(value: int | None) -> int | None:
@@ -328,16 +344,23 @@ def signed64(value: int | None) -> int | None:
     return value - (1 << 64)
 
 
-def _record_row(record: Record, log: str, clock: str) -> dict[str, Any]:
-    row = {name: getattr(record, name) for name in RECORDS.names if hasattr(record, name)}
-    return row | {
-        "log": log,
-        "clock": clock,
-        "outcome": record.outcome.value,
-        "kind": record.kind.value,
-        "sequence": signed64(record.sequence),
-        "transaction": signed64(record.transaction),
-        "record_id": signed64(record.record_id),
-        "resources": list(record.resources),
-        "attributes": json_text(record.attributes),
-    }
+_RECORD_COLUMNS: dict[str, Callable[[Record], Any]] = {
+    "outcome": lambda one: one.outcome.value,
+    "kind": lambda one: one.kind.value,
+    "sequence": lambda one: signed64(one.sequence),
+    "transaction": lambda one: signed64(one.transaction),
+    "record_id": lambda one: signed64(one.record_id),
+    "attributes": lambda one: json_text(one.attributes),
+}
+"""Of the columns that are not just the attribute of that name, what they hold of an object."""
+_TRANSACTION_COLUMNS: dict[str, Callable[[Transaction], Any]] = {
+    "state": lambda one: one.state.value,
+    "transaction": lambda one: signed64(one.transaction),
+    "evidence_file": lambda one: one.evidence[0] if one.evidence else None,
+    "evidence_offset": lambda one: one.evidence[1] if one.evidence else None,
+    "attributes": lambda one: json_text(one.attributes),
+}
+_CHANGE_COLUMNS: dict[str, Callable[[Change], Any]] = {
+    "kind": lambda one: one.kind.value,
+    "values": lambda one: json_text(one.values),
+}

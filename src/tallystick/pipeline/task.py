@@ -13,7 +13,7 @@ from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from tallystick.arrow.schemas import BATCH_ROWS, CHANGES, COLLECTIONS, change_rows
+from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes
 from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import TIMESTAMP, feed, stamped
 from tallystick.pipeline.images import images_of, without_images
@@ -158,9 +158,8 @@ def _read(
         reading, table, piece.split, schema=schema, attributes=attributes, judged=judged
     )
     if table == "changes" and options.collection is not None and isinstance(reading, Typed):
-        found = change_rows(reading.changes_of(options.collection), reading.clock.value)
-        name = log_name(reading.source)
-        batches = batches_of_rows((row | {"log": name} for row in found), CHANGES)
+        found = reading.changes_of(options.collection)
+        batches = batches_of_changes(found, reading.clock.value, log=log_name(reading.source))
     if table == "changes" and options.history:
         return _with_images(batches, reading, options, judged(reading))
     return batches

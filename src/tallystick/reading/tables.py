@@ -67,13 +67,22 @@ def batches_of(
     if table == "records":
         for batch in _records(reading, split, rows, attributes and "attributes" in wanted.names):
             yield from _pieces(schemas.plain(_named(batch, source), wanted), rows)
-    elif table == "changes" and isinstance(reading, ChangeBatches):
-        for batch in reading.change_batches(rows):
-            yield _named(batch, source)
     else:
-        for batch in batches_of_rows(_rows(reading, table, judged), TABLES[table], rows):
+        for batch in _other_batches(reading, table, rows, judged):
             yield _named(batch, source)
     require_whole(source.files)
+
+
+def _other_batches(
+    reading: LogReading, table: str, rows: int, judged: Judging
+) -> Iterator[pa.RecordBatch]:
+    if table == "transactions":
+        return schemas.batches_of_transactions(reading.transactions(), reading.clock.value, rows)
+    if table == "changes" and isinstance(reading, ChangeBatches):
+        return reading.change_batches(rows)
+    if table == "changes":
+        return schemas.batches_of_changes(reading.changes(), reading.clock.value, rows)
+    return batches_of_rows(_small_rows(reading, table, judged), TABLES[table], rows)
 
 
 def _records(
@@ -163,14 +172,10 @@ def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def _rows(reading: LogReading, table: str, judged: Judging) -> Iterable[dict[str, Any]]:
-    system, log, clock = reading.source.system, reading.source.path, reading.clock.value
+def _small_rows(reading: LogReading, table: str, judged: Judging) -> Iterable[dict[str, Any]]:
+    system, log = reading.source.system, reading.source.path
     if table == "logs":
         return [schemas.log_row(judged(reading), system, log, reading.format)]
     if table == "files":
         return schemas.file_rows(reading.files(), system, log, judged(reading).answer.value)
-    if table == "transactions":
-        return schemas.transaction_rows(reading.transactions(), clock)
-    if table == "changes":
-        return schemas.change_rows(reading.changes(), clock)
     return schemas.finding_rows(reading.findings())

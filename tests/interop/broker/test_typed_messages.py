@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.arrow.schemas import CHANGES, batch_of, change_rows
+from tallystick.arrow.schemas import batches_of_changes
 from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.typed import typed
 from tallystick.systems.jboss.reader import JournalReading
@@ -51,10 +51,10 @@ def rows_of(reading: JournalReading, name: str) -> tuple[dict[str, Row], dict[st
     """All rows of a collection that were ever there, and those that are there at the end."""
     (collection,) = (one for one in reading.collections() if one.name == name)
     kinds = [(one.name, one.kind) for one in collection.columns]
-    rows = [*change_rows(reading.changes_of(name), "none")]
+    changes = batches_of_changes(reading.changes_of(name), "none")
     seen: dict[str, Row] = {}
     live: dict[str, Row] = {}
-    for batch in typed(feed([batch_of(rows, CHANGES)]), name, kinds):
+    for batch in typed(feed(changes), name, kinds):
         for row in batch.to_pylist():
             if row["_change_type"] == "insert":
                 seen[row["_key"]] = live[row["_key"]] = row

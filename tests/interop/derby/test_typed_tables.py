@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.arrow.schemas import CHANGES, batch_of, change_rows, json_text
+from tallystick.arrow.schemas import CHANGES, batch_of, batches_of_changes, json_text
 from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.images import images_of
 from tallystick.pipeline.typed import typed
@@ -64,10 +64,10 @@ def _before(reading: DerbyReading, name: str, kinds: Kinds) -> list[dict[str, An
 
 
 def _changes(reading: DerbyReading, name: str, kinds: Kinds) -> list[dict[str, Any]]:
-    rows = [*change_rows(reading.changes_of(name), "none")]
+    changes = batches_of_changes(reading.changes_of(name), "none")
     with images_of(None, None, "l") as images:
         images.add_rows(name, reading.rows_before(name))
-        batches = feed(images.filled([batch_of(rows, CHANGES)]))
+        batches = feed(images.filled(changes))
         return [row for one in typed(batches, name, kinds) for row in one.to_pylist()]
 
 

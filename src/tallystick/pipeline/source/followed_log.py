@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.arrow.schemas import CHANGES, change_rows
+from tallystick.arrow.schemas import batches_of_changes
 from tallystick.reading.names import log_name
-from tallystick.reading.tables import batches_of, batches_of_rows
+from tallystick.reading.tables import batches_of
 from tallystick.records import Outcome
 from tallystick.storage.local import sync_for_reading
 from tallystick.storage.source import is_remote
@@ -168,9 +168,7 @@ class FollowedLog:
             found = reading.changes_of(self.collection, after, until)
         else:
             found = reading.changes_between(after, until)
-        rows = change_rows(found, reading.clock.value)
-        name = log_name(self.source)
-        yield from batches_of_rows((row | {"log": name} for row in rows), CHANGES)
+        yield from batches_of_changes(found, reading.clock.value, log=log_name(self.source))
 
     def rows_before(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield key and values of the collection's rows where the log begins, as it tells them."""

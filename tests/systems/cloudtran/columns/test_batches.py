@@ -8,14 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tallystick.arrow.schemas import (
-    CHANGES,
     RECORDS,
-    TRANSACTIONS,
-    batch_of,
-    change_rows,
+    batches_of_changes,
+    batches_of_transactions,
     plain,
     record_batches,
-    transaction_rows,
 )
 from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.read.records import stored_entry
@@ -64,10 +61,10 @@ def test_numbers_over_63_bits_are_the_same_in_records_and_tables(
     assert numbers == [7 - (1 << 63), 5]
     assert [row["transaction"] for row in _rows(list(log.batches()))] == numbers
     found = list(log.transactions())
-    batch = batch_of(list(transaction_rows(found, "wall_us")), TRANSACTIONS)
+    (batch,) = batches_of_transactions(found, "wall_us")
     assert [one.transaction for one in found] == batch["transaction"].to_pylist()
     changes = list(log.changes())
-    batch = batch_of(list(change_rows(changes, "wall_us")), CHANGES)
+    (batch,) = batches_of_changes(changes, "wall_us")
     assert [one.commit_sequence for one in changes] == batch["commit_sequence"].to_pylist()
     if not damaged:
         assert stored_entry(next(log.records())).number == (1 << 63) + 7

@@ -9,8 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tallystick.arrow.schemas import CHANGES, TRANSACTIONS, change_rows, transaction_rows
-from tallystick.reading.tables import batches_of, batches_of_rows
+from tallystick.arrow.schemas import (
+    CHANGES,
+    TRANSACTIONS,
+    batches_of_changes,
+    batches_of_transactions,
+)
+from tallystick.reading.tables import batches_of
 from tallystick.storage.local import LOCAL
 from tallystick.systems.protocol import ChangeBatches, LogSource, ReadOptions
 from tallystick.systems.tally.live.log import TallyLog
@@ -51,15 +56,13 @@ def _agree(source: LogSource, key: bytes | None = None) -> int:
     reading = TallyReading(source, ReadOptions(encryption_key=key))
     assert isinstance(reading, ChangeBatches)
     clock = reading.clock.value
-    changes = [*change_rows(reading.changes(), clock)]
-    plain = _rows(batches_of_rows(changes, CHANGES, 7), CHANGES)
+    plain = _rows(batches_of_changes(reading.changes(), clock, 7), CHANGES)
     assert _rows(batches_of(reading, "changes", rows=7), CHANGES) == plain
     order = [(row["commit_sequence"], row["ordinal"]) for row in plain]
     assert order == sorted(order)
     every = transactions_of(source.path, reading.records(), reading._incomplete)
-    transactions = [*transaction_rows(every, clock)]
     found = _rows(batches_of(reading, "transactions", rows=7), TRANSACTIONS)
-    assert found == _rows(batches_of_rows(transactions, TRANSACTIONS, 7), TRANSACTIONS)
+    assert found == _rows(batches_of_transactions(every, clock, 7), TRANSACTIONS)
     return len(plain) + len(found)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.schemas import CHANGES, batch_of, change_rows, plain
+from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Change, Clock, Kind
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
 from tallystick.systems.tally.read.changes import ChangeFeed
@@ -52,7 +52,7 @@ def _merged(
     if not others:
         yield from batches
         return
-    batches.append(batch_of(list(change_rows(others, Clock.WALL_US.value)), CHANGES))
+    batches += batches_of_changes(others, Clock.WALL_US.value, len(others))
     if len(batches) == 1:
         yield from sliced(batches[0], rows)
         return
