@@ -137,10 +137,10 @@ class DerbyReading:
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield committed changes in batches; memory grows with open transactions."""
-        from tallystick.systems.derby.columns.change_rows import object_batches
-
         if self._runs is None:
-            return object_batches(self.changes(), rows)
+            from tallystick.arrow.schemas import batches_of_changes
+
+            return batches_of_changes(self.changes(), self.clock.value, rows)
         from tallystick.systems.derby.columns.changes import change_batches
 
         return change_batches(self._runs, self.scan, self.source.path, rows)

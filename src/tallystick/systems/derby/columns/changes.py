@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Bytes
 from tallystick.arrow.columns import bitmap, byte_ranges, coded, constant, nulls, numbers
-from tallystick.arrow.schemas import CHANGES, plain
+from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Clock, Kind
 from tallystick.systems.derby.columns import change_kernels
 from tallystick.systems.derby.columns.change_feed import (
@@ -35,7 +35,6 @@ from tallystick.systems.derby.columns.change_feed import (
     ChangeFeed,
     Committed,
 )
-from tallystick.systems.derby.columns.change_rows import object_batches
 from tallystick.systems.derby.columns.kernels import Columns
 from tallystick.systems.derby.columns.plain import Column, RunReader
 from tallystick.systems.derby.format import operations
@@ -70,7 +69,8 @@ def change_batches(
         if (first := next(rest, None)) is not None:
             later = filter(_is_believed_record, scan.ranges(number + 1))
             left = chain([first], rest, later)
-            yield from object_batches(committed(left, name, pending=feed.pending(scan.log)), rows)
+            changes = committed(left, name, pending=feed.pending(scan.log))
+            yield from batches_of_changes(changes, Clock.NONE.value, rows)
             return
 
 
