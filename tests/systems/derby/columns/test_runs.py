@@ -11,6 +11,7 @@ import pytest
 
 from tallystick.reading.tables import batches_of
 from tallystick.systems.derby import reader
+from tallystick.systems.derby.columns import plain, redo
 from tallystick.systems.derby.format.layout import HEADER_SIZE
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import LogSource, ReadOptions
@@ -38,12 +39,17 @@ def written(files: Mapping[str, bytes], folder: Path) -> Path:
     return folder
 
 
-def same(source: LogSource, secret: ReadOptions) -> DerbyReading:
-    """Check that all tables and verdicts are the same; return the reading by runs."""
+def same(source: LogSource, secret: ReadOptions, rows: int = plain.ROWS) -> DerbyReading:
+    """Check that all tables and verdicts are the same; return the reading by runs.
+
+    ``rows`` are those of a chunk.
+    """
     by_runs, one_by_one = DerbyReading(source, secret), DerbyReading(source, secret)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "LOADED_FROM", 0)
         patch.setattr(reader, "COMPILED_FROM", 0)
+        patch.setattr(plain, "ROWS", rows)
+        patch.setattr(redo, "SLOTS", 2)
         found = everything(by_runs)
         patch.setattr(reader, "LOADED_FROM", 1 << 40)
         patch.setattr(reader, "COMPILED_FROM", 1 << 40)
@@ -72,7 +78,7 @@ def test_fixtures_are_read_alike(case: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_mixed_logs_are_read_alike(tmp_path: Path, seed: int) -> None:
     log = reading_of(written(made(seed), tmp_path / "log"))
-    by_runs = same(log.source, ReadOptions())
+    by_runs = same(log.source, ReadOptions(), rows=1 + 7 * seed)
     assert by_runs._runs is not None
     ends = [by_runs._runs.run(one, HEADER_SIZE).end for one in log.log.files.values()]
     assert ends == [len(bytes(one.data).rstrip(b"\0")) for one in log.log.files.values()]
@@ -86,4 +92,23 @@ def test_mutants_are_read_alike(tmp_path: Path, seed: int) -> None:
     files = mutator.mutant(pool[seed % 4 > 0], seed)
     files = {name: content for name, content in files.items() if content}
     files |= {"log9.dat": log_bytes("clean")[:4000]}
-    same(reading_of(written(files, tmp_path / "log")).source, ReadOptions())
+    log = reading_of(written(files, tmp_path / "log"))
+    same(log.source, ReadOptions(), rows=1 + 11 * seed)
+
+
+@pytest.mark.parametrize("case", ["clean", "encrypted-aes-external-key"])
+def test_short_and_encrypted_logs_are_read_record_by_record(case: str) -> None:
+    log = reading(case)
+    list(log.change_batches(10))
+    assert log._runs is None
+
+
+def test_without_numba_a_log_is_read_record_by_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "LOADED_FROM", 0)
+    monkeypatch.setattr(reader, "COMPILED_FROM", 0)
+    monkeypatch.setattr(reader, "find_spec", lambda _: None)
+    log = reading_of(written(made(0), tmp_path / "log"))
+    assert log._runs is None
+    assert log.judgement.answer is reading_of(tmp_path / "log").judgement.answer

@@ -23,7 +23,8 @@ from tallystick.systems.derby.format.operations import CONTAINER_CHANGE
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.plain import PlainRun
 
-_SLOTS = 1 << 10
+SLOTS = 1 << 10
+"""Slots of a new hash table."""
 _OFFSET = 0xFFFFFFFF
 
 
@@ -35,8 +36,8 @@ class CompiledRedo:
     ) -> None:
         self._log, self._reader = log, reader
         self._result, self._versions = result, versions
-        self._table = kernels.new_table(kernels.TRANSACTION_COLUMNS, _SLOTS)
-        self._pages = kernels.new_table(kernels.PAGE_COLUMNS, _SLOTS)
+        self._table = kernels.new_table(kernels.TRANSACTION_COLUMNS, SLOTS)
+        self._pages = kernels.new_table(kernels.PAGE_COLUMNS, SLOTS)
         self._counters = np.zeros(kernels.COUNTERS, np.int64)
         self._gap = np.zeros(2, np.int64)
         self._done = False
