@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tallystick.records import Xid
@@ -30,6 +31,14 @@ FILE_SIZE = 8000
 _PREALLOCATED = 100_000
 _RAW = Group.RAWSTORE
 _CONTAINERS = (1168, 1200, 70_000)
+
+
+def written(files: Mapping[str, bytes], folder: Path) -> Path:
+    """Write files to a new folder."""
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 class MixedLog:

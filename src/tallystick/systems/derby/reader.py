@@ -41,7 +41,7 @@ from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.tables import Database
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,6 +223,27 @@ class DerbyReading:
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of log files of about ``target_bytes``, each from the start of a group."""
         return self._columns.splits(target_bytes)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        if self._runs is None:
+            return ClosedSplit(iter(()), lambda: None)
+        from tallystick.systems.derby.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(self._runs, self.log, self.source.path, split, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.derby.columns.closing import Rest, join
+
+        return join(self.log, self.source.path, [Rest.of(rest) for rest in rests], rows)
 
     def _log_file(self, file: LogBytes, order: int) -> LogFile:
         undo_file = self.recovery.undo_mark >> 32

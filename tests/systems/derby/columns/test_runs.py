@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fuzz.mutate import Mutator
 from tests.systems.derby.logs import CASES, log_bytes, options, reading, reading_of
-from tests.systems.derby.mixed import MixedLog
+from tests.systems.derby.mixed import MixedLog, written
 
 SEEDS = range(12)
 SMALL = {"log1.dat": log_bytes("xa-indoubt").rstrip(b"\0") + bytes(600)}
@@ -29,14 +28,6 @@ def made(seed: int) -> dict[str, bytes]:
         seed, 1 + seed % 3, 300, checkpoints=seed % 4 > 1, reboots=seed % 5 == 4, gaps=seed % 3 == 2
     )
     return log.files
-
-
-def written(files: Mapping[str, bytes], folder: Path) -> Path:
-    """Write the files to a new folder."""
-    folder.mkdir()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def same(source: LogSource, secret: ReadOptions, rows: int = plain.ROWS) -> DerbyReading:

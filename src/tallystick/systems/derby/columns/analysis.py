@@ -47,10 +47,10 @@ def count_run(reader: RunReader, collector: TransactionCollector, file: LogBytes
     for chunk in reader.chunks(file, HEADER_SIZE):
         begin = 0
         for row in np.flatnonzero(_is_checkpoint(chunk)).tolist():
-            _collect_boots(collector, chunk.rows(begin, row))
+            collect(collector, chunk.rows(begin, row))
             collector.add(chunk.range(row, in_scan=False))
             begin = row + 1
-        _collect_boots(collector, chunk.rows(begin, chunk.size))
+        collect(collector, chunk.rows(begin, chunk.size))
         covered = chunk.columns[COUNT, _is_checksum(chunk)]
         records, groups, end = records + chunk.size, groups + covered.size, chunk.end
         largest = int(covered.max(initial=largest))
@@ -89,10 +89,11 @@ def _take_plain(found: LogAnalysis, chunk: Chunk) -> None:
         numbers = chunk.columns[kernels.TRANSACTION, begins].tolist()
         begun = {number if number >= 0 else None for number in numbers}
     found.add_valid(chunk.size, begun)
-    _collect_boots(found.collector, chunk)
+    collect(found.collector, chunk)
 
 
-def _collect_boots(collector: TransactionCollector, chunk: Chunk) -> None:
+def collect(collector: TransactionCollector, chunk: Chunk) -> None:
+    """Take the records of a chunk in which no checkpoint tells global ids."""
     for boot in _boots(collector, chunk):
         _collect(collector, boot)
 

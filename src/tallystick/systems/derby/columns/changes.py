@@ -63,7 +63,7 @@ def change_batches(
         file = scan.file(number)
         end = HEADER_SIZE
         for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
-            yield from _batches(scan.log, name, feed.take(chunk), rows)
+            yield from batches_of_committed(scan.log, name, feed.take(chunk), rows)
             end = chunk.end
         rest = filter(_is_believed_record, file.rest(end))
         if (first := next(rest, None)) is not None:
@@ -81,7 +81,10 @@ def _is_believed_record(one: ByteRange) -> bool:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def _batches(log: LogFiles, name: str, done: Committed, rows: int) -> Iterator[pa.RecordBatch]:
+def batches_of_committed(
+    log: LogFiles, name: str, done: Committed, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield committed changes in batches of at most ``rows`` rows."""
     for number, first, last in done.of_files():
         for begin, end in _cuts(done.columns[KEPT_TAIL_LENGTH, first:last], rows):
             part = slice(first + begin, first + end)
