@@ -11,7 +11,9 @@ import pytest
 from tallystick.reading.tables import batches_of
 from tallystick.systems.derby import reader
 from tallystick.systems.derby.columns import plain, redo
-from tallystick.systems.derby.format.layout import HEADER_SIZE
+from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, encode_header
+from tallystick.systems.derby.format.operations import encode_begin
+from tallystick.systems.derby.format.record_body import encode_body
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fuzz.mutate import Mutator
@@ -103,3 +105,12 @@ def test_without_numba_a_log_is_read_record_by_record(
     log = reading_of(written(made(0), tmp_path / "log"))
     assert log._runs is None
     assert log.judgement.answer is reading_of(tmp_path / "log").judgement.answer
+
+
+def test_file_of_a_number_with_negative_instants_is_read_alike(tmp_path: Path) -> None:
+    number = 1 << 31
+    body = encode_body(Group.FIRST | Group.RAWSTORE, 1, encode_begin(0, None))
+    record = (number << 32 | HEADER_SIZE).to_bytes(8)
+    content = b"".join([encode_header(number, 0), len(body).to_bytes(4), record, body])
+    files = {f"log{number}.dat": content + len(body).to_bytes(4) + bytes(50)}
+    same(reading_of(written(files, tmp_path / "log")).source, ReadOptions())

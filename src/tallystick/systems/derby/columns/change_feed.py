@@ -27,7 +27,13 @@ from tallystick.systems.derby.columns.body_kernels import (
 from tallystick.systems.derby.columns.kernels import Columns
 from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader, plain_range, xid_at
 from tallystick.systems.derby.format import layout, operations
-from tallystick.systems.derby.format.layout import HEADER_SIZE, PREFIX, Group, make_instant
+from tallystick.systems.derby.format.layout import (
+    HEADER_SIZE,
+    PREFIX,
+    Group,
+    make_instant,
+    split_instant,
+)
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.derby.read.changes import CHANGING, Pending
 from tallystick.systems.derby.read.files import LogFiles
@@ -63,8 +69,6 @@ _KEPT = (
 ) = range(len(_KEPT))
 _UNDONE = -1
 """In place of the operation of a kept change."""
-OFFSET_MASK = 0xFFFFFFFF
-"""The bits of an instant that are an offset in a file."""
 _COMPENSATION, _LAST, _COMMIT = int(Group.COMPENSATION), int(Group.LAST), int(Group.COMMIT)
 
 
@@ -227,7 +231,8 @@ def _gtrid(chunk: Chunk, place: int) -> bytes | None:
 
 
 def _object(log: LogFiles, place: int, length: int) -> tuple[ByteRange, Body]:
-    file, offset = log.files[place >> 32], place & OFFSET_MASK
+    number, offset = split_instant(place)
+    file = log.files[number]
     begin = offset + PREFIX.size
     body = decode_body(bytes(file.data[begin : begin + length]))
     return plain_range(file, offset, length, body, in_scan=False), body

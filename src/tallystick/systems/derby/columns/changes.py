@@ -31,7 +31,6 @@ from tallystick.systems.derby.columns.change_feed import (
     KEPT_TAIL,
     KEPT_TAIL_LENGTH,
     KEPT_TRANSACTION,
-    OFFSET_MASK,
     ChangeFeed,
     Committed,
 )
@@ -40,6 +39,7 @@ from tallystick.systems.derby.columns.plain import Column, RunReader
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
+    POSITION_MASK,
     SYSTEM_NAME,
 )
 from tallystick.systems.derby.read.changes import committed
@@ -125,7 +125,7 @@ def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.Record
         "after": byte_ranges(data, images[change_kernels.AFTER], images[change_kernels.AFTER_SIZE]),
         "values": _values(data, tail, size, images),
         "file": constant(file.path, count),
-        "offset": numbers(columns[KEPT_PLACE] & OFFSET_MASK, None),
+        "offset": numbers(columns[KEPT_PLACE] & POSITION_MASK, None),
     }
     arrays = [found.get(field.name, nulls(field.type, count)) for field in CHANGES]
     return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)

@@ -21,6 +21,7 @@ from tallystick.systems.derby.columns.kernels import Columns
 from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
+    FILE_NUMBER_MAX,
     FORMAT_ID_SIZE,
     LOG_RECORD_FIXED_OVERHEAD_SIZE,
     POSITION_MASK,
@@ -150,12 +151,13 @@ class RunReader:
         run, how = PlainRun(begin), kernels.FULL
         data = np.frombuffer(file.data, np.uint8)
         stop = min(file.size if limit is None else limit, file.size, POSITION_MASK)
+        stop = stop if file.number <= FILE_NUMBER_MAX else begin
         while how == kernels.FULL and run.end < stop:
             chunk, how = _read(file, data, run.end, stop)
             if chunk.size:
                 run = extended(run, chunk)
                 yield chunk
-        if stop == file.size:
+        if limit is None or limit >= file.size:
             self._known[file.number, begin] = run
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tallystick.records import Xid
 from tallystick.systems.derby.columns import redo_kernels as kernels
 from tallystick.systems.derby.columns.body_kernels import CONTAINER, PAGE, SEGMENT, VERSION
 from tallystick.systems.derby.columns.kernels import OPERATION, TRANSACTION
@@ -18,14 +19,13 @@ from tallystick.systems.derby.columns.plain import Chunk, RunReader, extended, x
 from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions
 from tallystick.systems.derby.engine.recovery import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
-from tallystick.systems.derby.format.layout import make_instant
+from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import CONTAINER_CHANGE
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.plain import PlainRun
 
 SLOTS = 1 << 10
 """Slots of a new hash table."""
-_OFFSET = 0xFFFFFFFF
 
 
 class CompiledRedo:
@@ -80,8 +80,12 @@ class CompiledRedo:
     def _open(
         self, number: int, first: int, last: int, internal: int, xid: int, prepared: int, count: int
     ) -> OpenTransaction:
-        known = xid_at(self._log.files[xid >> 32].data, xid & _OFFSET) if xid >= 0 else None
+        known = self._xid(xid) if xid >= 0 else None
         return OpenTransaction(number, first, last, bool(internal), known, bool(prepared), count)
+
+    def _xid(self, place: int) -> Xid | None:
+        number, offset = split_instant(place)
+        return xid_at(self._log.files[number].data, offset)
 
     def _redo(self, chunk: Chunk) -> int:
         """Redo rows of the chunk; return how many."""
