@@ -94,3 +94,11 @@ def test_missing_part_is_not_closed(tmp_path: Path) -> None:
     assert splits[0].end > HEADER_SIZE
     with pytest.raises(NotClosedInPartsError, match="not plainly whole"):
         in_parts(log, splits[:1] + splits[2:])
+
+
+def test_log_without_log_files_closes_nothing(tmp_path: Path) -> None:
+    files = MixedLog(1, 1, 10, checkpoints=False, reboots=False, gaps=False).files
+    control = {"log.ctrl": files["log.ctrl"]}
+    log = reading_of(written(control, tmp_path / "log"))
+    assert in_parts(log, list(log.splits(2000))) in (None, whole(log))
+    assert list(log.close_rests([], 10)) == []

@@ -142,13 +142,11 @@ def _is_whole(file: LogBytes, position: int, before: int) -> bool:
 def _require_one_boot(rests: Sequence[Rest]) -> None:
     """Check that no number begins twice, or goes on after its transaction was closed."""
     closed = np.concatenate([np.empty(0, np.int64), *(rest.closed for rest in rests)])
-    left = [rest.left[kernels.TRANSACTION] for rest in rests]
-    begun = [
-        numbers[rest.left[kernels.OPERATION] == operations.BEGIN]
-        for rest, numbers in zip(rests, left, strict=True)
-    ]
-    all_begun = np.concatenate([closed, *begun])
-    if np.unique(all_begun).size != all_begun.size or np.isin(closed, np.concatenate(left)).any():
+    none = np.empty((body_kernels.BODY_COLUMNS, 0), np.int64)
+    left = np.concatenate([none, *(rest.left for rest in rests)], axis=1)
+    numbers = left[kernels.TRANSACTION]
+    begun = np.append(closed, numbers[left[kernels.OPERATION] == operations.BEGIN])
+    if np.unique(begun).size != begun.size or np.isin(closed, numbers).any():
         raise NotClosedInPartsError("the number of a transaction is used again")
 
 
