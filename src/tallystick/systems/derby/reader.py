@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from tallystick.arrow.numba_kernel import pays
 from tallystick.records import (
     Change,
     Clock,
@@ -22,6 +24,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.recovery import Recovery, reach_of, recover
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
@@ -34,17 +37,21 @@ from tallystick.systems.derby.read.changes import committed, committed_between, 
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
-from tallystick.systems.derby.read.spans import ByteRange, spans_of
+from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.tables import Database
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.derby.columns.runs import CompiledRuns
     from tallystick.systems.derby.columns.splits import ColumnReader
     from tallystick.systems.protocol import Longs
+
+LOADED_FROM, COMPILED_FROM = 1 << 16, 1 << 20
+"""Bytes of a log from which compiled code pays, where numba is loaded and where it is not."""
 
 
 class DerbyReading:
@@ -77,20 +84,27 @@ class DerbyReading:
         return self._opened.files
 
     @cached_property
+    def _runs(self) -> CompiledRuns | None:
+        """What reads plain records in runs, if the log is long enough for that to pay."""
+        return _run_reader(self.log)
+
+    @cached_property
     def recovery(self) -> Recovery:
         """What a boot would do."""
-        return recover(self.log, self._options.settings)
+        return recover(self.log, self._options.settings, self._runs)
 
     @cached_property
     def scan(self) -> LogScan:
         """The scan of all bytes."""
-        return LogScan(self.log, reach_of(self.log, self.recovery))
+        return LogScan(self.log, reach_of(self.log, self.recovery, self._runs))
 
     @cached_property
     def _analysis(self) -> LogAnalysis:
         found = self.recovery
         checkpoint = found.checkpoint, found.checkpointing
-        return analyse(self.scan, found.redo_mark or found.checkpoint, checkpoint)
+        # Where the whole log is dropped, every end record in it counts.
+        take = self._runs.take if self._runs is not None and not found.new_log else None
+        return analyse(self.scan, found.redo_mark or found.checkpoint, checkpoint, take)
 
     def files(self) -> Sequence[LogFile]:
         """Return the log files by number, then the control files."""
@@ -116,7 +130,20 @@ class DerbyReading:
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
-        return committed(filter(_is_believed, self.scan.ranges()), self.source.path)
+        return committed(self._believed(), self.source.path)
+
+    def _believed(self) -> Iterator[ByteRange]:
+        return (one for one in self.scan.ranges() if one.is_believed)
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield committed changes in batches; memory grows with open transactions."""
+        if self._runs is None:
+            from tallystick.arrow.schemas import batches_of_changes
+
+            return batches_of_changes(self.changes(), self.clock.value, rows)
+        from tallystick.systems.derby.columns.changes import change_batches
+
+        return change_batches(self._runs, self.scan, self.source.path, rows)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the instants at which records end."""
@@ -134,7 +161,7 @@ class DerbyReading:
 
     @cached_property
     def _database(self) -> Database:
-        return Database(lambda: filter(_is_believed, self.scan.ranges()), self.source.path)
+        return Database(self._believed, self.source.path)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of users, by the database's catalogue in the log and beside it."""
@@ -149,11 +176,7 @@ class DerbyReading:
             LogUnreadableError: with ``until``, as ``changes_between`` does.
             CorruptLogError: also where a page of the database is damaged.
         """
-        ranges = (
-            filter(_is_believed, self.scan.ranges())
-            if until is None
-            else joined_ranges(self.scan, after, until)
-        )
+        ranges = self._believed() if until is None else joined_ranges(self.scan, after, until)
         for change in self._database.changes(collection, ranges):
             if after is None or change.commit_sequence >= after:
                 yield change
@@ -177,12 +200,13 @@ class DerbyReading:
             self.recovery,
             self.findings(),
             self.judgement,
+            self._runs,
         )
 
     @cached_property
     def judgement(self) -> Judgement:
         """The answer about the log."""
-        return judgement(self.scan, self._analysis, self.recovery, self.findings())
+        return judgement(self.scan, self._analysis, self.recovery, self.findings(), self._runs)
 
     @cached_property
     def _columns(self) -> ColumnReader:
@@ -200,6 +224,27 @@ class DerbyReading:
         """Return parts of log files of about ``target_bytes``, each from the start of a group."""
         return self._columns.splits(target_bytes)
 
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        if self._runs is None:
+            return ClosedSplit(iter(()), lambda: None)
+        from tallystick.systems.derby.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(self._runs, self.log, self.source.path, split, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.derby.columns.closing import Rest, join
+
+        return join(self.log, self.source.path, [Rest.of(rest) for rest in rests], rows)
+
     def _log_file(self, file: LogBytes, order: int) -> LogFile:
         undo_file = self.recovery.undo_mark >> 32
         previous = decode_header(file.data).previous if file.size >= HEADER_SIZE else None
@@ -213,8 +258,18 @@ class DerbyReading:
             generation=previous,
             redundant=redundant,
             why=f"recovery starts at {instant_text(self.recovery.start)}",
-            spans=tuple(spans_of(self.scan.file_ranges(file.number))),
+            spans=tuple(spans_of(self._summed_ranges(file.number))),
         )
+
+    def _summed_ranges(self, number: int) -> Iterator[ByteRange]:
+        """Yield the ranges of a file, the run of plain records that it begins with as one."""
+        scan = self.scan.file(number)
+        yield scan.header()
+        position = HEADER_SIZE
+        if self._runs is not None:
+            position = self._runs.end(scan.file, HEADER_SIZE, scan.believed_until())
+            yield run_range(scan.file, position)
+        yield from scan.rest(position)
 
     def _control_files(self, order: int) -> list[LogFile]:
         found = []
@@ -228,5 +283,13 @@ class DerbyReading:
         return found
 
 
-def _is_believed(one: ByteRange) -> bool:
-    return one.outcome is Outcome.VALID and not one.salvaged
+def _run_reader(log: LogFiles) -> CompiledRuns | None:
+    """Return what reads runs; None where nothing is compiled, or the log is short or encrypted."""
+    used = sum(last_nonzero_end(one.data, 0, one.size) for one in log.files.values())
+    if log.encrypted or not pays(used, LOADED_FROM, COMPILED_FROM) or not find_spec("numba"):
+        return None
+    try:
+        from tallystick.systems.derby.columns.runs import CompiledRuns
+    except (ImportError, RuntimeError):
+        return None  # numba refuses where it finds no folder for what it compiles
+    return CompiledRuns(log)

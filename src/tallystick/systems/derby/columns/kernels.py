@@ -23,6 +23,12 @@ from tallystick.arrow.crc_kernel import crc32_of
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.derby.format import layout
 from tallystick.systems.derby.format.field_types import COMPRESSED_LONG, PAGE
+from tallystick.systems.derby.format.number_kernels import (
+    compressed_int,
+    compressed_long,
+    int_size,
+    long_size,
+)
 from tallystick.systems.derby.format.record_body import BODY_SIZE_MIN
 
 Columns = NDArray[np.int64]
@@ -53,7 +59,7 @@ _LENGTH_SIZE = layout.LENGTH.size
 _PREFIX_SIZE = layout.PREFIX.size
 _INSTANT_AT = _LENGTH_SIZE
 _POSITION_AT = _INSTANT_AT + 4
-_ID_SIZE = 2
+_ID_SIZE = layout.FORMAT_ID_SIZE
 _CHECKSUM_GROUP = int(layout.Group.CHECKSUM)
 _CHECKSUM_SIZE = layout.CHECKSUM.size
 _COVERED_AT = 1
@@ -93,7 +99,7 @@ def scan_records(
     count = 0
     checks = 0
     while position < limit:
-        length = _body_length(data, number, position)
+        length = body_length(data, number, position)
         if length == 0:
             return count, checks, position, covered, ENDED
         if length < 0:
@@ -101,11 +107,11 @@ def scan_records(
         if count == columns.shape[1] or checks == large.shape[1]:
             return count, checks, position, covered, FULL
         body_end = position + _PREFIX_SIZE + length
-        place = _put_head(data, position + _PREFIX_SIZE, body_end, columns, count)
+        place = put_head(data, position + _PREFIX_SIZE, body_end, columns, count)
         if place < 0 or not _put_ids(data, place, body_end, contents, columns, count):
             return count, checks, position, covered, STUCK
         if columns[GROUP, count] & _CHECKSUM_GROUP:
-            left = _check_group(data, place, body_end, large, checks)
+            left = check_group(data, place, body_end, large, checks)
             if columns[OPERATION, count] != layout.CHECKSUM_OPERATION or left < 0:
                 return count, checks, position, covered, STUCK
             if left:
@@ -123,7 +129,7 @@ def scan_records(
 
 
 @kernel
-def _body_length(data: Bytes, number: Number, position: Number) -> Number:
+def body_length(data: Bytes, number: Number, position: Number) -> Number:
     """Return the length of the body at ``position``; 0 at the end, -1 unless plainly whole."""
     size = len(data)
     if position + _LENGTH_SIZE > size:
@@ -142,9 +148,7 @@ def _body_length(data: Bytes, number: Number, position: Number) -> Number:
 
 
 @kernel
-def _put_head(
-    data: Bytes, begin: Number, body_end: Number, columns: Columns, row: Number
-) -> Number:
+def put_head(data: Bytes, begin: Number, body_end: Number, columns: Columns, row: Number) -> Number:
     """Decode group, transaction and operation; return the offset of the fields, or -1.
 
     The first `BODY_SIZE_MIN` bytes are known to be there.
@@ -152,16 +156,16 @@ def _put_head(
     if be_uint16(data, begin) != layout.LOG_RECORD:
         return -1
     place = begin + _ID_SIZE
-    columns[GROUP, row] = _compressed_int(data, place)
-    place += _int_size(data, place)
+    columns[GROUP, row] = compressed_int(data, place)
+    place += int_size(data, place)
     object_id = be_uint16(data, place)
     place += _ID_SIZE
     columns[TRANSACTION, row] = -1
     if object_id == layout.TRANSACTION_ID:
-        size = _long_size(data, place)
+        size = long_size(data, place)
         if place + size + _ID_SIZE > body_end:
             return -1
-        columns[TRANSACTION, row] = _compressed_long(data, place)
+        columns[TRANSACTION, row] = compressed_long(data, place)
         place += size
     elif object_id != layout.NULL:
         return -1
@@ -200,14 +204,14 @@ def _record_id(data: Bytes, place: Number, body_end: Number, ints: Number) -> Nu
     for _ in range(PAGE_LONGS):
         if place >= body_end:
             return -1
-        place += _long_size(data, place)
+        place += long_size(data, place)
     for _ in range(ints):
         if place >= body_end:
             return -1
-        place += _int_size(data, place)
+        place += int_size(data, place)
     if place + _TAIL_SIZE_MIN >= body_end:
         return -1
-    return _compressed_int(data, place)
+    return compressed_int(data, place)
 
 
 @kernel
@@ -235,7 +239,7 @@ def _put_global_id(
 
 
 @kernel
-def _check_group(
+def check_group(
     data: Bytes, place: Number, body_end: Number, large: Columns, row: Number
 ) -> Number:
     """Check the group after a checksum record; return 0, 1 if it is in ``large``, -1 if bad."""
@@ -252,33 +256,3 @@ def _check_group(
     large[LARGE_END, row] = begin + covered
     large[LARGE_CRC, row] = crc
     return 1
-
-
-@kernel
-def _int_size(data: Bytes, place: Number) -> Number:
-    first = data[uint64(place)]
-    return 1 if first < 0x40 else 2 if first < 0x80 else 4
-
-
-@kernel
-def _compressed_int(data: Bytes, place: Number) -> Number:
-    first = int64(data[uint64(place)])
-    if first < 0x40:
-        return first
-    return be_uint16(data, place) & 0x3FFF if first < 0x80 else be_uint32(data, place) & 0x7FFFFFFF
-
-
-@kernel
-def _long_size(data: Bytes, place: Number) -> Number:
-    first = data[uint64(place)]
-    return 2 if first < 0x40 else 4 if first < 0x80 else 8
-
-
-@kernel
-def _compressed_long(data: Bytes, place: Number) -> Number:
-    first = data[uint64(place)]
-    if first < 0x40:
-        return be_uint16(data, place)
-    if first < 0x80:
-        return be_uint32(data, place) & 0x3FFFFFFF
-    return be_int64(data, place) & 0x7FFFFFFFFFFFFFFF

@@ -61,7 +61,7 @@ class ColumnReader:
         """Yield the records of the split, or of the whole log."""
         end, marked = 0, True
         for number, file in self._log.files.items():
-            plain = not self._log.encrypted and marked and _continues(file, end)
+            plain = not self._log.encrypted and marked and continues(file, end)
             wanted = split is None or split.file == file.path
             begin = max(split.begin, HEADER_SIZE) if split and wanted else HEADER_SIZE
             if plain and (not wanted or begin > HEADER_SIZE):
@@ -80,7 +80,7 @@ class ColumnReader:
                 if split is not None:
                     return
             end = make_instant(number, self._whole[number])
-            marked = _has_end_marker(file, self._whole[number])
+            marked = has_end_marker(file, self._whole[number])
 
     def splits(self, target_bytes: int) -> list[Split]:
         """Return parts of about ``target_bytes``, cut before checksum records."""
@@ -143,7 +143,7 @@ def _next_group(file: LogBytes, position: int) -> int | None:
     return None
 
 
-def _has_end_marker(file: LogBytes, end: int) -> bool:
+def has_end_marker(file: LogBytes, end: int) -> bool:
     """Return whether a scan goes on from ``end`` to the next file: at a length, which is zero.
 
     It also ends at a file that holds nothing but its header.
@@ -151,7 +151,7 @@ def _has_end_marker(file: LogBytes, end: int) -> bool:
     return max(end, HEADER_SIZE + 1) + LENGTH.size <= file.size
 
 
-def _continues(file: LogBytes, end: int) -> bool:
+def continues(file: LogBytes, end: int) -> bool:
     """Return whether the file's header is right and continues at ``end`` (0: anywhere)."""
     if file.size < HEADER_SIZE:
         return False

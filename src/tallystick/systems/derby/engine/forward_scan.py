@@ -50,6 +50,7 @@ from tallystick.systems.derby.format.record_body import (
     decode_operation,
 )
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.plain import Skip
 
 T = TypeVar("T")
 
@@ -108,6 +109,8 @@ class Scanned:
 class ForwardScan:
     """A scan from ``start``: iterate over it once, then its attributes say how it ended.
 
+    With ``skip`` the records of the runs that it takes are counted and not yielded.
+
     Attributes:
         records: number of records returned.
         last: instant in the envelope of the last record returned.
@@ -123,8 +126,9 @@ class ForwardScan:
             0 if there is none.
     """
 
-    def __init__(self, log: LogFiles, start: int) -> None:
+    def __init__(self, log: LogFiles, start: int, skip: Skip | None = None) -> None:
         self._log = log
+        self._skip = skip
         self.start = start
         self._good = 0
         self.records = 0
@@ -141,15 +145,30 @@ class ForwardScan:
         number, position = split_instant(self.start)
         if number not in self._log.files:
             raise ScanFailureError(self.start, f"log file {number} does not exist")
-        file: LogBytes | None = self._log.files[number]
-        check_header(self._log.files[number], make_instant(number, 0))
-        while file is not None and (found := self._next(file, position)) is not None:
+        file = self._log.files[number]
+        check_header(file, make_instant(number, 0))
+        position = self._skipped(file, position)
+        while (found := self._next(file, position)) is not None:
             if isinstance(found, LogBytes):
-                file, position = found, HEADER_SIZE
+                file, position = found, self._skipped(found, HEADER_SIZE)
                 continue
             yield from self._returned(found)
             position = found.envelope.end
         self._settle_end()
+
+    def _skipped(self, file: LogBytes, position: int) -> int:
+        """Take a run of plain records at once; return the offset after it."""
+        run = self._skip(file, position) if self._skip is not None else None
+        if run is None or run.end <= position:
+            return position
+        self._good = make_instant(file.number, run.end)
+        self.records += run.records
+        if run.records:
+            self.last = make_instant(file.number, run.last)
+            self.log_end = make_instant(file.number, run.last_end)
+        if run.covered:
+            self.covered = make_instant(file.number, run.covered)
+        return run.end
 
     def _returned(self, found: Scanned) -> Iterator[Scanned]:
         if found.envelope.trailing > found.envelope.length:
@@ -268,9 +287,9 @@ def _names_nothing(clear: bytes | memoryview) -> bool:
     return bytes(clear[: len(NULL_FORMAT)]) == NULL_FORMAT
 
 
-def scanned_range(log: LogFiles, start: int) -> tuple[int, int]:
+def scanned_range(log: LogFiles, start: int, skip: Skip | None = None) -> tuple[int, int]:
     """Return ``start`` and the instant at which a scan from there stops or fails."""
-    scan = ForwardScan(log, start)
+    scan = ForwardScan(log, start, skip)
     try:
         for _ in scan:
             pass

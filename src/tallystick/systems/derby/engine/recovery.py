@@ -20,10 +20,9 @@ Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tallystick.records import Kind, Xid
 from tallystick.storage.crc import crc32
@@ -34,6 +33,7 @@ from tallystick.systems.derby.engine.forward_scan import (
     check_header,
     scanned_range,
 )
+from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import (
@@ -55,8 +55,12 @@ from tallystick.systems.derby.format.layout import (
 )
 from tallystick.systems.derby.format.operations import OPERATIONS
 from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
-from tallystick.systems.derby.read.files import ControlBytes, LogFiles
-from tallystick.systems.derby.read.scan import EngineReach
+from tallystick.systems.derby.read.changes import Pending
+from tallystick.systems.derby.read.files import ControlBytes, LogBytes, LogFiles
+from tallystick.systems.derby.read.plain import PlainRun, RunCount
+from tallystick.systems.derby.read.scan import EngineReach, LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.read.transactions import TransactionCollector
 
 JUDGED_VERSION = (10, 16)
 """The newest engine whose recovery was compared with ours."""
@@ -71,16 +75,14 @@ _BOOT_BEFORE = 1000 + (32 << 10)
 checkpoint of the boot that cut it off may stand."""
 _TAIL_UNREAD = {operations.CHECKPOINT, operations.ENCRYPT_CONTAINER}
 """Operations that are never redone: what follows them is not read."""
-_FLAGS_OF_UNDO = Group.COMPENSATION
 _FLAGS_OF_STATUS = {
     operations.STATUS_ABORTED: Group.LAST | Group.ABORT,
     operations.STATUS_PREPARED: Group.PREPARE,
     operations.STATUS_COMMITTED: Group.LAST | Group.COMMIT,
 }
-_CHECKED_FLAGS = (
+CHECKED_FLAGS = (
     Group.FIRST | Group.LAST | Group.COMPENSATION | Group.COMMIT | Group.ABORT | Group.PREPARE
 )
-_COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 
 
 @dataclass(slots=True)
@@ -94,37 +96,6 @@ class OpenTransaction:
     xid: Xid | None
     prepared: bool = False
     records: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PageGap:
-    """Two changes of a page with versions between them that the log does not have.
-
-    Attributes:
-        place: instant of the second change.
-        page: the page.
-        after_first: the page's version after the first change.
-        before_second: the version that the second change was made on.
-        built: the transaction that created the container was open after the first change, and may
-            have filled it without log records.
-    """
-
-    place: int
-    page: Page
-    after_first: int
-    before_second: int
-    built: bool
-
-    @property
-    def file(self) -> str:
-        """The container's file, below the database's folder."""
-        return self.page.file
-
-    def __str__(self) -> str:
-        return (
-            f"{self.page} is at version {self.after_first} after its change in the log, its next "
-            f"change is of version {self.before_second}"
-        )
 
 
 @dataclass(slots=True)
@@ -208,11 +179,49 @@ class Recovery:
         return [one for one in self.table.values() if one.prepared]
 
 
+class RedoOfRuns(Protocol):
+    """Redoes runs of plain records; from its first record that is not redone so on, none."""
+
+    def take(self, file: LogBytes, begin: int) -> PlainRun | None:
+        """Redo the records from an offset on that a boot redoes without a question."""
+        ...
+
+    def release(self) -> None:
+        """Hand everything over to `Recovery` and `PageVersions`, and take no more runs."""
+        ...
+
+    def settle(self) -> None:
+        """Bring the table of `Recovery` up to date."""
+        ...
+
+
+class Runs(Protocol):
+    """A reader of runs of plain records."""
+
+    def run(self, file: LogBytes, begin: int) -> PlainRun | None:
+        """Return the run from an offset of a file on."""
+        ...
+
+    def count(self, collector: TransactionCollector, file: LogBytes) -> RunCount:
+        """Collect the transactions of the run that a file begins with; return what is in it."""
+        ...
+
+    def left(self, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
+        """Return what is open after the runs that a log begins with, and all ranges after them."""
+        ...
+
+    def redo(self, result: Recovery, versions: PageVersions) -> RedoOfRuns:
+        """Return what redoes them."""
+        ...
+
+
 class _NoBootError(Exception):
     """The engine refuses before it scans."""
 
 
-def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recovery:
+def recover(
+    log: LogFiles, settings: Mapping[str, str] | None = None, runs: Runs | None = None
+) -> Recovery:
     """Return what a boot would do; ``settings`` may have `VERSION_SETTING`."""
     result = Recovery()
     try:
@@ -220,7 +229,7 @@ def recover(log: LogFiles, settings: Mapping[str, str] | None = None) -> Recover
         if log.sealed:
             result.boots, result.reason = None, "the log is encrypted and the key is not known"
         elif not result.new_log:
-            _redo(log, result)
+            _redo(log, result, runs)
             _check_undo(log, result)
             _check_gaps(result)
     except ScanFailureError as failure:
@@ -303,11 +312,22 @@ def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
         result.checkpointing = body.transaction
 
 
-def _redo(log: LogFiles, result: Recovery) -> None:
-    scan = ForwardScan(log, result.start)
-    versions = _PageVersions(result.gaps)
-    for scanned in scan:
-        _redo_record(scanned, result, versions)
+def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
+    versions = PageVersions(result.gaps)
+    plain = runs.redo(result, versions) if runs is not None else None
+    scan = ForwardScan(log, result.start, plain.take if plain is not None else None)
+    try:
+        for scanned in scan:
+            if plain is not None:
+                plain.release()
+            _redo_record(scanned, result, versions)
+    finally:
+        if plain is not None:
+            plain.settle()
+    _note_end(log, result, scan)
+
+
+def _note_end(log: LogFiles, result: Recovery, scan: ForwardScan) -> None:
     result.log_end, result.fuzzy = scan.log_end, scan.fuzzy
     result.stop, result.covered, result.end_reason = scan.stop, scan.covered, scan.reason
     result.trailing_wrong = scan.trailing_wrong
@@ -362,7 +382,7 @@ def _interval(log: LogFiles, number: int) -> int:
     return min(before, default=PREALLOCATED)
 
 
-def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) -> None:
+def _redo_record(scanned: Scanned, result: Recovery, versions: PageVersions) -> None:
     early = bool(result.redo_mark) and scanned.envelope.instant < result.redo_mark
     ends = Group.LAST | Group.PREPARE
     if early and not scanned.group & (ends | Group.FIRST):
@@ -394,18 +414,23 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: _PageVersions) ->
     _add_record(result.table, number, scanned)
 
 
+def flags_of(operation: int, status: int) -> Group:
+    """Return the flags that a record of an operation has; the status is that of an end."""
+    if operation == operations.BEGIN:
+        return Group.FIRST
+    if operation == operations.END:
+        return _FLAGS_OF_STATUS.get(status, Group(0))
+    return Group.COMPENSATION if OPERATIONS[operation].kind is Kind.UNDO else Group(0)
+
+
 def _check_flags(scanned: Scanned, body: Body) -> None:
     """Leave a record open of which flags and operation differ: the engine uses now one, now other.
 
     It begins a transaction by a flag and casts the operation, prepares by the status of an end and
     ends by a flag.
     """
-    flags = _FLAGS_OF_UNDO if OPERATIONS[body.operation].kind is Kind.UNDO else Group(0)
-    if body.operation == operations.BEGIN:
-        flags = Group.FIRST
-    elif body.operation == operations.END:
-        flags = _FLAGS_OF_STATUS.get(body.fields["transactionStatus"], Group(0))
-    if scanned.group & _CHECKED_FLAGS != flags:
+    flags = flags_of(body.operation, body.fields.get("transactionStatus", 0))
+    if scanned.group & CHECKED_FLAGS != flags:
         text = f"the flags of the record do not fit its operation, {body.name}"
         raise ScanFailureError(scanned.place, text, sure=False)
 
@@ -433,52 +458,6 @@ def _add_record(table: dict[int, OpenTransaction], number: int, scanned: Scanned
     one.prepared = one.prepared or bool(scanned.group & Group.PREPARE)
     if scanned.group & Group.LAST:
         del table[number]
-
-
-class _PageVersions:
-    """The versions of pages after their changes in the log; notes the gaps between them.
-
-    Only the transaction that creates a container fills it without log records.
-    """
-
-    def __init__(self, gaps: list[PageGap]) -> None:
-        self._gaps = gaps
-        self._versions: dict[Page, tuple[int, int]] = {}
-        """Version after the last change, and the instant of that change."""
-        self._built: dict[Container, float] = {}
-        """Instant at which the transaction that created the container ended."""
-        self._creators: dict[int | None, set[Container]] = {}
-
-    def note_early(self, scanned: Scanned) -> None:
-        """Take in a record that is not redone: the engine does not decode it."""
-        with suppress(ScanFailureError):
-            self._note_creation(scanned.place, scanned.body())
-
-    def note(self, place: int, body: Body) -> None:
-        """Take in a record that is redone."""
-        self._note_creation(place, body)
-        page: Page | None = body.fields.get("pageId")
-        if page is None:
-            return
-        version = body.fields["pageVersion"]
-        known, before = self._versions.get(page, (version, place))
-        if version > known:
-            built = before < self._built.get(Container(page.segment, page.container), 0)
-            self._gaps.append(PageGap(place, page, known, version, built))
-        step = body.fields[_COUNTED[body.operation]] if body.operation in _COUNTED else 1
-        self._versions[page] = version + step, place
-
-    def _note_creation(self, place: int, body: Body) -> None:
-        if (
-            body.operation == operations.CONTAINER_CHANGE
-            and body.fields["operation"] == operations.CONTAINER_CREATE
-        ):
-            container = body.fields["containerId"]
-            self._built[container] = math.inf
-            self._creators.setdefault(body.transaction, set()).add(container)
-        if body.group & Group.LAST:
-            for container in self._creators.pop(body.transaction, ()):
-                self._built[container] = place
 
 
 def _check_gaps(result: Recovery) -> None:
@@ -521,14 +500,15 @@ def _seems_older(log: LogFiles, end: int, oldest: int) -> bool:
 # -- for the scan of all bytes -------------------------------------------------------------------
 
 
-def reach_of(log: LogFiles, recovery: Recovery) -> EngineReach:
+def reach_of(log: LogFiles, recovery: Recovery, runs: Runs | None = None) -> EngineReach:
     """Return how far the engine's scans get, that of ``recovery`` and one from the first file."""
     recovered = whole = (0, 0)
+    skip = runs.run if runs is not None else None
     if recovery.stop:
         recovered = recovery.start, recovery.stop
     elif recovery.start >> 32 in log.files:
-        recovered = scanned_range(log, recovery.start)
+        recovered = scanned_range(log, recovery.start, skip)
     if log.files:
         first = make_instant(log.first, HEADER_SIZE)
-        whole = recovered if recovered[0] == first else scanned_range(log, first)
+        whole = recovered if recovered[0] == first else scanned_range(log, first, skip)
     return EngineReach(recovered, whole, recovery.undo_mark)

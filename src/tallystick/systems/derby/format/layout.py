@@ -19,6 +19,7 @@ SYSTEM_NAME: Final = "derby"
 
 # -- format ids: two bytes in front of every object ----------------------------------------------
 
+FORMAT_ID_SIZE = 2
 NULL = 0
 LOGICAL_UNDO_BTREE = 95
 LOG_FILE = 128
@@ -57,6 +58,8 @@ END_MARKER = 0
 POSITION_MAX = 0x0FFFFFFF
 POSITION_MASK = 0x7FFFFFFF
 """The bits of an instant that hold the position."""
+FILE_NUMBER_MAX = 0x7FFFFFFF
+"""The largest file number of which instants are positive."""
 GLOBAL_ID_PART_MAX = 64
 """Longest part of a global id that the compiled reader takes; the engine takes any length."""
 

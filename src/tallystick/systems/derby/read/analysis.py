@@ -6,14 +6,18 @@ In: a `LogScan`. Out: a `LogAnalysis`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tallystick.records import Outcome
-from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
 from tallystick.systems.derby.format.operations import CHECKPOINT
-from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.scan import FileScan, LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import LoggedTransaction, TransactionCollector
+
+TakeRun = Callable[["LogAnalysis", FileScan], int]
+"""Takes the run of plain records that a file begins with; returns the offset after it."""
 
 _DAMAGED = (Outcome.CORRUPT, Outcome.TORN)
 
@@ -31,9 +35,11 @@ class LogAnalysis:
         lost_ends: end records that a restart drops, intact ones after damage and damaged ones; not
             those of checkpoints, which change nothing.
         unheld: end records from the mark on after the last checkpoint: all that the data pages may
-            not hold.
+            not hold. Those of runs that were taken at once are left out.
         mismatched: records that the engine accepts although their envelope is damaged.
         checkpoints: instants of the checkpoint records.
+        collector: collects the transactions.
+        checkpointing: numbers of transactions that make a checkpoint.
     """
 
     mark: int = 0
@@ -46,21 +52,34 @@ class LogAnalysis:
     unheld: list[ByteRange] = field(default_factory=list)
     mismatched: list[ByteRange] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
-    _transactions: TransactionCollector = field(default_factory=TransactionCollector)
-    _checkpointing: set[int | None] = field(default_factory=set)
+    collector: TransactionCollector = field(default_factory=TransactionCollector)
+    checkpointing: set[int | None] = field(default_factory=set)
+    _before: Outcome = Outcome.VALID
 
     @property
     def transactions(self) -> list[LoggedTransaction]:
         """All transactions, in order of their first records."""
-        return self._transactions.all
+        return self.collector.all
 
     def lost_commits(self, *, whole_log: bool = False) -> list[ByteRange]:
         """Return the commits among the end records that a restart drops, or drops with the log."""
         ends = self.unheld if whole_log else self.lost_ends
         return [one for one in ends if one.body and one.body.group & Group.COMMIT]
 
+    def add_valid(self, count: int, begun: Iterable[int | None]) -> None:
+        """Count records of a run; ``begun`` are the transactions that begin in it."""
+        self._before = Outcome.VALID
+        self.records[Outcome.VALID.value] += count
+        self.checkpointing.difference_update(begun)
+
     def add(self, one: ByteRange) -> None:
         """Take in the next range."""
+        if one.outcome in _DAMAGED and one.outcome is not self._before:
+            self.damaged.append(one)
+        self._before = one.outcome
+        self._add(one)
+
+    def _add(self, one: ByteRange) -> None:
         dropped = one.salvaged or one.outcome in _DAMAGED
         lost = dropped and one.place >= self.mark
         self.lost_bytes += one.length if lost else 0
@@ -70,11 +89,11 @@ class LogAnalysis:
         if dropped or one.outcome is Outcome.VALID:
             self._note(one)
         if dropped:
-            self._transactions.add_lost(one)
+            self.collector.add_lost(one)
             if lost:
                 self._add_lost(one)
         elif one.outcome is Outcome.VALID:
-            self._transactions.add(one)
+            self.collector.add(one)
             envelope = one.envelope
             if one.body is not None and one.body.operation == CHECKPOINT:
                 self.checkpoints.append(one.place)
@@ -89,34 +108,36 @@ class LogAnalysis:
     def _note(self, one: ByteRange) -> None:
         body = one.body
         if one.place == self.checkpoint[0]:
-            self._checkpointing.add(self.checkpoint[1])
+            self.checkpointing.add(self.checkpoint[1])
         if body is None:
             return
         if body.operation == CHECKPOINT:
-            self._checkpointing.add(body.transaction)
+            self.checkpointing.add(body.transaction)
             self.unheld.clear()
         elif body.group & Group.FIRST:
-            self._checkpointing.discard(body.transaction)
+            self.checkpointing.discard(body.transaction)
         if one.place >= self.mark and self._ends(one):
             self.unheld.append(one)
 
     def _ends(self, one: ByteRange) -> bool:
         """Return whether the record ends or prepares a transaction that is no checkpoint."""
         body = one.body
-        if body is None or body.transaction in self._checkpointing:
+        if body is None or body.transaction in self.checkpointing:
             return False
         return bool(body.group & (Group.LAST | Group.PREPARE))
 
 
 def analyse(
-    scan: LogScan, mark: int, checkpoint: tuple[int, int | None] = (0, None)
+    scan: LogScan,
+    mark: int,
+    checkpoint: tuple[int, int | None] = (0, None),
+    take: TakeRun | None = None,
 ) -> LogAnalysis:
     """Go through the log once; ``mark`` and ``checkpoint`` are those of `LogAnalysis`."""
     found = LogAnalysis(mark, checkpoint)
-    before = Outcome.VALID
-    for one in scan.ranges():
-        found.add(one)
-        if one.outcome in _DAMAGED and one.outcome is not before:
-            found.damaged.append(one)
-        before = one.outcome
+    for number in scan.log.files:
+        file = scan.file(number)
+        found.add(file.header())
+        for one in file.rest(take(found, file) if take is not None else HEADER_SIZE):
+            found.add(one)
     return found

@@ -21,12 +21,13 @@ from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 
-_CHANGING = (
+CHANGING = (
     operations.INSERT,
     operations.DELETE,
     operations.UPDATE_FIELD,
     operations.UPDATE_ROW,
 )
+"""Operations that change a row of a table, or an entry of an index."""
 
 
 def committed_between(scan: LogScan, log: str, after: int | None, until: int) -> Iterator[Change]:
@@ -74,17 +75,25 @@ def _require_joined(files: LogFiles, after: int) -> None:
         )  # fmt: skip
 
 
+Pending = dict[int, dict[int, tuple[ByteRange, Body]]]
+"""Operations of open transactions, by number and by instant."""
+
+
 def committed(
-    ranges: Iterable[ByteRange], log: str, whole_after: int | None = None
+    ranges: Iterable[ByteRange],
+    log: str,
+    whole_after: int | None = None,
+    pending: Pending | None = None,
 ) -> Iterator[Change]:
     """Yield the changes of committed transactions; ``ordinal`` counts within each.
 
     Those that commit at the instant ``whole_after`` or later must have their first record.
+    ``pending`` is what is open before the ranges.
 
     Raises:
         LogUnreadableError: one of these has not.
     """
-    for done in committed_operations(ranges, whole_after):
+    for done in committed_operations(ranges, whole_after, pending=pending):
         for ordinal, (one, body) in enumerate(done.operations):
             change = _change(one, body, log)
             yield replace(change, commit_sequence=done.commit, ordinal=ordinal, gtrid=done.gtrid)
@@ -113,13 +122,14 @@ def committed_operations(
     ranges: Iterable[ByteRange],
     whole_after: int | None = None,
     wanted: Callable[[Body], bool] | None = None,
+    pending: Pending | None = None,
 ) -> Iterator[Committed]:
     """Yield committed transactions with those of their operations on rows that are wanted.
 
     Raises:
         LogUnreadableError: as `committed` says.
     """
-    pending: dict[int, dict[int, tuple[ByteRange, Body]]] = {}
+    pending = {} if pending is None else pending
     for one in ranges:
         body = one.body
         if body is None or body.transaction is None:
@@ -145,7 +155,7 @@ def committed_operations(
 
 def changes_row(body: Body) -> bool:
     """Return whether an operation changes a row of a table; entries of indexes are none."""
-    return body.operation in _CHANGING and body.fields.get("undo") is None
+    return body.operation in CHANGING and body.fields.get("undo") is None
 
 
 def _change(one: ByteRange, body: Body, log: str) -> Change:

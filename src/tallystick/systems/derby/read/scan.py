@@ -78,7 +78,11 @@ class LogScan:
 
     def file_ranges(self, number: int) -> Iterator[ByteRange]:
         """Yield the ranges of one file."""
-        yield from _FileScan(self, self.log.files[number]).ranges()
+        yield from self.file(number).ranges()
+
+    def file(self, number: int) -> FileScan:
+        """Return the scan of one file."""
+        return FileScan(self, self.log.files[number])
 
     def reached(self, place: int) -> bool:
         """Return whether a scan of the engine reaches the instant."""
@@ -87,6 +91,17 @@ class LogScan:
     def believed(self, place: int) -> bool:
         """Return whether a restart uses the instant: it is reached, or before the undo mark."""
         return self.reached(place) or place < self._undo_mark
+
+    def believed_until(self, place: int) -> int:
+        """Return an instant up to which a restart uses every one from ``place`` on."""
+        extents = (
+            (self._whole_begin, self._whole_end),
+            (self._recovery_begin, self._recovery_end),
+            (0, self._undo_mark),
+        )
+        for begin, end in (*extents, *extents):  # one may go on where a later one ends
+            place = end if begin <= place < end else place
+        return place
 
     def in_scan(self, place: int) -> bool:
         """Return whether the scan from the first file reaches the instant."""
@@ -130,7 +145,7 @@ class LogScan:
         return False
 
 
-class _FileScan:
+class FileScan:
     """The scan of one file; keeps the group that it is in."""
 
     def __init__(self, scan: LogScan, file: LogBytes) -> None:
@@ -141,10 +156,30 @@ class _FileScan:
         self._group_outcome = Outcome.VALID
         self._group_reason = ""
 
+    @property
+    def file(self) -> LogBytes:
+        """The file."""
+        return self._file
+
     def ranges(self) -> Iterator[ByteRange]:
+        """Yield all ranges."""
+        yield self.header()
+        yield from self.rest(HEADER_SIZE)
+
+    def believed_until(self) -> int:
+        """Return an offset up to which records that are plain are valid, from the first one on."""
+        if self._stale:
+            return HEADER_SIZE
+        base = make_instant(self._file.number, 0)
+        return min(self._scan.believed_until(base | HEADER_SIZE) - base, self._file.size)
+
+    def in_scan(self, position: int) -> bool:
+        """Return whether the scan from the first file reaches the offset."""
+        return self._scan.in_scan(make_instant(self._file.number, position))
+
+    def rest(self, position: int) -> Iterator[ByteRange]:
+        """Yield the ranges from an offset on, before which no group is damaged."""
         file = self._file
-        yield self._header()
-        position = HEADER_SIZE
         while position < file.size:
             envelope = self._record_at(position)
             if envelope is not None:
@@ -155,7 +190,8 @@ class _FileScan:
             yield from self._gap(position, file.size if found is None else found, found)
             position = file.size if found is None else found
 
-    def _header(self) -> ByteRange:
+    def header(self) -> ByteRange:
+        """Return the range of the file's header."""
         file = self._file
         size = min(HEADER_SIZE, file.size)
         outcome, reason = Outcome.VALID, ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tallystick.records import Outcome, Span
-from tallystick.systems.derby.format.layout import Envelope, make_instant
+from tallystick.systems.derby.format.layout import HEADER_SIZE, Envelope, make_instant
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import LogBytes
 
@@ -40,9 +40,22 @@ class ByteRange:
     clear: bytes | None = None
 
     @property
+    def is_believed(self) -> bool:
+        """Whether it is whole and a restart uses it."""
+        return self.outcome is Outcome.VALID and not self.salvaged
+
+    @property
     def place(self) -> int:
         """The instant of its first byte."""
         return make_instant(self.file.number, self.offset)
+
+
+_RECORDS = "records"
+
+
+def run_range(file: LogBytes, end: int) -> ByteRange:
+    """Return the records from the header to an offset as one range; they are valid."""
+    return ByteRange(file, HEADER_SIZE, end - HEADER_SIZE, Outcome.VALID, _RECORDS)
 
 
 def spans_of(ranges: Iterable[ByteRange]) -> Iterator[Span]:
@@ -51,7 +64,7 @@ def spans_of(ranges: Iterable[ByteRange]) -> Iterator[Span]:
     for one in ranges:
         if not one.length:
             continue
-        what = "records" if one.envelope is not None else one.what
+        what = _RECORDS if one.envelope is not None else one.what
         kind = (one.outcome, what, one.reason)
         if current is not None and kind == (current.outcome, current.what, current.reason):
             current = Span(current.offset, current.length + one.length, *kind)

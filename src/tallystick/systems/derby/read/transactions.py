@@ -26,6 +26,15 @@ _STATES = {
 }
 
 
+_COMMIT, _PREPARE = int(Group.COMMIT), int(Group.PREPARE)
+"""As plain numbers: the operators of flags take longer than all else that is done with a run."""
+
+
+def ended_state(group: int) -> str:
+    """Return the state of a transaction whose last record has this group."""
+    return COMMITTED if group & _COMMIT else ABORTED
+
+
 @dataclass(slots=True)
 class LoggedTransaction:
     """What the log holds of one transaction so far.
@@ -71,11 +80,22 @@ class LoggedTransaction:
             self.evidence, self.evidence_type = (record.file.path, record.offset), body.name
         self._advance(body.group)
 
+    def add_run(
+        self, path: str, records: int, size: int, undone: int, last: int, group: int
+    ) -> None:
+        """Take in its next records of one file; ``group`` has the bits of all of them."""
+        self.records += records
+        self.bytes += size
+        self.undone += undone
+        self.last = last
+        self.paths[path] = None
+        self.prepared = self.prepared or bool(group & _PREPARE)
+
     def _advance(self, group: Group) -> None:
         if group & Group.PREPARE:
             self.state, self.prepared = PREPARED, True
         if group & Group.LAST:
-            self.state = COMMITTED if group & Group.COMMIT else ABORTED
+            self.state = ended_state(group)
 
     def transaction(self, log: str) -> Transaction:
         """Return it as a `Transaction` of the log of that name."""
@@ -121,7 +141,8 @@ class TransactionCollector:
     def __init__(self) -> None:
         self.all: list[LoggedTransaction] = []
         self._current: dict[int, LoggedTransaction] = {}
-        self._begun: set[int] = set()
+        self.begun: set[int] = set()
+        """Numbers that began in this boot."""
         self._xids: dict[int, Xid] = {}
         self._boot = 1
 
@@ -134,7 +155,8 @@ class TransactionCollector:
             table = body.fields["transactionTable"]
             self._xids |= {one["xid"]: one["gid"] for one in table if one["gid"] is not None}
         if body.transaction is not None:
-            self._transaction(body.transaction, record.place, body).add(record, body)
+            begins = body.operation == operations.BEGIN
+            self.transaction(body.transaction, record.place, begins=begins).add(record, body)
 
     def add_lost(self, record: ByteRange) -> None:
         """Take in a record that the engine does not reach."""
@@ -142,14 +164,14 @@ class TransactionCollector:
         if body is not None and body.transaction in self._current:
             self._current[body.transaction].lost.append(body.name)
 
-    def _transaction(self, number: int, place: int, body: Body) -> LoggedTransaction:
-        begins = body.operation == operations.BEGIN
-        if begins and number in self._begun:
+    def transaction(self, number: int, place: int, *, begins: bool) -> LoggedTransaction:
+        """Return the transaction of the next record, which is at ``place``."""
+        if begins and number in self.begun:
             self._boot += 1
-            self._begun.clear()
+            self.begun.clear()
             self._current.clear()
         if begins:
-            self._begun.add(number)
+            self.begun.add(number)
         one = self._current.get(number)
         if one is None or begins:
             xid = self._xids.get(number)

@@ -1,0 +1,238 @@
+"""Which changes of plain records are committed, and in which order.
+
+In: chunks of records in log order. Out: columns of the changes that they commit. What open
+transactions have changed is kept, in columns too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallystick.systems.derby.columns import change_kernels, kernels
+from tallystick.systems.derby.columns.body_kernels import (
+    CONTAINER,
+    FLAG,
+    LOGICAL_UNDO,
+    PAGE,
+    SEGMENT,
+    TAIL,
+    TAIL_LENGTH,
+    UNDO,
+)
+from tallystick.systems.derby.columns.kernels import Columns
+from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader, plain_range, xid_at
+from tallystick.systems.derby.format import layout, operations
+from tallystick.systems.derby.format.layout import (
+    HEADER_SIZE,
+    PREFIX,
+    Group,
+    make_instant,
+    split_instant,
+)
+from tallystick.systems.derby.format.record_body import Body, decode_body
+from tallystick.systems.derby.read.changes import CHANGING, Pending
+from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+
+_KEPT = (
+    kernels.OFFSET,
+    kernels.LENGTH,
+    kernels.TRANSACTION,
+    kernels.OPERATION,
+    SEGMENT,
+    CONTAINER,
+    PAGE,
+    kernels.RECORD_ID,
+    FLAG,
+    TAIL,
+    TAIL_LENGTH,
+)
+"""Columns that are kept of a change until its transaction ends; of its offset, the instant."""
+(
+    KEPT_PLACE,
+    KEPT_LENGTH,
+    KEPT_TRANSACTION,
+    KEPT_OPERATION,
+    KEPT_SEGMENT,
+    KEPT_CONTAINER,
+    KEPT_PAGE,
+    KEPT_RECORD_ID,
+    KEPT_FLAG,
+    KEPT_TAIL,
+    KEPT_TAIL_LENGTH,
+) = range(len(_KEPT))
+_UNDONE = -1
+"""In place of the operation of a kept change."""
+_COMPENSATION, _LAST, _COMMIT = int(Group.COMPENSATION), int(Group.LAST), int(Group.COMMIT)
+
+
+def after_runs(reader: RunReader, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
+    """Return what is open after the runs that a log begins with, and all ranges after them."""
+    feed = ChangeFeed()
+    for number in scan.log.files:
+        file = scan.file(number)
+        end = HEADER_SIZE
+        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
+            feed.take(chunk)
+            end = chunk.end
+        rest = (one for one in file.rest(end) if one.envelope is not None)
+        if (first := next(rest, None)) is not None:
+            return feed.pending(scan.log), chain([first], rest, scan.ranges(number + 1))
+    return {}, iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Changes in commit order.
+
+    Attributes:
+        columns: one for each of `_KEPT`.
+        group: which commit each belongs to; ``commits`` and ``gtrids`` have an item for each.
+        ordinal: its number within the commit.
+    """
+
+    columns: Columns
+    group: Column
+    ordinal: Column
+    commits: Column
+    gtrids: list[bytes | None]
+
+    def of_files(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the number of a file, and begin and end of rows of it that are neighbours."""
+        files = self.columns[KEPT_PLACE] >> 32
+        cuts = (np.flatnonzero(files[1:] != files[:-1]) + 1).tolist()
+        for begin, end in pairwise([0, *cuts, files.size]):
+            if end > begin:
+                yield int(files[begin]), begin, end
+
+
+class ChangeFeed:
+    """Takes records in log order, and gives the changes that they commit."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, list[Columns]] = {}
+        """Changes of open transactions, in parts."""
+
+    def take(self, chunk: Chunk) -> Committed:
+        """Take the next records; return the changes that they commit."""
+        records, rows = _records(chunk)
+        commits, undoing = np.empty(rows.size, np.int64), np.empty(rows.size, np.bool_)
+        change_kernels.settle(records, commits, undoing)
+        pieces, ends = self._settled(records, rows, undoing)
+        ended = commits >= 0
+        pieces.append(_kept(chunk, rows[ended]))
+        ends.append(rows[commits[ended]])
+        self._keep(chunk, rows[commits == change_kernels.PENDING])
+        return _in_order(chunk, np.concatenate(pieces, axis=1), np.concatenate(ends))
+
+    def pending(self, log: LogFiles) -> Pending:
+        """Return the changes of open transactions as objects."""
+        found: Pending = {}
+        for number, parts in self._open.items():
+            kept = [
+                one for part in parts for one in part.T.tolist() if one[KEPT_OPERATION] != _UNDONE
+            ]
+            found[number] = {
+                one[KEPT_PLACE]: _object(log, one[KEPT_PLACE], one[KEPT_LENGTH]) for one in kept
+            }
+        return found
+
+    def _settled(
+        self, records: Columns, rows: Column, undoing: NDArray[np.bool_]
+    ) -> tuple[list[Columns], list[Column]]:
+        """Settle what was open before; return what is committed, and the rows that commit it."""
+        pieces: list[Columns] = []
+        ends: list[Column] = []
+        known = np.array(list(self._open), np.int64)
+        numbers = records[change_kernels.TRANSACTION]
+        begins = np.searchsorted(numbers, known)
+        after = np.searchsorted(numbers, known, "right")
+        for number, begin, end in zip(known.tolist(), begins.tolist(), after.tolist(), strict=True):
+            mine = records[:, begin:end]
+            self._undo(number, mine[change_kernels.UNDO, undoing[begin:end]])
+            stop = _first_end(mine)
+            if stop is None:
+                continue
+            kept = self._open.pop(number)
+            if _commits(mine[:, stop]):
+                pieces += kept
+                ends += [np.full(part.shape[1], rows[begin + stop]) for part in kept]
+        return pieces, ends
+
+    def _undo(self, number: int, places: Column) -> None:
+        """Mark the changes at these instants as undone."""
+        places = np.sort(places)
+        for part in self._open[number] if places.size else ():
+            begin, end = np.searchsorted(places, part[KEPT_PLACE, [0, -1]])
+            wanted = places[begin : end + 1]
+            at = np.minimum(np.searchsorted(part[KEPT_PLACE], wanted), part.shape[1] - 1)
+            part[KEPT_OPERATION, at[part[KEPT_PLACE, at] == wanted]] = _UNDONE
+
+    def _keep(self, chunk: Chunk, rows: Column) -> None:
+        if not rows.size:
+            return
+        kept = _kept(chunk, rows)
+        numbers = kept[KEPT_TRANSACTION]
+        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
+        for begin, end in pairwise([0, *cuts, numbers.size]):
+            self._open.setdefault(int(numbers[begin]), []).append(kept[:, begin:end].copy())
+
+
+def _records(chunk: Chunk) -> tuple[Columns, Column]:
+    """Return what `change_kernels.settle` takes, and the rows of the chunk that it is of."""
+    rows = chunk.by_transaction()
+    columns = chunk.columns[:, rows]
+    operation, group = columns[kernels.OPERATION], columns[kernels.GROUP]
+    changes = np.isin(operation, CHANGING) & (group & _COMPENSATION == 0)
+    changes &= columns[LOGICAL_UNDO] <= layout.NULL
+    found = (columns[kernels.TRANSACTION], group, operation, chunk.instants[rows], columns[UNDO])
+    return np.stack([*found, changes.astype(np.int64)]), rows
+
+
+def _first_end(records: Columns) -> int | None:
+    """Return which record of a transaction ends it, or begins it anew, if one does."""
+    ends = records[change_kernels.OPERATION] == operations.BEGIN
+    ends |= records[change_kernels.GROUP] & _LAST != 0
+    found = np.flatnonzero(ends)
+    return int(found[0]) if found.size else None
+
+
+def _commits(record: Column) -> bool:
+    begins = record[change_kernels.OPERATION] == operations.BEGIN
+    return bool(not begins and record[change_kernels.GROUP] & _COMMIT)
+
+
+def _kept(chunk: Chunk, rows: Column) -> Columns:
+    columns: Columns = chunk.columns[np.array(_KEPT)[:, None], rows]
+    columns[KEPT_PLACE] |= make_instant(chunk.file.number, 0)
+    return columns
+
+
+def _in_order(chunk: Chunk, columns: Columns, ends: Column) -> Committed:
+    """Sort changes by the rows of the chunk that commit them."""
+    alive = np.flatnonzero(columns[KEPT_OPERATION] != _UNDONE)
+    order = alive[np.argsort(ends[alive], kind="stable")]
+    rows, first, group = np.unique(ends[order], return_index=True, return_inverse=True)
+    places = chunk.columns[kernels.GLOBAL_ID, rows].tolist()
+    gtrids = [_gtrid(chunk, place) if place >= 0 else None for place in places]
+    ordinal = np.arange(order.size) - first[group]
+    return Committed(columns[:, order], group, ordinal, chunk.instants[rows], gtrids)
+
+
+def _gtrid(chunk: Chunk, place: int) -> bytes | None:
+    xid = xid_at(chunk.file.data, place)
+    return xid.gtrid if xid is not None else None
+
+
+def _object(log: LogFiles, place: int, length: int) -> tuple[ByteRange, Body]:
+    number, offset = split_instant(place)
+    file = log.files[number]
+    begin = offset + PREFIX.size
+    body = decode_body(bytes(file.data[begin : begin + length]))
+    return plain_range(file, offset, length, body, in_scan=False), body

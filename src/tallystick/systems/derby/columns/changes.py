@@ -1,0 +1,166 @@
+"""Committed changes of plain records as Arrow batches, without an object for each.
+
+In: the runs of a log's files. Out: batches of the `CHANGES` schema in commit order, which agree
+with ``changes()``. Where other records follow a run, they and all after them are taken one by one.
+Memory grows with the changes of open transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tallystick.arrow.byte_kernels import Bytes
+from tallystick.arrow.columns import bitmap, byte_ranges, coded, constant, nulls, numbers
+from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
+from tallystick.records import Clock, Kind
+from tallystick.systems.derby.columns import change_kernels
+from tallystick.systems.derby.columns.change_feed import (
+    KEPT_CONTAINER,
+    KEPT_FLAG,
+    KEPT_OPERATION,
+    KEPT_PAGE,
+    KEPT_PLACE,
+    KEPT_RECORD_ID,
+    KEPT_SEGMENT,
+    KEPT_TAIL,
+    KEPT_TAIL_LENGTH,
+    KEPT_TRANSACTION,
+    ChangeFeed,
+    Committed,
+)
+from tallystick.systems.derby.columns.kernels import Columns
+from tallystick.systems.derby.columns.plain import Column, RunReader
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import (
+    HEADER_SIZE,
+    POSITION_MASK,
+    SYSTEM_NAME,
+)
+from tallystick.systems.derby.read.changes import committed
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+
+_BYTES_MAX = 1 << 26
+"""Most bytes of optional data in one batch, but for one row that has more."""
+_KINDS = pa.array([Kind.ADD.value, Kind.DELETE.value, Kind.UPDATE.value])
+_ADD, _DELETE, _UPDATE = range(3)
+_NOTHING = np.empty(0, np.uint8)
+
+
+def change_batches(
+    reader: RunReader, scan: LogScan, name: str, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of a log, of the given name, in batches of at most ``rows`` rows."""
+    feed = ChangeFeed()
+    for number in scan.log.files:
+        file = scan.file(number)
+        end = HEADER_SIZE
+        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
+            yield from batches_of_committed(scan.log, name, feed.take(chunk), rows)
+            end = chunk.end
+        rest = filter(_is_believed_record, file.rest(end))
+        if (first := next(rest, None)) is not None:
+            later = filter(_is_believed_record, scan.ranges(number + 1))
+            left = chain([first], rest, later)
+            changes = committed(left, name, pending=feed.pending(scan.log))
+            yield from batches_of_changes(changes, Clock.NONE.value, rows)
+            return
+
+
+def _is_believed_record(one: ByteRange) -> bool:
+    return one.envelope is not None and one.is_believed
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def batches_of_committed(
+    log: LogFiles, name: str, done: Committed, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield committed changes in batches of at most ``rows`` rows."""
+    for number, first, last in done.of_files():
+        for begin, end in _cuts(done.columns[KEPT_TAIL_LENGTH, first:last], rows):
+            part = slice(first + begin, first + end)
+            yield _batch(name, log.files[number], done, part)
+
+
+def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of parts that are not too large."""
+    totals = np.cumsum(sizes)
+    begin, before = 0, 0
+    while begin < sizes.size:
+        fits = int(np.searchsorted(totals, before + _BYTES_MAX, "right"))
+        end = min(begin + rows, max(fits, begin + 1))
+        yield begin, end
+        begin, before = end, int(totals[end - 1])
+
+
+def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.RecordBatch:
+    columns, group = done.columns[:, part], done.group[part]
+    data, count = np.frombuffer(file.data, np.uint8), group.size
+    images = np.empty((change_kernels.IMAGE_COLUMNS, count), np.int64)
+    operation, tail, size = columns[KEPT_OPERATION], columns[KEPT_TAIL], columns[KEPT_TAIL_LENGTH]
+    change_kernels.find_images(data, operation, tail, size, images, _NOTHING)
+    found = {
+        "system": constant(SYSTEM_NAME, count),
+        "log": constant(name, count),
+        "commit_sequence": numbers(done.commits[group], None),
+        "ordinal": numbers(np.ascontiguousarray(done.ordinal[part]), None),
+        "kind": coded(_kinds(operation, columns[KEPT_FLAG]), _KINDS),
+        "collection": _collections(columns[KEPT_SEGMENT], columns[KEPT_CONTAINER]),
+        "key": _joined(columns[KEPT_PAGE], columns[KEPT_RECORD_ID]),
+        "transaction": pa.array(columns[KEPT_TRANSACTION]).cast(pa.string()),
+        "gtrid": pa.array(done.gtrids, pa.binary()).take(pa.array(group)),
+        "clock": constant(Clock.NONE.value, count),
+        "before": byte_ranges(
+            data, images[change_kernels.BEFORE], images[change_kernels.BEFORE_SIZE]
+        ),
+        "after": byte_ranges(data, images[change_kernels.AFTER], images[change_kernels.AFTER_SIZE]),
+        "values": _values(data, tail, size, images),
+        "file": constant(file.path, count),
+        "offset": numbers(columns[KEPT_PLACE] & POSITION_MASK, None),
+    }
+    arrays = [found.get(field.name, nulls(field.type, count)) for field in CHANGES]
+    return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
+
+
+def _kinds(operation: Column, flag: Column) -> NDArray[np.int8]:
+    codes = np.full(operation.size, _UPDATE, np.int8)
+    codes[operation == operations.INSERT] = _ADD
+    deletes = operation == operations.DELETE
+    codes[deletes] = _DELETE
+    codes[deletes & (flag == 0)] = _ADD  # a deleted row is made visible again
+    return codes
+
+
+def _collections(segment: Column, container: Column) -> pa.Array:
+    """Make the names of the tables: the container, after the segment where that is not 0."""
+    if segment.any():
+        texts = pa.array(container).cast(pa.string())
+        return pc.if_else(pa.array(segment != 0), _joined(segment, container), texts)
+    distinct, codes = np.unique(container, return_inverse=True)
+    return coded(codes.astype(np.int32), pa.array(distinct).cast(pa.string()))
+
+
+def _joined(one: Column, other: Column) -> pa.Array:
+    texts = (pa.array(column).cast(pa.string()) for column in (one, other))
+    return pc.binary_join_element_wise(*texts, ":")
+
+
+def _values(data: Bytes, tail: Column, size: Column, images: Columns) -> pa.Array:
+    """Make the values of rows as JSON; null where there are none."""
+    lengths = images[change_kernels.JSON_SIZE]
+    offsets = np.zeros(lengths.size + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    change_kernels.put_values(data, tail, size, images, offsets, out)
+    valid = bitmap(lengths > 0)
+    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(pa.string(), lengths.size, [*buffers, pa.py_buffer(out)])

@@ -1,0 +1,189 @@
+"""Transactions and changes of a split of a log, and the joining of what the splits leave open.
+
+In: a split of a file, in runs of plain records. Out: rows of the transactions whose records are
+all in one chunk of it; for the others, their records as columns. Joining these gives the rest of
+the rows, if the splits together prove that the whole log is plain, and of one boot: the number of
+the boot is a part of a transaction's key.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tallystick.arrow.schemas import batches_of_transactions
+from tallystick.records import Clock
+from tallystick.storage.zeros import is_zero
+from tallystick.systems.derby.columns import body_kernels, kernels
+from tallystick.systems.derby.columns.analysis import collect
+from tallystick.systems.derby.columns.change_feed import ChangeFeed
+from tallystick.systems.derby.columns.changes import batches_of_committed
+from tallystick.systems.derby.columns.kernels import Columns
+from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader
+from tallystick.systems.derby.columns.splits import continues, has_end_marker
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, make_instant
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.transactions import TransactionCollector
+from tallystick.systems.protocol import NotClosedInPartsError, Split
+
+Batches = Iterator[tuple[str, pa.RecordBatch]]
+
+_LAST = int(Group.LAST)
+
+
+class Rest(NamedTuple):
+    """What a split leaves open.
+
+    Attributes:
+        number: of the file.
+        begin, end: where its first record begins, and its last one ends.
+        closed: the transactions that it closed.
+        left: records of the others.
+    """
+
+    number: int
+    begin: int
+    end: int
+    closed: Column
+    left: Columns
+
+    @classmethod
+    def of(cls, packed: bytes) -> Rest:
+        """Return what `packed` made."""
+        return cls(*pickle.loads(zlib.decompress(packed)))
+
+    def packed(self) -> bytes:
+        """Return it as bytes."""
+        return zlib.compress(pickle.dumps(tuple(self)), 1)
+
+
+class ClosingSplit:
+    """Closes what begins and ends in a split, which is read once."""
+
+    def __init__(
+        self, reader: RunReader, log: LogFiles, name: str, split: Split, rows: int
+    ) -> None:
+        self._reader, self._log, self._name, self._rows = reader, log, name, rows
+        self._file = next(one for one in log.files.values() if one.path == split.file)
+        self._begin, self._stop = max(split.begin, HEADER_SIZE), split.end
+        self._end = self._begin
+        self._plain = True
+        self._closed: list[Column] = []
+        self._left: list[Columns] = []
+
+    def batches(self) -> Batches:
+        """Yield transactions and changes by table."""
+        for chunk in self._reader.chunks(self._file, self._begin, self._stop):
+            self._end = chunk.end
+            self._plain = self._plain and not _names_branches(chunk)
+            closed = _is_closed(chunk)
+            mine = _where(chunk, closed)
+            numbers = mine.columns[kernels.TRANSACTION]
+            self._closed.append(np.unique(numbers))
+            left = ~closed & (chunk.columns[kernels.TRANSACTION] >= 0)
+            self._left.append(chunk.columns[:, left])
+            collector = TransactionCollector()
+            collect(collector, mine)
+            yield from _transactions(collector, self._name, self._rows)
+            yield from _changes(self._log, ChangeFeed(), mine, self._name, self._rows)
+
+    def rest(self) -> bytes | None:
+        """Return the packed `Rest`; None if the whole log has to be read."""
+        ended = self._end >= self._stop or is_zero(self._file.data, self._end, self._file.size)
+        if not ended or not self._plain:
+            return None
+        closed = np.concatenate([np.empty(0, np.int64), *self._closed])
+        none = np.empty((body_kernels.BODY_COLUMNS, 0), np.int64)
+        left = np.concatenate([none, *self._left], axis=1)
+        return Rest(self._file.number, self._begin, self._end, closed, left).packed()
+
+
+def join(log: LogFiles, name: str, rests: Sequence[Rest], rows: int) -> Batches:
+    """Yield the transactions and changes that no split closed alone, by table.
+
+    Raises:
+        NotClosedInPartsError: the whole log has to be read.
+    """
+    _require_chain(log, rests)
+    _require_one_boot(rests)
+    collector, feed = TransactionCollector(), ChangeFeed()
+    for rest in rests:
+        file = log.files[rest.number]
+        if rest.left.size:
+            chunk = Chunk(file, np.frombuffer(file.data, np.uint8), rest.left, {})
+            collect(collector, chunk)
+            yield from _changes(log, feed, chunk, name, rows)
+    yield from _transactions(collector, name, rows)
+
+
+def _require_chain(log: LogFiles, rests: Sequence[Rest]) -> None:
+    """Check that the splits are the whole log, and that a scan of the engine reaches its end."""
+    end, marked = 0, True
+    for number, file in log.files.items():
+        position = HEADER_SIZE
+        for rest in (one for one in rests if one.number == number):
+            position = rest.end if rest.begin == position else -1
+        if position < 0 or not marked or not _is_whole(file, position, end):
+            raise NotClosedInPartsError("a file is not plainly whole", file=file.path)
+        end, marked = make_instant(number, position), has_end_marker(file, position)
+
+
+def _is_whole(file: LogBytes, position: int, before: int) -> bool:
+    return continues(file, before) and is_zero(file.data, position, file.size)
+
+
+def _require_one_boot(rests: Sequence[Rest]) -> None:
+    """Check that no number begins twice, or goes on after its transaction was closed."""
+    closed = np.concatenate([np.empty(0, np.int64), *(rest.closed for rest in rests)])
+    none = np.empty((body_kernels.BODY_COLUMNS, 0), np.int64)
+    left = np.concatenate([none, *(rest.left for rest in rests)], axis=1)
+    numbers = left[kernels.TRANSACTION]
+    begun = np.append(closed, numbers[left[kernels.OPERATION] == operations.BEGIN])
+    if np.unique(begun).size != begun.size or np.isin(closed, numbers).any():
+        raise NotClosedInPartsError("the number of a transaction is used again")
+
+
+def _is_closed(chunk: Chunk) -> NDArray[np.bool_]:
+    """Tell which records are of transactions that begin and end once, with all records here."""
+    rows = chunk.by_transaction()
+    found = np.zeros(chunk.size, np.bool_)
+    if not rows.size:
+        return found
+    numbers = chunk.columns[kernels.TRANSACTION, rows]
+    starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    counts = np.diff(np.append(starts, rows.size))
+    begins = chunk.columns[kernels.OPERATION, rows] == operations.BEGIN
+    ends = chunk.columns[kernels.GROUP, rows] & _LAST != 0
+    closed = begins[starts] & (np.add.reduceat(begins.astype(np.int64), starts) == 1)
+    closed &= ends[starts + counts - 1] & (np.add.reduceat(ends.astype(np.int64), starts) == 1)
+    found[rows] = np.repeat(closed, counts)
+    return found
+
+
+def _where(chunk: Chunk, wanted: NDArray[np.bool_]) -> Chunk:
+    return Chunk(chunk.file, chunk.data, chunk.columns[:, wanted], {})
+
+
+def _names_branches(chunk: Chunk) -> bool:
+    """Return whether a checkpoint tells global ids, which later records may need."""
+    tables = (body.fields.get("transactionTable") or () for body in chunk.bodies.values())
+    return any(one["gid"] is not None for table in tables for one in table)
+
+
+def _transactions(collector: TransactionCollector, name: str, rows: int) -> Batches:
+    objects = (one.transaction(name) for one in collector.all)
+    for batch in batches_of_transactions(objects, Clock.NONE.value, rows):
+        yield "transactions", batch
+
+
+def _changes(log: LogFiles, feed: ChangeFeed, chunk: Chunk, name: str, rows: int) -> Batches:
+    if chunk.size:
+        for batch in batches_of_committed(log, name, feed.take(chunk), rows):
+            yield "changes", batch

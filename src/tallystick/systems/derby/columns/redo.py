@@ -1,0 +1,146 @@
+"""Redo of runs of plain records, for `engine.recovery`.
+
+In: runs, from the one on in which recovery begins. Out: what `Recovery` and `PageVersions` hold
+after them. What a boot would not redo without a question is left to record by record redo, and so
+is everything after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tallystick.records import Xid
+from tallystick.systems.derby.columns import redo_kernels as kernels
+from tallystick.systems.derby.columns.body_kernels import CONTAINER, PAGE, SEGMENT, VERSION
+from tallystick.systems.derby.columns.kernels import OPERATION, TRANSACTION
+from tallystick.systems.derby.columns.plain import Chunk, RunReader, extended, xid_at
+from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions
+from tallystick.systems.derby.engine.recovery import OpenTransaction, Recovery
+from tallystick.systems.derby.format.field_types import Container, Page
+from tallystick.systems.derby.format.layout import make_instant, split_instant
+from tallystick.systems.derby.format.operations import CONTAINER_CHANGE
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.plain import PlainRun
+
+SLOTS = 1 << 10
+"""Slots of a new hash table."""
+
+
+class CompiledRedo:
+    """Redoes runs: a `RedoOfRuns`."""
+
+    def __init__(
+        self, log: LogFiles, reader: RunReader, result: Recovery, versions: PageVersions
+    ) -> None:
+        self._log, self._reader = log, reader
+        self._result, self._versions = result, versions
+        self._table = kernels.new_table(kernels.TRANSACTION_COLUMNS, SLOTS)
+        self._pages = kernels.new_table(kernels.PAGE_COLUMNS, SLOTS)
+        self._counters = np.zeros(kernels.COUNTERS, np.int64)
+        self._gap = np.zeros(2, np.int64)
+        self._done = False
+
+    def take(self, file: LogBytes, begin: int) -> PlainRun | None:
+        """Redo the records from an offset on that a boot redoes without a question."""
+        if self._done:
+            return None
+        run = PlainRun(begin)
+        for chunk in self._reader.chunks(file, begin):
+            count = self._redo(chunk)
+            if count:
+                run = extended(run, chunk.rows(0, count))
+            if count < chunk.size:
+                break
+        return run
+
+    def release(self) -> None:
+        """Hand everything over, and take no more runs."""
+        if self._done:
+            return
+        self.settle()
+        used = self._pages[self._pages[:, 0] != kernels.FREE].tolist()
+        self._versions.versions |= {
+            Page(*page[: kernels.PAGE_VERSION]): (page[kernels.PAGE_VERSION], page[-1])
+            for page in used
+        }
+
+    def settle(self) -> None:
+        """Bring the table of the result up to date."""
+        if self._done:
+            return
+        self._done = True
+        used = self._table[self._table[:, kernels.NUMBER] != kernels.FREE].tolist()
+        used.sort(key=lambda one: one[kernels.FIRST])
+        self._result.table |= {one[kernels.NUMBER]: self._open(*one) for one in used}
+        self._result.redone += int(self._counters[kernels.REDONE])
+        self._result.highest = max(self._result.highest, int(self._counters[kernels.HIGHEST]))
+
+    def _open(
+        self, number: int, first: int, last: int, internal: int, xid: int, prepared: int, count: int
+    ) -> OpenTransaction:
+        known = self._xid(xid) if xid >= 0 else None
+        return OpenTransaction(number, first, last, bool(internal), known, bool(prepared), count)
+
+    def _xid(self, place: int) -> Xid | None:
+        number, offset = split_instant(place)
+        return xid_at(self._log.files[number].data, offset)
+
+    def _redo(self, chunk: Chunk) -> int:
+        """Redo rows of the chunk; return how many."""
+        row, how = 0, kernels.GROW
+        while how not in (kernels.DONE, kernels.LEFT):
+            row, how = kernels.redo_rows(
+                chunk.columns,
+                row,
+                make_instant(chunk.file.number, 0),
+                self._result.redo_mark,
+                len(self._versions.creators),
+                kernels.FLAGS,
+                self._table,
+                self._pages,
+                self._counters,
+                self._gap,
+            )
+            self._answer(how, chunk, row - 1)
+        return row
+
+    def _answer(self, how: int, chunk: Chunk, row: int) -> None:
+        if how == kernels.GROW:
+            self._grow()
+        elif how == kernels.NOTE:
+            self._note(chunk, row)
+        elif how == kernels.GAP:
+            self._add_gap(chunk, row)
+
+    def _grow(self) -> None:
+        open_slots, page_slots = self._counters[: kernels.PAGES + 1].tolist()
+        if 2 * open_slots >= len(self._table):
+            self._table = _moved(self._table, kernels.move_transactions)
+        if 2 * page_slots >= len(self._pages):
+            self._pages = _moved(self._pages, kernels.move_pages)
+
+    def _note(self, chunk: Chunk, row: int) -> None:
+        place = int(chunk.instants[row])
+        if chunk.columns[OPERATION, row] == CONTAINER_CHANGE:
+            self._versions.note_creation(place, chunk.bodies[row])
+        else:
+            self._versions.note_end(place, int(chunk.columns[TRANSACTION, row]))
+
+    def _add_gap(self, chunk: Chunk, row: int) -> None:
+        numbers = chunk.columns[[SEGMENT, CONTAINER, PAGE, VERSION], row].tolist()
+        page, version = Page(*numbers[:-1]), numbers[-1]
+        known, before = self._gap.tolist()
+        built = before < self._versions.built.get(Container(page.segment, page.container), 0)
+        gap = PageGap(int(chunk.instants[row]), page, known, version, built)
+        self._versions.gaps.append(gap)
+
+
+def _moved(
+    table: kernels.Table, move: Callable[[kernels.Table, kernels.Table], None]
+) -> kernels.Table:
+    """Return a copy of a hash table with twice the slots."""
+    larger = kernels.new_table(table.shape[1], 2 * len(table))
+    move(table, larger)
+    return larger

@@ -1,0 +1,272 @@
+"""Compiled redo of plain records: the table of open transactions and the versions of pages.
+
+In: columns of `body_kernels.scan_bodies`, and two hash tables. Out: the tables, and the row at
+which something is left to the caller. A table is an array with a row for each slot; a slot is found
+by linear probing, and no table is more than half full.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallystick.arrow.byte_kernels import Number
+from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.derby.columns.body_kernels import (
+    CONTAINER,
+    COUNT,
+    FLAG,
+    PAGE,
+    SEGMENT,
+    VERSION,
+)
+from tallystick.systems.derby.columns.kernels import (
+    GLOBAL_ID,
+    GROUP,
+    OFFSET,
+    OPERATION,
+    TRANSACTION,
+    Columns,
+)
+from tallystick.systems.derby.engine.page_versions import COUNTED
+from tallystick.systems.derby.engine.recovery import CHECKED_FLAGS, flags_of
+from tallystick.systems.derby.format import layout, operations
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.operations import OPERATIONS
+
+Table = NDArray[np.int64]
+Flags = NDArray[np.int64]
+
+NUMBER, FIRST, LAST, INTERNAL, XID, PREPARED, RECORDS = range(7)
+"""Columns of the table of transactions. XID is the instant of the XA format id, or -1."""
+TRANSACTION_COLUMNS = 7
+PAGE_VERSION, PAGE_PLACE = 3, 4
+"""Columns of the table of pages, after segment, container and number of the page."""
+PAGE_COLUMNS = 5
+FREE = -1
+"""In the first column: the slot is free."""
+
+OPEN, PAGES, REDONE, HIGHEST = range(4)
+"""Numbers that the kernel counts: slots in use of both tables, records redone, and the highest
+number of a transaction that begins."""
+COUNTERS = 4
+
+DONE, GROW, GAP, NOTE, LEFT = range(5)
+"""Why a kernel stopped: at the end; before a row that needs larger tables; after a row with a gap
+between the versions of a page, or one that `PageVersions` has to take; before one that is no plain
+case."""
+
+STATUS_MAX = 5
+_CHECKED = int(CHECKED_FLAGS)
+_FIRST, _LAST, _PREPARE = int(Group.FIRST), int(Group.LAST), int(Group.PREPARE)
+_ENDS = _LAST | _PREPARE
+_VERSION_MAX = 1 << 62
+_MIX, _SHIFT = 0x1E3779B97F4A7C15, 20
+
+
+def _flags() -> Flags:
+    table = np.zeros((max(OPERATIONS) + 1, STATUS_MAX), np.int64)
+    for number in OPERATIONS:
+        table[number] = [int(flags_of(number, status)) for status in range(STATUS_MAX)]
+    return table
+
+
+FLAGS = _flags()
+"""The flags that a record has, by operation and status of an end."""
+_COUNTED = tuple(COUNTED)
+
+
+def new_table(columns: int, slots: int) -> Table:
+    """Make an empty hash table; the number of slots is a power of two."""
+    return np.full((slots, columns), FREE, np.int64)
+
+
+@kernel
+def redo_rows(
+    columns: Columns,
+    row: Number,
+    base: Number,
+    redo_mark: Number,
+    creating: Number,
+    flags: Flags,
+    table: Table,
+    pages: Table,
+    counters: Table,
+    gap: Table,
+) -> tuple[Number, Number]:
+    """Redo rows from ``row`` on, as `engine.recovery` does.
+
+    Args:
+        columns: the records of one file.
+        row: the first row that was not taken.
+        base: the instant of the file's begin.
+        redo_mark: the instant before which only the table is kept, or 0.
+        creating: not 0 while a transaction that created a container is open: its end is noted.
+        flags: `FLAGS`.
+        table: the open transactions.
+        pages: the versions of pages.
+        counters: array of `COUNTERS` numbers.
+        gap: array of two numbers: takes version and place of the earlier change of a page.
+
+    Returns:
+        The next row that was not taken, and why it stopped.
+    """
+    while row < columns.shape[1]:
+        if columns[OPERATION, row] == layout.CHECKSUM_OPERATION:
+            row += 1
+            continue
+        if 2 * counters[OPEN] >= len(table) or 2 * counters[PAGES] >= len(pages):
+            return row, GROW
+        early = (base | columns[OFFSET, row]) < redo_mark
+        group = columns[GROUP, row]
+        creates = columns[OPERATION, row] == operations.CONTAINER_CHANGE
+        if early and not group & (_ENDS | _FIRST):
+            row += 1
+            if creates:
+                return row, NOTE
+            continue
+        slot = find(table, columns[TRANSACTION, row])
+        known = table[slot, NUMBER] != FREE
+        if not known and early and group & _ENDS:
+            row += 1
+            continue
+        if not _fits(columns, row, known, flags):
+            return row, LEFT
+        _keep(columns, row, base, table, slot, known, counters)
+        counters[REDONE] += 0 if early else 1
+        row += 1
+        if columns[SEGMENT, row - 1] >= 0 and _has_gap(
+            columns, row - 1, base, pages, counters, gap
+        ):
+            return row, GAP
+        if creates or (creating and group & _LAST):
+            return row, NOTE
+    return row, DONE
+
+
+@kernel
+def _fits(columns: Columns, row: Number, known: Number, flags: Flags) -> bool:
+    """Return whether the record can follow: it begins its transaction, or that is open."""
+    group = columns[GROUP, row]
+    begins = group & _FIRST != 0
+    if columns[TRANSACTION, row] < 0 or begins == known:
+        return False
+    operation = columns[OPERATION, row]
+    status = columns[FLAG, row] if operation == operations.END else 0
+    if status < 0 or status >= flags.shape[1] or columns[VERSION, row] >= _VERSION_MAX:
+        return False
+    return bool(group & _CHECKED == flags[operation, status])
+
+
+@kernel
+def _keep(
+    columns: Columns,
+    row: Number,
+    base: Number,
+    table: Table,
+    slot: Number,
+    known: Number,
+    counters: Table,
+) -> None:
+    """Take a record into the table of open transactions."""
+    place = base | columns[OFFSET, row]
+    if not known:
+        number = columns[TRANSACTION, row]
+        xid = columns[GLOBAL_ID, row]
+        table[slot, NUMBER] = number
+        table[slot, FIRST] = place
+        table[slot, INTERNAL] = columns[FLAG, row] == operations.STATUS_INTERNAL
+        table[slot, XID] = -1 if xid < 0 else base | xid
+        table[slot, PREPARED] = 0
+        table[slot, RECORDS] = 0
+        counters[OPEN] += 1
+        counters[HIGHEST] = max(counters[HIGHEST], number)
+    table[slot, LAST] = place
+    table[slot, RECORDS] += 1
+    if columns[GROUP, row] & _PREPARE:
+        table[slot, PREPARED] = 1
+    if columns[GROUP, row] & _LAST:
+        remove(table, slot)
+        counters[OPEN] -= 1
+
+
+@kernel
+def _has_gap(
+    columns: Columns, row: Number, base: Number, pages: Table, counters: Table, gap: Table
+) -> bool:
+    """Note the version of a page; return whether some are missing before it."""
+    segment, container, page = columns[SEGMENT, row], columns[CONTAINER, row], columns[PAGE, row]
+    version = columns[VERSION, row]
+    slot = find_page(pages, segment, container, page)
+    missing = False
+    if pages[slot, 0] == FREE:
+        pages[slot, 0] = segment
+        pages[slot, 1] = container
+        pages[slot, 2] = page
+        counters[PAGES] += 1
+    elif version > pages[slot, PAGE_VERSION]:
+        gap[0] = pages[slot, PAGE_VERSION]
+        gap[1] = pages[slot, PAGE_PLACE]
+        missing = True
+    counted = columns[OPERATION, row] in _COUNTED
+    pages[slot, PAGE_VERSION] = version + (columns[COUNT, row] if counted else 1)
+    pages[slot, PAGE_PLACE] = base | columns[OFFSET, row]
+    return missing
+
+
+@kernel
+def find(table: Table, number: Number) -> Number:
+    """Return the slot of a transaction, or the free one that it would take."""
+    mask = len(table) - 1
+    slot = ((number * _MIX) >> _SHIFT) & mask
+    while table[slot, NUMBER] != FREE and table[slot, NUMBER] != number:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def find_page(pages: Table, segment: Number, container: Number, page: Number) -> Number:
+    """Return the slot of a page, or the free one that it would take."""
+    mask = len(pages) - 1
+    slot = (((page + container * 31 + segment) * _MIX) >> _SHIFT) & mask
+    while pages[slot, 0] != FREE and (
+        pages[slot, 2] != page or pages[slot, 1] != container or pages[slot, 0] != segment
+    ):
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def remove(table: Table, slot: Number) -> None:
+    """Free a slot, and move up those that were only after it because it was taken."""
+    mask = len(table) - 1
+    table[slot, NUMBER] = FREE
+    at = (slot + 1) & mask
+    while table[at, NUMBER] != FREE:
+        home = ((table[at, NUMBER] * _MIX) >> _SHIFT) & mask
+        if (at - home) & mask >= (at - slot) & mask:
+            for column in range(table.shape[1]):
+                table[slot, column] = table[at, column]
+            table[at, NUMBER] = FREE
+            slot = at
+        at = (at + 1) & mask
+
+
+@kernel
+def move_transactions(old: Table, new: Table) -> None:
+    """Copy a table into a larger one that is empty."""
+    for slot in range(len(old)):
+        if old[slot, NUMBER] != FREE:
+            to = find(new, old[slot, NUMBER])
+            for column in range(old.shape[1]):
+                new[to, column] = old[slot, column]
+
+
+@kernel
+def move_pages(old: Table, new: Table) -> None:
+    """Copy a table of pages into a larger one that is empty."""
+    for slot in range(len(old)):
+        if old[slot, 0] != FREE:
+            to = find_page(new, old[slot, 0], old[slot, 1], old[slot, 2])
+            for column in range(old.shape[1]):
+                new[to, column] = old[slot, column]

@@ -1,0 +1,101 @@
+"""The versions of pages that changes in the log were made on, and the gaps between them.
+
+In: records that are redone, in log order. Out: `PageGap`s.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tallystick.systems.derby.engine.forward_scan import ScanFailureError, Scanned
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.field_types import Container, Page
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.record_body import Body
+
+COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
+"""Operations that change a page's version by a number, and its field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageGap:
+    """Two changes of a page with versions between them that the log does not have.
+
+    Attributes:
+        place: instant of the second change.
+        page: the page.
+        after_first: the page's version after the first change.
+        before_second: the version that the second change was made on.
+        built: the transaction that created the container was open after the first change, and may
+            have filled it without log records.
+    """
+
+    place: int
+    page: Page
+    after_first: int
+    before_second: int
+    built: bool
+
+    @property
+    def file(self) -> str:
+        """The container's file, below the database's folder."""
+        return self.page.file
+
+    def __str__(self) -> str:
+        return (
+            f"{self.page} is at version {self.after_first} after its change in the log, its next "
+            f"change is of version {self.before_second}"
+        )
+
+
+class PageVersions:
+    """The versions of pages after their changes in the log; notes the gaps between them.
+
+    Only the transaction that creates a container fills it without log records.
+    """
+
+    def __init__(self, gaps: list[PageGap]) -> None:
+        self.gaps = gaps
+        self.versions: dict[Page, tuple[int, int]] = {}
+        """Version after the last change, and the instant of that change."""
+        self.built: dict[Container, float] = {}
+        """Instant at which the transaction that created the container ended."""
+        self.creators: dict[int | None, set[Container]] = {}
+
+    def note_early(self, scanned: Scanned) -> None:
+        """Take in a record that is not redone: the engine does not decode it."""
+        with suppress(ScanFailureError):
+            self.note_creation(scanned.place, scanned.body())
+
+    def note(self, place: int, body: Body) -> None:
+        """Take in a record that is redone."""
+        self.note_creation(place, body)
+        page: Page | None = body.fields.get("pageId")
+        if page is None:
+            return
+        version = body.fields["pageVersion"]
+        known, before = self.versions.get(page, (version, place))
+        if version > known:
+            built = before < self.built.get(Container(page.segment, page.container), 0)
+            self.gaps.append(PageGap(place, page, known, version, built))
+        step = body.fields[COUNTED[body.operation]] if body.operation in COUNTED else 1
+        self.versions[page] = version + step, place
+
+    def note_creation(self, place: int, body: Body) -> None:
+        """Take in what a record says of containers that are created."""
+        if (
+            body.operation == operations.CONTAINER_CHANGE
+            and body.fields["operation"] == operations.CONTAINER_CREATE
+        ):
+            container = body.fields["containerId"]
+            self.built[container] = math.inf
+            self.creators.setdefault(body.transaction, set()).add(container)
+        if body.group & Group.LAST:
+            self.note_end(place, body.transaction)
+
+    def note_end(self, place: int, transaction: int | None) -> None:
+        """Take in the end of a transaction: the containers that it created are filled."""
+        for container in self.creators.pop(transaction, ()):
+            self.built[container] = place
