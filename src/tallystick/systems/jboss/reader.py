@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tallystick.arrow.byte_kernels import COMPILED
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
     Change,
@@ -126,6 +127,15 @@ class JournalReading:
         """Yield the committed changes in the order of the loader's callbacks."""
         size = configured_size(self.journal.files, self._options.settings)
         return changes(self.journal, self.source.path, size)
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``changes()`` as batches of the `CHANGES` schema."""
+        from tallystick.arrow.schemas import batches_of_changes
+        from tallystick.systems.jboss.columns.changes import change_batches
+
+        if not COMPILED or self.journal.generation.shape.pairs:
+            return batches_of_changes(self.changes(), self.clock.value, rows)
+        return change_batches(self.journal, self.source.path, rows)
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return the life of every file; it is read when it is asked for."""
