@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
     from tallystick.systems.protocol import Longs
 
+FAST_FROM = 1 << 20
+"""Least bytes of a journal whose records are followed in columns: code is loaded for it."""
+
 
 class JournalReading:
     """A `LogReading` of one circular journal.
@@ -60,7 +63,7 @@ class JournalReading:
     overrule what the bytes say; without them the reader takes what most files agree with.
 
     Everything but ``records``, ``changes`` and ``batches`` keeps the journal's live records in
-    memory, as its own loader does.
+    memory, as its own loader does; of a plain journal only their ids, but for the verdict.
     """
 
     clock = Clock.NONE
@@ -88,10 +91,29 @@ class JournalReading:
         return f"{generation.name} ({generation.title})"
 
     @cached_property
-    def _evidence(self) -> Evidence:
+    def _plain(self) -> Evidence | None:
+        """The evidence about a plain journal; None of others, and of small ones.
+
+        It serves everything but the verdict, which lists all records.
+        """
+        if not COMPILED or sum(file.size for file in self.journal.files) < FAST_FROM:
+            return None
+        from tallystick.systems.jboss.columns.plain_analysis import NotPlainError, plain_evidence
+
+        try:
+            return plain_evidence(self.source.path, self.journal, self._options.settings)
+        except NotPlainError:
+            return None
+
+    @cached_property
+    def _every_record(self) -> Evidence:
         journal = self.journal
         engine = load(journal.files, journal.generation, self._options.settings)
         return Evidence(self.source.path, journal, analyse(journal), engine)
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        return self._plain or self._every_record
 
     @cached_property
     def _findings(self) -> list[Finding]:
@@ -121,6 +143,10 @@ class JournalReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
+        if self._plain is not None:
+            from tallystick.systems.jboss.columns.plain_transactions import plain_transactions
+
+            return plain_transactions(self._plain)
         return transactions(self.source.path, self._evidence.analysis)
 
     def changes(self) -> Iterator[Change]:
@@ -211,7 +237,7 @@ class JournalReading:
 
     def verdict(self) -> Verdict:
         """Return the engine's and the strict verdict."""
-        return verdict(self._evidence, self._findings, self.format)
+        return verdict(self._every_record, self._findings, self.format)
 
     @cached_property
     def judgement(self) -> Judgement:
