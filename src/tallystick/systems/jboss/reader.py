@@ -45,7 +45,14 @@ from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import Collection, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import (
+    ClosedSplit,
+    Collection,
+    FileLife,
+    LogSource,
+    ReadOptions,
+    Split,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -254,6 +261,25 @@ class JournalReading:
         from tallystick.systems.jboss.columns.batches import batches
 
         return batches(self.journal, self.source.path, split, rows)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        from tallystick.systems.jboss.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(self.journal, self.source.path, split, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole journal has to be read.
+        """
+        from tallystick.systems.jboss.columns.closing import batches_of_rests
+
+        return batches_of_rests(self.journal, self.source.path, rests, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of the data files of about ``target_bytes``."""

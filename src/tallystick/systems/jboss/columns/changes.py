@@ -54,8 +54,8 @@ def change_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.Re
         CorruptLogError: the id of a file does not fit a place.
     """
     files = journal.ordered()
-    replay = _Changes()
-    table = _Table(log, [file.path for file in files])
+    replay = Changes()
+    table = ChangeTable(log, [file.path for file in files])
     for order, file in enumerate(files):
         _feed_file(replay, journal.shape(file), file, order)
         while len(replay.elements) >= rows:
@@ -64,7 +64,7 @@ def change_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.Re
         yield table.batch(replay, rows)
 
 
-def _feed_file(replay: _Changes, shape: Shape, file: JournalFile, order: int) -> None:
+def _feed_file(replay: Changes, shape: Shape, file: JournalFile, order: int) -> None:
     data = file.data()
     second = SECOND_SHAPE.get(shape.name)
     for piece in pieces(data, shape, file.stamp, second=second):
@@ -86,7 +86,7 @@ class _Open:
     gtrid: bytes | None = None
 
 
-class _Changes:
+class Changes:
     """Follows records and collects the changes that they make, one entry in each list.
 
     Attributes:
@@ -171,14 +171,14 @@ _EXTRA_AT = I8.size + 2 * I4.size
 """Offset, after file id and compact count, of the extra data of a prepare."""
 
 
-class _Table:
+class ChangeTable:
     """Makes batches of changes; ``paths`` are those of the files in their order."""
 
     def __init__(self, log: str, paths: Sequence[str]) -> None:
         self._log = log
         self._paths = pa.array(paths, pa.string())
 
-    def batch(self, found: _Changes, rows: int) -> pa.RecordBatch:
+    def batch(self, found: Changes, rows: int) -> pa.RecordBatch:
         """Take the first ``rows`` changes, or all, as a batch."""
         kinds, numbers, orders, offsets, bodies, types = zip(*found.elements[:rows], strict=True)
         count = len(kinds)

@@ -23,7 +23,12 @@ import numpy as np
 
 from tallystick.records import Outcome
 from tallystick.systems.jboss.columns.fields import Fields, fields_of
-from tallystick.systems.jboss.columns.plain_files import file_rows, plain_file, valid_rows
+from tallystick.systems.jboss.columns.plain_files import (
+    FILE_SIZE_MAX,
+    file_rows,
+    plain_file,
+    valid_rows,
+)
 from tallystick.systems.jboss.engine.loader import (
     EngineLoad,
     LoadError,
@@ -56,8 +61,6 @@ from tallystick.systems.jboss.read.replay import OpenTransaction, PlacedRecord
 from tallystick.systems.jboss.read.scan import OTHER
 from tallystick.systems.jboss.verdict.differences import Evidence
 
-FILE_SIZE_MAX = 1 << 28
-"""Most bytes of a file whose rows are held in memory."""
 _Place = tuple[int, int, int]
 """Order of the file, offset, end."""
 _Element = tuple[int, int, int, int, int]

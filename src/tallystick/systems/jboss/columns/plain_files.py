@@ -35,6 +35,8 @@ from tallystick.systems.jboss.read.file_facts import (
 from tallystick.systems.jboss.read.files import JournalFile
 from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
 
+FILE_SIZE_MAX = 1 << 28
+"""Most bytes of a file whose rows are held in memory."""
 _OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
 """The numbers in a row of a scan."""
 

@@ -26,6 +26,7 @@ from tallystick.systems.jboss.format.layout import (
     PREPARE,
     ROLLBACK,
     SYSTEM_NAME,
+    Shape,
 )
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.transactions import NOTHING_FOUND, key_of, unended
@@ -37,7 +38,7 @@ _ENDS = {COMMIT: (State.COMMITTED, "COMMIT"), ROLLBACK: (State.ROLLED_BACK, "ROL
 def plain_transactions(evidence: Evidence) -> Iterator[Transaction]:
     """Yield the transactions of a plain journal."""
     seen: Counter[int] = Counter()
-    replay = _Transactions(evidence.log, evidence.journal.ordered(), seen)
+    replay = Transactions(evidence.log, evidence.journal.ordered(), seen)
     for order, file in enumerate(evidence.journal.ordered()):
         yield from replay.ended(order, _transactional(evidence.journal, file))
     yield from unended(evidence.log, evidence.analysis, seen)
@@ -49,8 +50,16 @@ def _transactional(journal: JournalFiles, file: JournalFile) -> Iterator[tuple[F
     rows = valid_rows(file_rows(file, shape))
     wanted = np.zeros(256, np.bool_)
     wanted[list(IN_TRANSACTION)] = True
+    rows = rows[wanted[np.frombuffer(data, np.uint8)[rows[:, 0]]]]
+    return with_xids(shape, data, fields_of(shape, data, rows))
+
+
+def with_xids(
+    shape: Shape, data: memoryview, records: Iterable[Fields]
+) -> Iterator[tuple[Fields, Xid | None]]:
+    """Yield the records, and the Xid of each prepare."""
     extra = shape.fields_at + I8.size + 2 * I4.size
-    for one in fields_of(shape, data, rows[wanted[np.frombuffer(data, np.uint8)[rows[:, 0]]]]):
+    for one in records:
         found = (
             xid(bytes(data[one[1] + extra : one[2] - CHECK_SIZE])) if one[0] == PREPARE else None
         )
@@ -68,7 +77,7 @@ class _Open:
     """Order of the file, size of the record, Xid."""
 
 
-class _Transactions:
+class Transactions:
     """Follows the records of transactions."""
 
     def __init__(self, log: str, files: list[JournalFile], seen: Counter[int]) -> None:

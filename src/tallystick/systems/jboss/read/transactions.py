@@ -24,7 +24,7 @@ def transactions(log: str, analysis: Analysis) -> Iterator[Transaction]:
     """Yield every transaction of the log of that name by its end, then the open ones."""
     seen: Counter[int] = Counter()
     for ended in analysis.ended:
-        yield _ended(log, analysis, ended, key_of(seen, ended.open.transaction))
+        yield ended_transaction(log, analysis, ended, seen)
     yield from unended(log, analysis, seen)
 
 
@@ -41,7 +41,11 @@ def key_of(seen: Counter[int], number: int) -> str:
     return str(number) if seen[number] == 1 else f"{number}#{seen[number]}"
 
 
-def _ended(log: str, analysis: Analysis, ended: EndedTransaction, key: str) -> Transaction:
+def ended_transaction(
+    log: str, analysis: Analysis, ended: EndedTransaction, seen: Counter[int]
+) -> Transaction:
+    """Return a transaction with an end; ``seen`` counts the numbers of those before it."""
+    key = key_of(seen, ended.open.transaction)
     committed = ended.end.item.type is RecordType.COMMIT
     state = State.COMMITTED if committed else State.ROLLED_BACK
     holes = ended.open.holes
