@@ -123,10 +123,9 @@ class ClosingSplit:
     def batches(self) -> Iterator[Named]:
         """Yield transactions and changes; none where the split alone cannot be judged."""
         files = self._journal.ordered()
-        order = next(o for o, one in enumerate(files) if one.path == self._split.file)
-        rows = self._plain_rows(files[order])
-        if rows is not None:
-            yield from self._closed(files, order, rows)
+        for order, file in enumerate(files):
+            if file.path == self._split.file and (rows := self._plain_rows(file)) is not None:
+                yield from self._closed(files, order, rows)
 
     def _plain_rows(self, file: JournalFile) -> Any | None:
         """Return the rows of the split's records; None if it cannot be judged alone."""
@@ -220,6 +219,8 @@ def batches_of_rests(
 def _placed(journal: JournalFiles, rests: Iterable[Rest]) -> Iterator[PlacedRecord]:
     files = {file.path: (order, file) for order, file in enumerate(journal.ordered())}
     for rest in rests:
+        if rest.path not in files:
+            raise NotClosedInPartsError("a file is not there any more", file=rest.path)
         order, file = files[rest.path]
         for offset, data in rest.records:
             item = replace(decode(SHAPES[rest.shape], data, 0, len(data)), offset=offset)

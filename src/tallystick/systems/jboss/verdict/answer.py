@@ -14,16 +14,16 @@ from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
 from tallystick.systems.jboss.format.layout import RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
-from tallystick.systems.jboss.read.ends import (
+from tallystick.systems.jboss.read.transactions import transactions
+from tallystick.systems.jboss.verdict.differences import Evidence, differences
+from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
+from tallystick.systems.jboss.verdict.ends import (
     block_size,
     fills,
     full_before_empty,
     never_left,
     room_left,
 )
-from tallystick.systems.jboss.read.transactions import transactions
-from tallystick.systems.jboss.verdict.differences import Evidence, differences
-from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
 from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, odd_id
 
 _AGAIN = "deleted-and-added-again"

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from tallystick.systems.jboss.format.file_names import number_of
-from tallystick.systems.jboss.read.ends import is_compacted
 from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
+from tallystick.systems.jboss.verdict.ends import is_compacted
 
 
 def lost_ids(readings: Sequence[KnownFile]) -> list[range]:
