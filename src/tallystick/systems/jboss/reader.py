@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tallystick.arrow.byte_kernels import COMPILED
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
     Change,
@@ -44,12 +45,22 @@ from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import Collection, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import (
+    ClosedSplit,
+    Collection,
+    FileLife,
+    LogSource,
+    ReadOptions,
+    Split,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tallystick.systems.protocol import Longs
+
+FAST_FROM = 1 << 20
+"""Least bytes of a journal whose records are followed in columns: code is loaded for it."""
 
 
 class JournalReading:
@@ -59,7 +70,7 @@ class JournalReading:
     overrule what the bytes say; without them the reader takes what most files agree with.
 
     Everything but ``records``, ``changes`` and ``batches`` keeps the journal's live records in
-    memory, as its own loader does.
+    memory, as its own loader does; of a plain journal only their ids, but for the verdict.
     """
 
     clock = Clock.NONE
@@ -87,10 +98,29 @@ class JournalReading:
         return f"{generation.name} ({generation.title})"
 
     @cached_property
-    def _evidence(self) -> Evidence:
+    def _plain(self) -> Evidence | None:
+        """The evidence about a plain journal; None of others, and of small ones.
+
+        It serves everything but the verdict, which lists all records.
+        """
+        if not COMPILED or sum(file.size for file in self.journal.files) < FAST_FROM:
+            return None
+        from tallystick.systems.jboss.columns.plain_analysis import NotPlainError, plain_evidence
+
+        try:
+            return plain_evidence(self.source.path, self.journal, self._options.settings)
+        except NotPlainError:
+            return None
+
+    @cached_property
+    def _every_record(self) -> Evidence:
         journal = self.journal
         engine = load(journal.files, journal.generation, self._options.settings)
         return Evidence(self.source.path, journal, analyse(journal), engine)
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        return self._plain or self._every_record
 
     @cached_property
     def _findings(self) -> list[Finding]:
@@ -120,12 +150,25 @@ class JournalReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
+        if self._plain is not None:
+            from tallystick.systems.jboss.columns.plain_transactions import plain_transactions
+
+            return plain_transactions(self._plain)
         return transactions(self.source.path, self._evidence.analysis)
 
     def changes(self) -> Iterator[Change]:
         """Yield the committed changes in the order of the loader's callbacks."""
         size = configured_size(self.journal.files, self._options.settings)
         return changes(self.journal, self.source.path, size)
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``changes()`` as batches of the `CHANGES` schema."""
+        from tallystick.arrow.schemas import batches_of_changes
+        from tallystick.systems.jboss.columns.changes import change_batches
+
+        if not COMPILED or self.journal.generation.shape.pairs:
+            return batches_of_changes(self.changes(), self.clock.value, rows)
+        return change_batches(self.journal, self.source.path, rows)
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return the life of every file; it is read when it is asked for."""
@@ -201,7 +244,7 @@ class JournalReading:
 
     def verdict(self) -> Verdict:
         """Return the engine's and the strict verdict."""
-        return verdict(self._evidence, self._findings, self.format)
+        return verdict(self._every_record, self._findings, self.format)
 
     @cached_property
     def judgement(self) -> Judgement:
@@ -218,6 +261,25 @@ class JournalReading:
         from tallystick.systems.jboss.columns.batches import batches
 
         return batches(self.journal, self.source.path, split, rows)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        from tallystick.systems.jboss.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(self.journal, self.source.path, split, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole journal has to be read.
+        """
+        from tallystick.systems.jboss.columns.closing import batches_of_rests
+
+        return batches_of_rests(self.journal, self.source.path, rests, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of the data files of about ``target_bytes``."""

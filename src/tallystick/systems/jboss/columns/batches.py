@@ -34,18 +34,12 @@ from tallystick.systems.jboss.columns.kernels import (
     fill_xids,
     record_types,
 )
-from tallystick.systems.jboss.format.layout import (
-    EVENT,
-    ROLLBACK,
-    STAMP_SIZE,
-    SYSTEM_NAME,
-    RecordType,
-    Shape,
-)
-from tallystick.systems.jboss.read.classify import is_damaged_id, nothing_follows, read_file
+from tallystick.systems.jboss.columns.plain_files import has_damage
+from tallystick.systems.jboss.format.layout import SYSTEM_NAME, RecordType, Shape
+from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.records import KINDS, records_of
-from tallystick.systems.jboss.read.scan import DAMAGED, ROW, STALE, VALID, pieces
+from tallystick.systems.jboss.read.scan import ROW, VALID, pieces
 from tallystick.systems.jboss.read.scan import numbers as shape_numbers
 from tallystick.systems.protocol import Split
 
@@ -74,29 +68,13 @@ def _file_batches(
         found = np.frombuffer(piece, np.int64).reshape(-1, ROW)
         plain = found[:, 2] == VALID
         valid = found if plain.all() else found[plain]
-        if _has_damage(found, valid, table.bytes[:end], place, file.stamp):
+        if has_damage(found, valid, table.bytes[:end], place, file.stamp):
             yield from _by_records(journal, file, log, (max(begin, place), end), rows)
             return
         wanted = valid[np.searchsorted(valid[:, 0], begin) :]
         if len(wanted):
             yield table.batch(np.ascontiguousarray(wanted))
         place = int(valid[-1, 0] + valid[-1, 1]) if len(valid) else place
-
-
-def _has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
-    """Return whether the rows hold, or hide, anything but valid and stale records."""
-    stale = () if len(valid) == len(found) else np.unique(found[found[:, 2] == STALE, 3])
-    if (found[:, 2] == DAMAGED).any() or any(is_damaged_id(int(one), stamp) for one in stale):
-        return True
-    ends = np.concatenate(([place], valid[:, 0] + valid[:, 1]))
-    starts = np.concatenate((valid[:, 0], [len(data)]))
-    gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
-    kinds = data[gaps]
-    known = (kinds >= EVENT) & (kinds <= ROLLBACK)
-    same = ~known
-    for index, byte in enumerate((stamp & 0xFFFFFFFF).to_bytes(4, "big")):
-        same &= data[gaps + 1 + index] == byte
-    return bool(same.any())
 
 
 def _by_records(

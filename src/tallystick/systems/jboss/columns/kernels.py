@@ -14,11 +14,13 @@ from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, XID_PART_MAX
 from tallystick.systems.jboss.format.layout import (
     CHECK_SIZE,
+    COMMIT,
     COUNT_SIZE,
     EVENT,
     ID_SIZE,
     IN_TRANSACTION,
     OF_RECORD,
+    PREPARE,
     ROLLBACK,
     STAMP_SIZE,
     USER_TYPE_SIZE,
@@ -130,6 +132,33 @@ def fill_columns(
             xids += 1 if bits & MAY_BE_HEURISTIC and data[field - 1] == HEURISTIC_TYPE else 0
         xids += 1 if bits & HAS_XID else 0
     return xids
+
+
+@kernel
+def fill_fields(data: Any, rows: Any, shape: Any, table: Any, kinds: Any, fields: Any) -> None:
+    """Fill the type byte and three numbers of every record; a number that it has not is 0.
+
+    ``rows`` are those of the scan, ``table`` is that of `features`. ``fields`` has a row for
+    transactions, one for record ids, and one for user types and the counts of commits and prepares.
+    Of generations whose commits list pairs the count is that of the pairs, or no count at all.
+    """
+    for row in range(len(kinds)):
+        at = int(rows[row, 0])
+        kind = int(data[at])
+        bits = table[kind]
+        field = at + STAMP_SIZE + shape.compact
+        kinds[row] = kind
+        if bits & HAS_TRANSACTION:
+            fields[0, row] = be_int64(data, field)
+            field += ID_SIZE
+        if bits & HAS_RECORD_ID:
+            fields[1, row] = be_int64(data, field)
+            field += ID_SIZE
+        if bits & HAS_TYPE:
+            number = int(data[field + COUNT_SIZE])
+            fields[2, row] = number - 256 if number > 127 else number
+        elif kind in (COMMIT, PREPARE):
+            fields[2, row] = be_int32(data, field)
 
 
 @kernel

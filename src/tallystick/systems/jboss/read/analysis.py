@@ -10,10 +10,12 @@ was never written to the header, and follows the order of events instead of a li
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tallystick.records import Outcome
+from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     EVENT,
     FILE_ID_MASK,
@@ -22,6 +24,7 @@ from tallystick.systems.jboss.format.layout import (
     RecordType,
 )
 from tallystick.systems.jboss.read.classify import APPENDED, Classified, FileReading, read_files
+from tallystick.systems.jboss.read.file_facts import ClassifiedFile, KnownFile
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.reclaim_counts import FileCounts, ReclaimCounts
 from tallystick.systems.jboss.read.replay import (
@@ -64,15 +67,16 @@ class Analysis:
         dropped_because: their number, by the reason in the code of the finding.
         ended: transactions with a commit or rollback, in the order of these.
         open: the other transactions, in order of their first record.
-        live: record id -> records that are live.
+        live: record id -> number of records that are live.
+        heuristics: record id -> adds that may be heuristic outcomes, of live records.
         orphan_updates: live updates of ids that were never added: the file with the add is gone.
         unknown_deletes: deletes of ids without an add, of records that were reclaimed or lost.
         added_twice: adds of ids that were live.
         of_nothing: deletes outside of transactions, and rollbacks, of which no earlier record is
-            there.
+            there: the type, and the id of the record or the transaction.
     """
 
-    readings: list[FileReading]
+    readings: Sequence[KnownFile]
     file_counts: list[FileCounts]
     counts: ReclaimCounts = field(default_factory=ReclaimCounts)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -82,11 +86,12 @@ class Analysis:
     dropped_because: Counter[str] = field(default_factory=Counter)
     ended: list[EndedTransaction] = field(default_factory=list)
     open: list[OpenTransaction] = field(default_factory=list)
-    live: dict[int, list[PlacedRecord]] = field(default_factory=dict)
+    live: dict[int, int] = field(default_factory=dict)
+    heuristics: dict[int, list[PlacedRecord]] = field(default_factory=dict)
     orphan_updates: dict[int, PlacedRecord] = field(default_factory=dict)
     unknown_deletes: int = 0
     added_twice: list[PlacedRecord] = field(default_factory=list)
-    of_nothing: list[PlacedRecord] = field(default_factory=list)
+    of_nothing: list[tuple[RecordType, int]] = field(default_factory=list)
 
     def missing_ids(self) -> list[int]:
         """Return at most `GONE_MAX` + 1 ids between the lowest and the highest without a file."""
@@ -102,7 +107,8 @@ class Analysis:
 def analyse(journal: JournalFiles) -> Analysis:
     """Read all files of a journal strictly."""
     readings = sorted(read_files(journal), key=lambda one: one.effective_id)
-    analysis = Analysis(readings, [FileCounts(order) for order, _ in enumerate(readings)])
+    files = [ClassifiedFile(one) for one in readings]
+    analysis = Analysis(files, [FileCounts(order) for order, _ in enumerate(readings)])
     stamps = [one.effective_id & FILE_ID_MASK for one in readings]
     replay = Replay(journal.generation.shape, stamps)
     for order, reading in enumerate(readings):
@@ -111,7 +117,7 @@ def analyse(journal: JournalFiles) -> Analysis:
             if reading.belongs(one):
                 _feed(analysis, replay, _placed(reading, one, order), one)
             elif one.outcome in (Outcome.CORRUPT, Outcome.TORN):
-                _note_damage(analysis, reading, one, order)
+                note_damage(analysis, reading, one, order)
     for left in replay.discarded():
         analysis.counts.discard(left.transaction)
     analysis.open = list(replay.open.values())
@@ -131,7 +137,7 @@ def _feed(analysis: Analysis, replay: Replay, placed: PlacedRecord, one: Classif
     if ended is not None:
         analysis.ended.append(ended)
         if not ended.known and placed.item.type is RecordType.ROLLBACK:
-            analysis.of_nothing.append(placed)
+            analysis.of_nothing.append((RecordType.ROLLBACK, ended.open.transaction))
     _count(analysis, placed, ended)
     for effect in effects:
         _apply(analysis, effect)
@@ -150,10 +156,11 @@ def _apply(analysis: Analysis, effect: Effect) -> None:
     number = item.record_id or 0
     if item.type in (RecordType.DELETE, RecordType.DELETE_TX):
         known = analysis.live.pop(number, None)
+        analysis.heuristics.pop(number, None)
         analysis.orphan_updates.pop(number, None)
         analysis.unknown_deletes += known is None
         if known is None and item.type is RecordType.DELETE:
-            analysis.of_nothing.append(effect.placed)
+            analysis.of_nothing.append((RecordType.DELETE, number))
         return
     if item.type in (RecordType.UPDATE, RecordType.UPDATE_TX) and number not in analysis.live:
         analysis.orphan_updates[number] = effect.placed
@@ -161,10 +168,13 @@ def _apply(analysis: Analysis, effect: Effect) -> None:
         analysis.orphan_updates.pop(number, None)
         if number in analysis.live:
             analysis.added_twice.append(effect.placed)
-    analysis.live.setdefault(number, []).append(effect.placed)
+    analysis.live[number] = analysis.live.get(number, 0) + 1
+    if item.type is RecordType.ADD and item.user_type == HEURISTIC_TYPE:
+        analysis.heuristics.setdefault(number, []).append(effect.placed)
 
 
-def _note_damage(analysis: Analysis, reading: FileReading, one: Classified, order: int) -> None:
+def note_damage(analysis: Analysis, reading: FileReading, one: Classified, order: int) -> None:
+    """Note a torn or corrupt range of the file of that order."""
     where, data, shape = one.row, reading.file.data(), reading.shape
     byte = data[where.offset]
     known = EVENT <= byte <= ROLLBACK

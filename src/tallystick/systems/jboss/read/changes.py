@@ -6,7 +6,7 @@ id << 32 | offset after the record. It stays as long as no compaction moves the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Change, Kind, Outcome
@@ -15,7 +15,7 @@ from tallystick.systems.jboss.format.layout import SYSTEM_NAME
 from tallystick.systems.jboss.read.classify import FileReading, read_files
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
-from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.replay import Effect, EndedTransaction, PlacedRecord, Replay
 
 ORDERED_ID_MAX = 1 << 31
 """File ids below it give places that fit 64 bits."""
@@ -29,9 +29,16 @@ def changes(journal: JournalFiles, log: str, size: int) -> Iterator[Change]:
     replay = Replay(journal.generation.shape, [file.stamp for file in journal.ordered()])
     for placed, place in _loaded_records(journal, size):
         effects, ended = replay.feed(placed)
-        gtrid = _gtrid(ended)
-        for ordinal, effect in enumerate(effects):
-            yield _change(effect.placed, log, place, ordinal, gtrid)
+        yield from changes_of_record(log, place, effects, ended)
+
+
+def changes_of_record(
+    log: str, place: int, effects: Iterable[Effect], ended: EndedTransaction | None
+) -> Iterator[Change]:
+    """Yield the changes that the record at a place makes; ``ended`` is what it ends."""
+    gtrid = _gtrid(ended)
+    for ordinal, effect in enumerate(effects):
+        yield _change(effect.placed, log, place, ordinal, gtrid)
 
 
 def changes_between(

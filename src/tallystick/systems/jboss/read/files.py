@@ -41,6 +41,7 @@ class Sources:
         self._opener = opener or open_source
         self._reads_heads = opener is None
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
+        self._sizes: dict[str, int] = {}
 
     def head(self, path: str) -> bytes:
         """Return the first `HEAD_SIZE` bytes of a file. Raises `LogUnreadableError`."""
@@ -56,7 +57,15 @@ class Sources:
                 self._open.popitem(last=False)
             self._open[path] = self._opener(path)
         self._open.move_to_end(path)
-        return self._open[path].data
+        data = self._open[path].data
+        self._sizes[path] = len(data)
+        return data
+
+    def size(self, path: str) -> int:
+        """Return the size of a file; it is opened once for it. Raises `LogUnreadableError`."""
+        if path not in self._sizes:
+            self.data(path)
+        return self._sizes[path]
 
 
 @dataclass(slots=True)
@@ -84,7 +93,7 @@ class JournalFile:
     @property
     def size(self) -> int:
         """Its size in bytes."""
-        return len(self.data())
+        return self.sources.size(self.path)
 
     @property
     def stamp(self) -> int:

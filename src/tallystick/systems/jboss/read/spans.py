@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tallystick.records import LogFile, Outcome, Span
 from tallystick.systems.jboss.format.layout import FILL, FILL_J, FILL_ZERO
-from tallystick.systems.jboss.read.classify import Classified, FileReading, read_file
+from tallystick.systems.jboss.read.classify import Classified, read_file
+from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.protocol import FileLife
 
@@ -18,7 +19,7 @@ REMAINS = "no whole record: what an earlier life of the file left, or a destroye
 FILLED = "preallocated and never written, or padding"
 
 
-def log_file(reading: FileReading, order: int, redundant: bool | None, why: str) -> LogFile:
+def log_file(reading: KnownFile, order: int, redundant: bool | None, why: str) -> LogFile:
     """Return the file with the spans that tile it; ``redundant`` and ``why`` as in `LogFile`."""
     data = reading.file.data()
     size = reading.shape.header_size
@@ -34,7 +35,7 @@ def log_file(reading: FileReading, order: int, redundant: bool | None, why: str)
         generation=reading.unheaded_id,
         redundant=redundant,
         why=why,
-        spans=tuple(tile(data, header, reading.ranges)),
+        spans=tuple(tile(data, header, reading.runs())),
     )
 
 

@@ -16,24 +16,36 @@ from tallystick.systems.jboss.format.layout import FILE_ID_MASK, SYSTEM_NAME, It
 from tallystick.systems.jboss.read.analysis import Analysis, Damage
 from tallystick.systems.jboss.read.replay import EndedTransaction, OpenTransaction, PlacedRecord
 
+NOTHING_FOUND = "none found: reclaimed, or ended before"
+"""What is said of the elements of an end without any."""
+
 
 def transactions(log: str, analysis: Analysis) -> Iterator[Transaction]:
     """Yield every transaction of the log of that name by its end, then the open ones."""
     seen: Counter[int] = Counter()
     for ended in analysis.ended:
-        yield _ended(log, analysis, ended, _key(seen, ended.open.transaction))
+        yield ended_transaction(log, analysis, ended, seen)
+    yield from unended(log, analysis, seen)
+
+
+def unended(log: str, analysis: Analysis, seen: Counter[int]) -> Iterator[Transaction]:
+    """Yield the transactions without an end; ``seen`` counts the numbers of those with one."""
     for one in analysis.open:
-        yield _still_open(log, analysis, one, _key(seen, one.transaction))
+        yield _still_open(log, analysis, one, key_of(seen, one.transaction))
     yield from _heuristics(log, analysis)
 
 
-def _key(seen: Counter[int], number: int) -> str:
+def key_of(seen: Counter[int], number: int) -> str:
     """Return the journal's number, with ``#2`` and so on where it was used again."""
     seen[number] += 1
     return str(number) if seen[number] == 1 else f"{number}#{seen[number]}"
 
 
-def _ended(log: str, analysis: Analysis, ended: EndedTransaction, key: str) -> Transaction:
+def ended_transaction(
+    log: str, analysis: Analysis, ended: EndedTransaction, seen: Counter[int]
+) -> Transaction:
+    """Return a transaction with an end; ``seen`` counts the numbers of those before it."""
+    key = key_of(seen, ended.open.transaction)
     committed = ended.end.item.type is RecordType.COMMIT
     state = State.COMMITTED if committed else State.ROLLED_BACK
     holes = ended.open.holes
@@ -43,7 +55,7 @@ def _ended(log: str, analysis: Analysis, ended: EndedTransaction, key: str) -> T
         holes = lost_elements(analysis, ended)
     one = _transaction(log, ended.open, key, state, holes, ended.end)
     if not ended.known and not holes:
-        one.attributes["elements"] = "none found: reclaimed, or ended before"
+        one.attributes["elements"] = NOTHING_FOUND
     return one
 
 
@@ -93,19 +105,21 @@ def _xid_of(one: OpenTransaction) -> Xid | None:
 
 
 def _heuristics(log: str, analysis: Analysis) -> Iterator[Transaction]:
-    for placed in (each for records in analysis.live.values() for each in records):
+    if not (known := analysis.heuristics):
+        return
+    for placed in (each for number in analysis.live for each in known.get(number, ())):
         found = _heuristic(placed.item)
         if found is None:
             continue
-        known, committed = found
+        branch, committed = found
         yield Transaction(
             SYSTEM_NAME,
             log,
             f"heuristic-{placed.item.record_id}",
             State.HEURISTIC,
-            format_id=known.format_id,
-            gtrid=known.gtrid,
-            bqual=known.bqual,
+            format_id=branch.format_id,
+            gtrid=branch.gtrid,
+            bqual=branch.bqual,
             records=1,
             bytes=placed.item.length,
             files=(placed.path,),

@@ -14,16 +14,16 @@ from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
 from tallystick.systems.jboss.format.layout import RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
-from tallystick.systems.jboss.read.ends import (
+from tallystick.systems.jboss.read.transactions import transactions
+from tallystick.systems.jboss.verdict.differences import Evidence, differences
+from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
+from tallystick.systems.jboss.verdict.ends import (
     block_size,
     fills,
     full_before_empty,
     never_left,
     room_left,
 )
-from tallystick.systems.jboss.read.transactions import transactions
-from tallystick.systems.jboss.verdict.differences import Evidence, differences
-from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
 from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, odd_id
 
 _AGAIN = "deleted-and-added-again"
@@ -76,13 +76,11 @@ def _odd_records(analysis: Analysis) -> Iterator[Ground]:
         yield Ground("odd-record", f"Record {placed.item.record_id} is added while it is there.")
     first_lives = in_first_lives(analysis.readings)
     transactions_there = {one.transaction for one in analysis.open}
-    for placed in analysis.of_nothing:
-        item = placed.item
-        deletes = item.type is RecordType.DELETE
-        number = item.record_id if deletes else item.transaction
+    for kind, number in analysis.of_nothing:
+        deletes = kind is RecordType.DELETE
         # Applications take both numbers from one counter, and both records have the same fields.
         if first_lives or number in (transactions_there if deletes else analysis.live):
-            text = f"A {item.type.name} of {number} stands where nothing with that number was begun"
+            text = f"A {kind.name} of {number} stands where nothing with that number was begun"
             yield Ground("odd-record", f"{text}.")
             return
 

@@ -1,6 +1,6 @@
 """Whether every file id that a journal has given out is accounted for by the files that are there.
 
-In: `FileReading`s by ascending id. Out: ranges of ids that may be those of a lost file.
+In: `KnownFile`s by ascending id. Out: ranges of ids that may be those of a lost file.
 
 A counter gives each id once: to a file that is created, which has it in its name for ever, or to
 one that is used again. So a file that is lost had ids that no other file ever had, one of them in
@@ -23,14 +23,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from tallystick.records import Outcome
 from tallystick.systems.jboss.format.file_names import number_of
-from tallystick.systems.jboss.read.classify import FileReading
-from tallystick.systems.jboss.read.ends import is_compacted, is_copy
+from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
+from tallystick.systems.jboss.verdict.ends import is_compacted
 
 
-def lost_ids(readings: Sequence[FileReading]) -> list[range]:
+def lost_ids(readings: Sequence[KnownFile]) -> list[range]:
     """Return ranges of file ids that no file and no compaction explains.
 
     A load gives new ids, in a row, to all files that hold no records. That explains ids between the
@@ -56,7 +55,7 @@ def lost_ids(readings: Sequence[FileReading]) -> list[range]:
     return list(_gaps(owned, floor))
 
 
-def odd_id(readings: Sequence[FileReading]) -> str:
+def odd_id(readings: Sequence[KnownFile]) -> str:
     """Return which id a journal did not give where it stands, in words; empty if there is none.
 
     Ids only rise, and no file, in any of its lives, has an id above that of the newest file. Of
@@ -72,12 +71,12 @@ def odd_id(readings: Sequence[FileReading]) -> str:
             return f"{name} holds no records and has the id {number}, below that of its name"
         if found := next((life for life in _lives(one) if owners[life] > 1), None):
             return f"{name} has, or had, the id {found}, which another file had"
-        if found := next((id_ for id_ in _stale(one) if not 0 < id_ <= newest), None):
+        if found := next((id_ for id_ in one.facts.stale_ids if not 0 < id_ <= newest), None):
             return f"{name} holds a record under the id {found}, which no file had"
     return ""
 
 
-def _hidden(compacted: Sequence[FileReading], missing: Sequence[int], floor: int) -> int:
+def _hidden(compacted: Sequence[KnownFile], missing: Sequence[int], floor: int) -> int:
     """Return how many of the missing ids are surely those of files of a compaction.
 
     These were opened in the order of the ids that they had, all above ``floor``.
@@ -93,7 +92,7 @@ def _hidden(compacted: Sequence[FileReading], missing: Sequence[int], floor: int
     return count
 
 
-def _lives(reading: FileReading) -> Iterator[int]:
+def _lives(reading: KnownFile) -> Iterator[int]:
     """Yield the ids that the file surely had."""
     yield number_of(reading.file.name)
     compacted = is_compacted(reading)
@@ -101,21 +100,14 @@ def _lives(reading: FileReading) -> Iterator[int]:
         return  # its header, and the bytes after its records, have ids of replaced files
     if compacted is False:
         yield reading.effective_id
-    for one in reading.ranges:
-        if one.outcome is Outcome.STALE and is_copy(reading, one) is False:
-            yield one.row.file_id
+    yield from reading.facts.earlier_ids
 
 
-def in_first_lives(readings: Sequence[FileReading]) -> bool:
+def in_first_lives(readings: Sequence[KnownFile]) -> bool:
     """Return whether every file that the journal ever had is there, and none was used again."""
     names = [number_of(one.file.name) for one in readings]
     ids = [one.effective_id for one in readings]
     return names == ids == list(range(1, len(ids) + 1)) and not any(map(is_compacted, readings))
-
-
-def _stale(reading: FileReading) -> Iterator[int]:
-    ranges = (one for one in reading.ranges if one.outcome is Outcome.STALE)
-    return (one.row.file_id for one in ranges if reading.whole(one))
 
 
 def _gaps(owned: Iterable[range], floor: int) -> Iterator[range]:
@@ -126,6 +118,5 @@ def _gaps(owned: Iterable[range], floor: int) -> Iterator[range]:
         begin = max(begin, ids.stop)
 
 
-def _half_free(reading: FileReading) -> bool:
-    end = max(one.row.end for one in reading.ranges if reading.belongs(one))
-    return 2 * end <= reading.file.size
+def _half_free(reading: KnownFile) -> bool:
+    return 2 * reading.facts.end <= reading.file.size

@@ -47,7 +47,7 @@ def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:
         "in_doubt": [_in_doubt(one) for one in every if one.state is State.PREPARED],
         "lost": list(_lost(evidence, every)),
         "findings": dict(Counter(finding.code for finding in findings)),
-        "live_records": sum(len(records) for records in analysis.live.values()),
+        "live_records": sum(analysis.live.values()),
         "missing_file_ids": analysis.missing_ids()[:GONE_MAX],
     }
 

@@ -1,16 +1,15 @@
 """Whether a file looks as its own appends leave it: end to end, and untouched after the last one.
 
-In: `FileReading`s. Out: what no append leaves, in words. A file is filled before it is used, with
+In: `KnownFile`s. Out: what no append leaves, in words. A file is filled before it is used, with
 one byte over and over, and a reused file still holds the records of its earlier life. Records are
 appended without gaps; block-aligned writing fills up to the next block with zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import (
@@ -18,20 +17,13 @@ from tallystick.systems.jboss.format.layout import (
     FILL,
     FILL_J,
     FILL_ZERO,
-    STAMP_SIZE,
-    RecordType,
 )
-from tallystick.systems.jboss.read.classify import NO_TYPE, Classified, FileReading
+from tallystick.systems.jboss.read.classify import NO_TYPE, Classified
+from tallystick.systems.jboss.read.file_facts import BLOCKS, KnownFile
 from tallystick.systems.jboss.read.scan import measure, numbers
 
 SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
-BLOCKS = (512, 4096)
-"""Block sizes of aligned writing, in bytes."""
-_NEVER_COMPACTED = frozenset({RecordType.EVENT, RecordType.DELETE, RecordType.ROLLBACK})
-"""A compaction drops what they end, and them."""
-_COUNTED = frozenset({RecordType.ADD, RecordType.UPDATE, RecordType.ADD_TX, RecordType.UPDATE_TX})
-"""A compaction raises their compact counts."""
 _OLD = 3
 """From this compact count on a compaction keeps records in files of their own."""
 _TAIL = 16
@@ -40,33 +32,32 @@ _ZEROS_MAX = 8
 """So many of them: the longest field of an ending record."""
 
 
-def block_size(readings: Iterable[FileReading]) -> int | None:
+def block_size(readings: Iterable[KnownFile]) -> int | None:
     """Return the block size, in bytes, that explains every gap between records; 1 without gaps.
 
     None if there is none.
     """
-    gaps = [(reading.file.data(), *gap) for reading in readings for gap in _gaps(reading)]
+    gaps = [reading.facts for reading in readings if reading.facts.gaps]
     if not gaps:
         return 1
     for block in BLOCKS:
-        if all(not end % block and end - begin < block for _, begin, end in gaps):
-            return block if all(is_zero(*gap) for gap in gaps) else None
+        if all(block in one.gap_blocks for one in gaps):
+            return block if all(one.gaps_zero for one in gaps) else None
     return None
 
 
-def never_left(reading: FileReading, block: int, size: int) -> str:
+def never_left(reading: KnownFile, block: int, size: int) -> str:
     """Return what after the last record of a file no append leaves; empty if there is nothing.
 
     A file has its size, in bytes, before it gets its name, and keeps it: that of the largest.
     A last record that was not written whole is such an end if its last bytes were never written.
     """
-    data, end = reading.file.data(), reading.shape.header_size
+    data, facts = reading.file.data(), reading.facts
     if len(data) < size:
         return f"it ends at {len(data):,} bytes, others at {size:,}"
-    for one in reading.ranges:
-        if one.outcome is Outcome.TORN:
-            return "" if _unfinished(reading, one) else "the last record is damaged, not unfinished"
-        end = one.row.end if reading.belongs(one) else end
+    if (torn := facts.torn) is not None:
+        return "" if _unfinished(reading, torn) else "the last record is damaged, not unfinished"
+    end = facts.end
     padded = min(-(-end // block) * block, len(data))
     end = padded if is_zero(data, end, padded) else end
     return (
@@ -74,7 +65,7 @@ def never_left(reading: FileReading, block: int, size: int) -> str:
     )
 
 
-def room_left(readings: Sequence[FileReading], block: int) -> str:
+def room_left(readings: Sequence[KnownFile], block: int) -> str:
     """Return which file ends although the next file's first record would have fit; empty if none.
 
     A file that holds no record is opened, and used, after all that have lower ids.
@@ -88,36 +79,22 @@ def room_left(readings: Sequence[FileReading], block: int) -> str:
         if not one.has_records and used and one.effective_id < used[-1].effective_id:
             return f"{one.file.name} is empty, before files with records"
     for before, after in pairwise(used):
-        end = max(one.row.end for one in before.ranges if before.belongs(one))
-        first = next(one.row.size for one in after.ranges if after.belongs(one))
-        free = before.file.size - -(-end // block) * block
-        if first <= free and not _compaction_changed(before, after):
+        free = before.file.size - -(-before.facts.end // block) * block
+        if after.facts.first_size <= free and not _compaction_changed(before, after):
             return f"{before.file.name} ends {free:,} bytes before it is full"
     return ""
 
 
-def is_compacted(reading: FileReading) -> bool | None:
+def is_compacted(reading: KnownFile) -> bool | None:
     """Return whether a compaction wrote the file; None if its records do not tell."""
     if not reading.has_records:
         return False
     if number_of(reading.file.name) > reading.effective_id:
         return True
-    own = (one for one in reading.ranges if reading.belongs(one))
-    return next((copy for one in own if (copy := is_copy(reading, one)) is not None), None)
+    return reading.facts.copied
 
 
-def is_copy(reading: FileReading, one: Classified) -> bool | None:
-    """Return whether a compaction wrote the whole record; None if it cannot be told.
-
-    Before the generation that counts compactions only the name of a file tells.
-    """
-    if not reading.shape.compact or _kind(reading, one) in _NEVER_COMPACTED:
-        return False
-    count = _compact_count(reading, one)
-    return None if count is None else count > 0
-
-
-def full_before_empty(readings: Sequence[FileReading], block: int) -> str:
+def full_before_empty(readings: Sequence[KnownFile], block: int) -> str:
     """Return which last file with records is full although two files were opened after it.
 
     A journal opens one file ahead: the second one is opened when the first gets a record. A file is
@@ -126,13 +103,12 @@ def full_before_empty(readings: Sequence[FileReading], block: int) -> str:
     used = [one for one in readings if one.has_records]
     if not used or readings[-1].effective_id <= used[-1].effective_id + 1:
         return ""
-    largest = max(row.row.size for one in used for row in one.ranges if one.belongs(row))
-    end = max(one.row.end for one in used[-1].ranges if used[-1].belongs(one))
-    free = used[-1].file.size - -(-end // block) * block
+    largest = max(one.facts.largest for one in used)
+    free = used[-1].file.size - -(-used[-1].facts.end // block) * block
     return used[-1].file.name if free < largest else ""
 
 
-def fills(readings: Iterable[FileReading]) -> set[int]:
+def fills(readings: Iterable[KnownFile]) -> set[int]:
     """Return the bytes with which files end: a journal fills all its files with the same one.
 
     Not those of a compaction: HornetQ fills these with zeros, and all others with J.
@@ -142,40 +118,17 @@ def fills(readings: Iterable[FileReading]) -> set[int]:
     return {end[0] for end in ends if end and end[0] in FILL and not end.strip(end[:1])}
 
 
-def _kind(reading: FileReading, one: Classified) -> RecordType:
-    return reading.shape.record_type(reading.file.data()[one.row.offset])
-
-
-def _compact_count(reading: FileReading, one: Classified) -> int | None:
-    counted = reading.shape.compact and _kind(reading, one) in _COUNTED
-    return reading.file.data()[one.row.offset + STAMP_SIZE] if counted else None
-
-
-def _compaction_changed(before: FileReading, after: FileReading) -> bool:
+def _compaction_changed(before: KnownFile, after: KnownFile) -> bool:
     """Return whether a compaction began with the second file, or wrote both and split them."""
     if not is_compacted(before):
         return False
     if not is_compacted(after):
         return True
-    first, last = _counts(after)[:1], _counts(before)[-1:]
-    return bool(first and last) and last[0] >= _OLD > first[0]
+    first, last = after.facts.first_count, before.facts.last_count
+    return first is not None and last is not None and last >= _OLD > first
 
 
-def _counts(reading: FileReading) -> list[int]:
-    own = (one for one in reading.ranges if reading.belongs(one))
-    return [count for one in own if (count := _compact_count(reading, one)) is not None]
-
-
-def _gaps(reading: FileReading) -> Iterator[tuple[int, int]]:
-    place = reading.shape.header_size
-    for one in reading.ranges:
-        if reading.belongs(one):
-            if one.row.offset != place:
-                yield place, one.row.offset
-            place = one.row.end
-
-
-def _unfinished(reading: FileReading, torn: Classified) -> bool:
+def _unfinished(reading: KnownFile, torn: Classified) -> bool:
     """Return whether what follows the written part was never written: one byte of fill, repeated.
 
     A writer begins at the type byte, so a record with another one there was damaged; and so was one
@@ -195,8 +148,8 @@ def _unfinished(reading: FileReading, torn: Classified) -> bool:
     return torn.reason != NO_TYPE and whole_sectors and (all_zero or few_zeros)
 
 
-def _untouched(reading: FileReading, data: memoryview, end: int) -> bool:
-    stale = next((one.row.offset for one in reading.ranges if one.row.offset >= end), len(data))
+def _untouched(reading: KnownFile, data: memoryview, end: int) -> bool:
+    stale = next((one for one in reading.facts.later if one >= end), len(data))
     rest = bytes(data[end:stale])
     if not rest.strip(rest[:1]) and (not rest or rest[0] in FILL):
         return True

@@ -1,0 +1,246 @@
+"""Give the transactions and changes of a journal split by split, and join what splits leave open.
+
+In: the files of a journal and a split. Out: batches of what begins and ends in it, and a `Rest`:
+the records of all other transactions. A commit counts the elements in its own file only, so a split
+cannot know that a transaction did not begin in an earlier file. It closes those whose numbers are
+above the first ones that it meets, as numbers are given in rising order; and the rest lists them,
+so that joining the rests finds a transaction that another split knows, too.
+
+Only plain files are closed so; records outside of transactions are changes at once.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tallystick.arrow.byte_kernels import COMPILED
+from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
+from tallystick.errors import CorruptLogError
+from tallystick.records import Change, Clock, Transaction
+from tallystick.systems.jboss.columns.changes import Changes, ChangeTable
+from tallystick.systems.jboss.columns.fields import Fields, fields_of
+from tallystick.systems.jboss.columns.plain_files import (
+    FILE_SIZE_MAX,
+    file_rows,
+    is_plain,
+    valid_rows,
+)
+from tallystick.systems.jboss.columns.plain_transactions import Transactions, with_xids
+from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    COMMIT,
+    ELEMENTS,
+    IN_TRANSACTION,
+    PREPARE,
+    ROLLBACK,
+    SHAPES,
+    decode,
+)
+from tallystick.systems.jboss.read.analysis import Analysis
+from tallystick.systems.jboss.read.changes import changes_of_record, place_of
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
+from tallystick.systems.jboss.read.replay import PlacedRecord, Replay
+from tallystick.systems.jboss.read.transactions import ended_transaction, unended
+from tallystick.systems.protocol import NotClosedInPartsError, Split
+
+FIRST_NUMBERS = 64
+"""So many transactions, from the start of a split on, tell which may have begun before it."""
+REST_MAX = 1 << 20
+"""Most bytes of records that a split hands on: all rests are in memory when they are joined."""
+_CLOCK = Clock.NONE.value
+Named = tuple[str, pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a split leaves open.
+
+    Attributes:
+        path: the file.
+        shape: the name of the shape of its records.
+        closed: the numbers of the transactions that the split has closed.
+        records: offset and bytes of each record of the others.
+    """
+
+    path: str
+    shape: str
+    closed: Sequence[int]
+    records: Sequence[tuple[int, bytes]]
+
+    def packed(self) -> bytes:
+        """Return it as bytes."""
+        head = json.dumps([self.path, self.shape, len(self.closed)]).encode()
+        steps = np.diff(np.array(sorted(self.closed), np.int64), prepend=np.int64(0))
+        parts = [_HEAD.pack(len(head)), head, steps.tobytes()]
+        for offset, data in self.records:
+            parts += [_RECORD.pack(offset, len(data)), data]
+        return zlib.compress(b"".join(parts), 1)
+
+
+_HEAD = struct.Struct("<i")
+"""Size of the head, in bytes."""
+_RECORD = struct.Struct("<qi")
+"""Offset and size of a record."""
+
+
+def unpacked(rest: bytes) -> Rest:
+    """Return a rest from its bytes."""
+    raw = zlib.decompress(rest)
+    (size,) = _HEAD.unpack_from(raw)
+    at = _HEAD.size + size
+    path, shape, count = json.loads(raw[_HEAD.size : at])
+    closed = np.frombuffer(raw, np.int64, count, at).cumsum().tolist()
+    at += 8 * count
+    records = []
+    while at < len(raw):
+        offset, size = _RECORD.unpack_from(raw, at)
+        at += _RECORD.size + size
+        records.append((offset, raw[at - size : at]))
+    return Rest(path, shape, closed, records)
+
+
+class ClosingSplit:
+    """Closes what begins and ends in a split; ``rows`` is the most rows of a batch."""
+
+    def __init__(self, journal: JournalFiles, log: str, split: Split, rows: int) -> None:
+        self._journal, self._log, self._split, self._rows = journal, log, split, rows
+        self._rest: Rest | None = None
+
+    def rest(self) -> bytes | None:
+        """Return what is left, after the last batch; None if the whole journal must be read."""
+        return None if self._rest is None else self._rest.packed()
+
+    def batches(self) -> Iterator[Named]:
+        """Yield transactions and changes; none where the split alone cannot be judged."""
+        files = self._journal.ordered()
+        for order, file in enumerate(files):
+            if file.path == self._split.file and (rows := self._plain_rows(file)) is not None:
+                yield from self._closed(files, order, rows)
+
+    def _plain_rows(self, file: JournalFile) -> Any | None:
+        """Return the rows of the split's records; None if it cannot be judged alone."""
+        shape, data = self._journal.shape(file), file.data()
+        if not COMPILED or self._journal.generation.shape.pairs or len(data) > FILE_SIZE_MAX:
+            return None
+        rows = file_rows(file, shape)
+        if not is_plain(rows, data, shape, file.stamp):
+            return None
+        begin, end = np.searchsorted(rows[:, 0], (self._split.begin, self._split.end))
+        try:
+            place_of(file, 0)
+        except CorruptLogError:
+            return None
+        return valid_rows(rows[begin:end])
+
+    def _closed(self, files: list[JournalFile], order: int, rows: Any) -> Iterator[Named]:
+        file = files[order]
+        shape, data = self._journal.shape(file), file.data()
+        fields = list(fields_of(shape, data, rows))
+        if any(one[0] == ADD and one[5] == HEURISTIC_TYPE for one in fields):
+            return
+        first = order == 0 and self._split.begin <= shape.header_size
+        closed = closed_numbers(fields, begins_log=first)
+        inside = [one for one in fields if one[0] in IN_TRANSACTION and one[3] in closed]
+        replay = Transactions(self._log, files, Counter())
+        ended = replay.ended(order, with_xids(shape, data, inside))
+        for batch in batches_of_transactions(ended, _CLOCK, self._rows):
+            yield "transactions", batch
+        changing = (one for one in fields if one[0] not in IN_TRANSACTION or one[3] in closed)
+        changes = Changes()
+        changes.feed(shape, data, order, place_of(file, 0), changing)
+        table = ChangeTable(self._log, [one.path for one in files])
+        while changes.elements:
+            yield "changes", table.batch(changes, self._rows)
+        left = (one for one in fields if one[0] in IN_TRANSACTION and one[3] not in closed)
+        records = [(at, bytes(data[at:end])) for _, at, end, _, _, _ in left]
+        if sum(len(one) for _, one in records) <= REST_MAX:
+            self._rest = Rest(file.path, shape.name, list(closed), records)
+
+
+def closed_numbers(fields: Iterable[Fields], *, begins_log: bool) -> set[int]:
+    """Return the numbers of the transactions that begin and end in a split, as far as it tells.
+
+    They have elements or a prepare, then one end that counts all elements, and nothing more.
+    """
+    counts: dict[int, int] = {}
+    ended: set[int] = set()
+    odd: set[int] = set()
+    first: list[int] = []
+    for kind, _, _, number, _, expected in fields:
+        if kind not in IN_TRANSACTION:
+            continue
+        found = counts.get(number)
+        if found is None and len(first) < FIRST_NUMBERS:
+            first.append(number)
+        counts[number] = (found or 0) + (kind in ELEMENTS)
+        ends = kind in (COMMIT, ROLLBACK)
+        wrong = kind in (COMMIT, PREPARE) and counts[number] != expected
+        if number in ended or (ends and found is None) or wrong:
+            odd.add(number)
+        if ends:
+            ended.add(number)
+    if begins_log:
+        return ended - odd
+    return {number for number in ended - odd if number > max(first)}
+
+
+def batches_of_rests(
+    journal: JournalFiles, log: str, rests: Sequence[bytes], rows: int
+) -> Iterator[Named]:
+    """Yield the transactions and changes that no split closed alone; ``rests`` in log order.
+
+    Raises:
+        NotClosedInPartsError: a split closed a transaction that another one knows, too.
+    """
+    found = [unpacked(one) for one in rests]
+    placed = list(_placed(journal, found))
+    numbers = Counter(number for one in found for number in one.closed)
+    if any(count > 1 for count in numbers.values()):
+        raise NotClosedInPartsError("a transaction ends in several splits")
+    if any(one.item.transaction in numbers for one in placed):
+        raise NotClosedInPartsError("a transaction that a split closed goes on in another")
+    transactions, changes = _replayed(journal, log, placed)
+    for batch in batches_of_transactions(transactions, _CLOCK, rows):
+        yield "transactions", batch
+    for batch in batches_of_changes(changes, _CLOCK, rows):
+        yield "changes", batch
+
+
+def _placed(journal: JournalFiles, rests: Iterable[Rest]) -> Iterator[PlacedRecord]:
+    files = {file.path: (order, file) for order, file in enumerate(journal.ordered())}
+    for rest in rests:
+        if rest.path not in files:
+            raise NotClosedInPartsError("a file is not there any more", file=rest.path)
+        order, file = files[rest.path]
+        for offset, data in rest.records:
+            item = replace(decode(SHAPES[rest.shape], data, 0, len(data)), offset=offset)
+            yield PlacedRecord(item, order, file.stamp, file.path)
+
+
+def _replayed(
+    journal: JournalFiles, log: str, records: Iterable[PlacedRecord]
+) -> tuple[list[Transaction], list[Change]]:
+    files = journal.ordered()
+    replay = Replay(journal.generation.shape, [file.stamp for file in files])
+    analysis, seen = Analysis([], []), Counter[int]()
+    transactions: list[Transaction] = []
+    changes: list[Change] = []
+    for one in records:
+        effects, ended = replay.feed(one)
+        if ended is not None:
+            transactions.append(ended_transaction(log, analysis, ended, seen))
+        place = place_of(files[one.order], one.item.offset + one.item.length)
+        changes += changes_of_record(log, place, effects, ended)
+    analysis.open = list(replay.open.values())
+    transactions += unended(log, analysis, seen)
+    return transactions, changes

@@ -1,0 +1,244 @@
+"""Decide from the rows of its scan that a file holds valid records, earlier ones and fill only.
+
+In: a data file. Out: a `PlainFile` with its facts, found in whole columns; None of any other file,
+which is then classified row by row. The rows of one file are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallystick.records import Outcome
+from tallystick.storage.zeros import is_zero
+from tallystick.systems.jboss.columns.fields import fields_of, rows_of
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    EVENT,
+    ROLLBACK,
+    STAMP_SIZE,
+    Shape,
+)
+from tallystick.systems.jboss.read.classify import EARLIER, Classified, is_damaged_id
+from tallystick.systems.jboss.read.file_facts import (
+    BLOCKS,
+    COUNTED,
+    DELETES,
+    NEVER_COMPACTED,
+    FileFacts,
+    fits,
+    later,
+)
+from tallystick.systems.jboss.read.files import JournalFile
+from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
+
+FILE_SIZE_MAX = 1 << 28
+"""Most bytes of a file whose rows are held in memory."""
+_OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
+"""The numbers in a row of a scan."""
+
+
+def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:
+    """Return all rows of a file as an array; ``events`` overrides whether EVENT is a type."""
+    second = None if events is not None else SECOND_SHAPE.get(shape.name)
+    found = pieces(file.data(), shape, file.stamp, second=second, events=events)
+    return np.concatenate([np.empty((0, 4), np.int64), *(rows_of(one).copy() for one in found)])
+
+
+def valid_rows(rows: Any) -> Any:
+    """Return the rows of valid records."""
+    return rows[rows[:, _STATUS] == VALID]
+
+
+def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
+    """Return whether the rows hold, or hide, anything but valid and stale records.
+
+    Args:
+        found: the rows.
+        valid: those of valid records.
+        data: the bytes of the file, up to where records may begin.
+        place: offset of the first byte after the header, or after the last valid record before.
+        stamp: the stamp of the file's header.
+    """
+    stale = () if len(valid) == len(found) else np.unique(found[found[:, 2] == STALE, 3])
+    if (found[:, 2] == DAMAGED).any() or any(is_damaged_id(int(one), stamp) for one in stale):
+        return True
+    ends = np.concatenate(([place], valid[:, 0] + valid[:, 1]))
+    starts = np.concatenate((valid[:, 0], [len(data)]))
+    gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
+    kinds = data[gaps]
+    known = (kinds >= EVENT) & (kinds <= ROLLBACK)
+    same = ~known
+    for index, byte in enumerate((stamp & 0xFFFFFFFF).to_bytes(4, "big")):
+        same &= data[gaps + 1 + index] == byte
+    return bool(same.any())
+
+
+def is_plain(rows: Any, data: memoryview, shape: Shape, stamp: int) -> bool:
+    """Return whether `classify` would call every row valid or stale, and find nothing else.
+
+    Where the first record has a higher id than the header, it may be one of this life.
+    """
+    if (rows[:, _STATUS] > STALE).any() or (len(rows) and rows[0, _FILE_ID] > stamp > 0):
+        return False
+    raw = np.frombuffer(data, np.uint8)
+    return not has_damage(rows, valid_rows(rows), raw, shape.header_size, stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A `KnownFile` of valid records, stale ones and fill; its rows are found anew when needed."""
+
+    file: JournalFile
+    shape: Shape
+    facts: FileFacts
+
+    @property
+    def unheaded_id(self) -> int | None:
+        """None: the header was renewed."""
+        return None
+
+    @property
+    def effective_id(self) -> int:
+        """The file id in the header."""
+        return self.file.file_id
+
+    @property
+    def has_records(self) -> bool:
+        """True if the file holds a whole record of its life."""
+        return self.facts.records > 0
+
+    def runs(self) -> Iterator[Classified]:
+        """Yield neighbouring records of one outcome as one range."""
+        rows = file_rows(self.file, self.shape)
+        begins, ends = (
+            rows[:, _OFFSET],
+            np.minimum(rows[:, _OFFSET] + rows[:, _SIZE], _limits(rows)),
+        )
+        codes = rows[:, _STATUS]
+        first = np.ones(len(rows), np.bool_)
+        first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
+        last = np.append(first[1:], True)[: len(rows)]
+        columns = begins[first], ends[last], rows[first, _STATUS], rows[first, _FILE_ID]
+        for begin, end, status, file_id in zip(*(one.tolist() for one in columns), strict=True):
+            row = Row(begin, end - begin, status, file_id)
+            valid = status == VALID
+            yield (
+                Classified(row, Outcome.VALID) if valid else Classified(row, Outcome.STALE, EARLIER)
+            )
+
+    def earlier_adds(self) -> Iterable[int]:
+        """Return the ids of records that were added in an untouched earlier life."""
+        if self.has_records:
+            return []
+        rows = file_rows(self.file, self.shape)
+        if not len(rows) or rows[0, _OFFSET] != self.shape.header_size:
+            return []
+        return self._ids(rows[_whole(rows) & (rows[:, _FILE_ID] == rows[0, _FILE_ID])], _ADDS)
+
+    def deletes(self) -> Iterable[int]:
+        """Return the ids of records that any whole record in the file deletes."""
+        rows = file_rows(self.file, self.shape)
+        return self._ids(rows[_whole(rows)], _DELETES)
+
+    def _ids(self, rows: Any, kinds: Any) -> list[int]:
+        data = self.file.data()
+        wanted = kinds[np.frombuffer(data, np.uint8)[rows[:, _OFFSET]]]
+        return [number for _, _, _, _, number, _ in fields_of(self.shape, data, rows[wanted])]
+
+
+def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
+    """Return the file of which these are the rows; None if it is not plain."""
+    data = file.data()
+    if not is_plain(rows, data, shape, file.stamp):
+        return None
+    return PlainFile(file, shape, _facts(shape, data, rows))
+
+
+def _table(kinds: Iterable[int]) -> Any:
+    """Return which bytes are one of some record types, by the byte."""
+    table = np.zeros(256, np.bool_)
+    table[list(kinds)] = True
+    return table
+
+
+_ADDS = _table([ADD])
+_DELETES = _table(DELETES)
+_COUNTED = _table(COUNTED)
+_TELLING = _table(COUNTED | NEVER_COMPACTED)
+
+
+def _facts(shape: Shape, data: memoryview, rows: Any) -> FileFacts:
+    raw = np.frombuffer(data, np.uint8)
+    own, stale = valid_rows(rows), rows[rows[:, _STATUS] == STALE]
+    end = int(own[-1, _OFFSET] + own[-1, _SIZE]) if len(own) else shape.header_size
+    gaps = _gaps(own, shape.header_size)
+    counts = _counts(shape, raw, own)
+    return FileFacts(
+        records=len(own),
+        first_size=int(own[0, _SIZE]) if len(own) else 0,
+        largest=int(own[:, _SIZE].max()) if len(own) else 0,
+        end=end,
+        copied=_copied(shape, raw, own),
+        first_count=int(counts[0]) if len(counts) else None,
+        last_count=int(counts[-1]) if len(counts) else None,
+        gap_blocks=tuple(block for block in BLOCKS if all(fits(block, *gap) for gap in gaps)),
+        gaps=bool(gaps),
+        gaps_zero=all(is_zero(data, *gap) for gap in gaps),
+        torn=None,
+        later=tuple(later(_from(rows, end), end)),
+        earlier_ids=_distinct(stale[_not_copied(shape, raw, stale)]),
+        stale_ids=_distinct(rows[_whole(rows) & (rows[:, _STATUS] == STALE)]),
+    )
+
+
+def _from(rows: Any, end: int) -> Iterator[int]:
+    begin = int(np.searchsorted(rows[:, _OFFSET], end))
+    return (int(offset) for offset in rows[begin:, _OFFSET])
+
+
+def _limits(rows: Any) -> Any:
+    """Return for each row where the next valid record begins, after which it cannot go on."""
+    begins = np.append(valid_rows(rows)[:, _OFFSET], np.iinfo(np.int64).max)
+    return begins[np.searchsorted(begins, rows[:, _OFFSET], side="right")]
+
+
+def _whole(rows: Any) -> Any:
+    """Return which records no later one has overwritten in part."""
+    return rows[:, _OFFSET] + rows[:, _SIZE] <= _limits(rows)
+
+
+def _gaps(own: Any, begin: int) -> list[tuple[int, int]]:
+    ends = np.concatenate(([begin], own[:, _OFFSET] + own[:, _SIZE]))[: len(own)]
+    gap = own[:, _OFFSET] != ends
+    return list(zip(ends[gap].tolist(), own[gap, _OFFSET].tolist(), strict=True))
+
+
+def _counts(shape: Shape, raw: Any, rows: Any) -> Any:
+    """Return the compact counts of the records that a compaction may count."""
+    if not shape.compact:
+        return ()
+    at = rows[:, _OFFSET]
+    return raw[at[_COUNTED[raw[at]]] + STAMP_SIZE]
+
+
+def _copied(shape: Shape, raw: Any, own: Any) -> bool | None:
+    telling = own if not shape.compact else own[_TELLING[raw[own[:, _OFFSET]]]][:1]
+    return None if not len(telling) else not _not_copied(shape, raw, telling[:1])[0]
+
+
+def _not_copied(shape: Shape, raw: Any, rows: Any) -> Any:
+    """Return of which records it can be told that no compaction wrote them."""
+    at = rows[:, _OFFSET]
+    if not shape.compact:
+        return np.ones(len(rows), np.bool_)
+    never = _TELLING[raw[at]] & ~_COUNTED[raw[at]]
+    return never | (_COUNTED[raw[at]] & (raw[at + STAMP_SIZE] == 0))
+
+
+def _distinct(rows: Any) -> tuple[int, ...]:
+    found, first = np.unique(rows[:, _FILE_ID], return_index=True)
+    return tuple(found[np.argsort(first)].tolist())
