@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
-from tallystick.errors import LogUnreadableError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import (
     Change,
     Clock,
@@ -255,6 +255,52 @@ class Separable(Protocol):
         """Return the smallest set of files that gives all batches of the split, with its own.
 
         Reads the heads of the files only.
+        """
+        ...
+
+
+class NotClosedInPartsError(TallystickError):
+    """What the splits of a log left open shows that only the whole log can be judged."""
+
+
+@dataclass(slots=True)
+class ClosedSplit:
+    """What one split closes by itself.
+
+    Attributes:
+        batches: table (``transactions`` or ``changes``) and plain rows of its schema, of what
+            begins and ends in the split.
+        rest: call it after the last batch: what the split leaves open, for `close_rests`; None if
+            the split alone cannot be judged (damage, a state that only the whole log explains):
+            then the whole log has to be read.
+    """
+
+    batches: Iterator[tuple[str, pa.RecordBatch]]
+    rest: Callable[[], bytes | None]
+
+
+@runtime_checkable
+class ClosesBySplit(Protocol):
+    """A `LogReading` whose splits give transactions and changes each on its own.
+
+    The rows of all splits and of their rests are together those of ``transactions()`` and
+    ``changes()`` of the whole log, in any order. Where that is not certain, a split has no rest, or
+    joining the rests refuses.
+    """
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return what begins and ends in a split; a batch has at most ``rows`` rows."""
+        ...
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone, by table.
+
+        ``rests`` are those of all splits of the log, in log order.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
         """
         ...
 
