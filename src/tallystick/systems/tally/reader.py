@@ -26,9 +26,10 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.systems.findings import UNREADABLE
-from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.columns.splits import (
+    SplitWalk,
     durable_near,
     group_before,
     seek,
@@ -39,6 +40,7 @@ from tallystick.systems.tally.columns.splits import (
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
 from tallystick.systems.tally.read.changes import ChangeFeed, changes_between
+from tallystick.systems.tally.read.closing import Rest, closed_rests
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
     Catalog,
@@ -320,6 +322,26 @@ class TallyReading:
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return splits of about ``target_bytes`` that together give every record once."""
         return splits_of(self.catalog, self._access, target_bytes)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        from tallystick.systems.tally.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(SplitWalk(self.catalog, self._access, split), self._key, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.tally.columns.closing import batches_of_closed
+
+        unpacked = [Rest.of(rest) for rest in rests]
+        return batches_of_closed(closed_rests(self.catalog, self.source.path, unpacked), rows)
 
     def needed(self, split: Split) -> Sequence[str]:
         """Return the control file, the segment and its successor; more where that is damaged."""

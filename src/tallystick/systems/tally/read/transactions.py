@@ -12,11 +12,12 @@ from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 
-_JOURNAL = frozenset(
+JOURNAL = frozenset(
     code.type_name
     for code in (Code.BEGIN, Code.ADD, Code.UPDATE, Code.DELETE, Code.APPEND, Code.REDO_ADD,
                  Code.REDO_REMOVE, Code.TRUNCATE, Code.PREPARE, Code.COMMIT, Code.ROLLBACK)
 )  # fmt: skip
+"""Types of the records of journal transactions."""
 _STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": State.ROLLED_BACK}
 
 
@@ -25,7 +26,7 @@ def transactions_of(
 ) -> Iterator[Transaction]:
     """Return one per transaction in order of first appearance; a number used again is one more."""
     found: list[Transaction] = []
-    table = _Table(log, incomplete, found.append)
+    table = TransactionTable(log, incomplete, found.append)
     for record in records:
         if record.outcome is Outcome.VALID:
             table.take(record)
@@ -39,14 +40,14 @@ def ended_first(
 
     Memory grows with decisions, entries and open transactions only.
     """
-    table = _Table(log, incomplete, lambda _: None)
+    table = TransactionTable(log, incomplete, lambda _: None)
     for record in records:
         if record.outcome is Outcome.VALID and (ended := table.take(record)) is not None:
             yield ended
     yield from table.kept
 
 
-class _Table:
+class TransactionTable:
     """Collects records into transactions; ``begun`` is called with each at its first record."""
 
     def __init__(
@@ -64,7 +65,7 @@ class _Table:
 
     def take(self, record: Record) -> Transaction | None:
         """Apply one record; return the transaction that it ends for good."""
-        if record.type in _JOURNAL and record.transaction is not None:
+        if record.type in JOURNAL and record.transaction is not None:
             return self._journal(record)
         if record.gtrid is not None:
             self._decision(record)

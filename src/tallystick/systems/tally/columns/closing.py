@@ -1,0 +1,98 @@
+"""What a split of a native log closes, as Arrow batches.
+
+In: the walk over a split; later the rests of all splits. Out: batches of the tables
+``transactions`` and ``changes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tallystick.arrow.schemas import (
+    CHANGES,
+    TRANSACTIONS,
+    batch_of,
+    change_rows,
+    transaction_rows,
+)
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
+from tallystick.records import Change, Clock, Transaction
+from tallystick.systems.tally.columns.splits import SplitWalk
+from tallystick.systems.tally.read.closing import (
+    Closed,
+    Edges,
+    NotPlainError,
+    Rest,
+    SplitCloser,
+)
+from tallystick.systems.tally.read.decision import Case
+from tallystick.systems.tally.read.records import step_records
+from tallystick.systems.tally.read.walk import Expected
+
+Batches = Iterator[tuple[str, pa.RecordBatch]]
+
+
+@dataclass
+class ClosingSplit:
+    """The closing of one split."""
+
+    walk: SplitWalk
+    key: bytes | None
+    rows: int
+    _closer: SplitCloser = field(init=False)
+    _plain: bool = True
+
+    def batches(self) -> Batches:
+        """Yield what the split closes; nothing more once it proves not to be plain."""
+        try:
+            yield from batches_of_closed(self._closed(), self.rows)
+        except (NotPlainError, CorruptLogError, UnsupportedFormatError):
+            self._plain = False
+
+    def _closed(self) -> Iterator[Closed]:
+        file = self.walk.file
+        if file is None or file.header is None:
+            raise NotPlainError("the segment is gone", file=self.walk.split.file)
+        self._closer = SplitCloser(self.walk.catalog.folder, file.header.number)
+        for step in self.walk.steps():
+            if step.place.case is Case.CORRUPT:
+                raise NotPlainError("a split is damaged", file=step.file.path)
+            yield from self._closer.take(step_records(step, self.key))
+
+    def rest(self) -> bytes | None:
+        """Return what the split leaves open; None if it is not plain."""
+        begin, end, file = self.walk.begin, self.walk.end, self.walk.file
+        if not self._plain or begin is None or end is None or file is None or not file.header:
+            return None
+        closed, handed = self._closer.close()
+        return Rest(Edges(file.header.number, _due(begin), _due(end)), closed, handed).packed()
+
+
+def _due(one: Expected) -> tuple[int, int, int]:
+    return one.offset, one.lsn, one.chain
+
+
+def batches_of_closed(closed: Iterable[Closed], rows: int) -> Batches:
+    """Yield transactions and changes by table, in batches of at most ``rows`` rows."""
+    transactions: list[Transaction] = []
+    changes: list[Change] = []
+    for one in closed:
+        if isinstance(one, Change):
+            changes.append(one)
+        else:
+            transactions.append(one)
+        if len(changes) == rows or len(transactions) == rows:
+            yield from _batches(transactions, changes)
+            transactions, changes = [], []
+    yield from _batches(transactions, changes)
+
+
+def _batches(transactions: list[Transaction], changes: list[Change]) -> Batches:
+    clock = Clock.WALL_US.value
+    if transactions:
+        yield "transactions", batch_of([*transaction_rows(transactions, clock)], TRANSACTIONS)
+    if changes:
+        yield "changes", batch_of([*change_rows(changes, clock)], CHANGES)
