@@ -11,13 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tallystick.arrow.schemas import (
-    CHANGES,
-    TRANSACTIONS,
-    batch_of,
-    change_rows,
-    transaction_rows,
-)
+from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Transaction
 from tallystick.systems.tally.columns.splits import SplitWalk
@@ -91,8 +85,8 @@ def batches_of_closed(closed: Iterable[Closed], rows: int) -> Batches:
 
 
 def _batches(transactions: list[Transaction], changes: list[Change]) -> Batches:
-    clock = Clock.WALL_US.value
-    if transactions:
-        yield "transactions", batch_of([*transaction_rows(transactions, clock)], TRANSACTIONS)
-    if changes:
-        yield "changes", batch_of([*change_rows(changes, clock)], CHANGES)
+    clock, rows = Clock.WALL_US.value, max(len(transactions), len(changes))
+    for batch in batches_of_transactions(transactions, clock, rows):
+        yield "transactions", batch
+    for batch in batches_of_changes(changes, clock, rows):
+        yield "changes", batch
