@@ -324,7 +324,7 @@ def _attributes(parts: list[_Part]) -> pa.Array:
     for part in parts:
         rows = indices[row : row + part.count]
         if _BARE[_codes(part)].all() and part.columns.user_types < 0:
-            texts.append(json_text(group_attributes(part.header)))
+            texts.append(json_text(group_attributes(part.header.offset, part.header.segment)))
             rows.fill(len(texts) - 1)
         else:
             rows[:] = np.arange(len(texts), len(texts) + part.count)

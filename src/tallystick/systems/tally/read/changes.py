@@ -21,7 +21,7 @@ ELEMENTS = frozenset({
 })  # fmt: skip
 """Types of the records that the endings of transactions count."""
 
-CHANGES = {
+CHANGE_KINDS = {
     "add": Kind.ADD, "update": Kind.UPDATE, "delete": Kind.DELETE, "append": Kind.ADD,
     "redo_add": Kind.ADD, "redo_remove": Kind.DELETE, "truncate": Kind.TRUNCATE,
 }  # fmt: skip
@@ -39,6 +39,11 @@ class ChangeFeed:
         self._open: dict[int, list[Record]] = {}
         self._prepared: dict[int, bytes | None] = {}
 
+    @property
+    def numbers(self) -> set[int]:
+        """Transactions that are known and have not ended."""
+        return self._open.keys() | self._prepared.keys()
+
     def take(self, records: Iterable[Record]) -> Iterator[Change]:
         """Yield the changes that are committed by these records."""
         for record in records:
@@ -46,9 +51,9 @@ class ChangeFeed:
                 continue
             number = record.transaction
             if number is None:
-                if record.type in CHANGES:
+                if record.type in CHANGE_KINDS:
                     yield _change(self._log, record, record, 0)
-            elif record.type in CHANGES:
+            elif record.type in CHANGE_KINDS:
                 self._open.setdefault(number, []).append(record)
             elif record.type == "prepare":
                 self._prepared[number] = record.gtrid
@@ -118,7 +123,7 @@ def _change(
     log: str, record: Record, commit: Record, ordinal: int, gtrid: bytes | None = None
 ) -> Change:
     table = record.attributes.get("table")
-    kind = CHANGES[record.type]
+    kind = CHANGE_KINDS[record.type]
     body = record.body
     if table is not None and body is not None:
         body = body[ROW_HEAD_SIZE:]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -128,11 +128,16 @@ class SplitCloser:
 
     def __init__(self, log: str, segment: int) -> None:
         self._segment = segment
-        self._table = TransactionTable(log, {}, lambda _: None)
+        self._table = TransactionTable(log, {}, lambda _lsn, _one: None)
         self._feed = ChangeFeed(log, ())
         self._open: dict[int, list[Record]] = {}
         self._closed: set[int] = set()
         self._handed: list[HandedRecord] = []
+
+    @property
+    def begun(self) -> Collection[int]:
+        """Transactions that have begun here and not ended."""
+        return self._open.keys()
 
     def take(self, records: Iterable[Record]) -> Iterator[Closed]:
         """Yield what these records close.
@@ -212,7 +217,7 @@ def closed_rests(catalog: Catalog, log: str, rests: Sequence[Rest]) -> Iterator[
     """
     _require_chain(catalog, [rest.edges for rest in rests])
     _require_whole(catalog, rests)
-    table = TransactionTable(log, {}, lambda _: None)
+    table = TransactionTable(log, {}, lambda _lsn, _one: None)
     feed = ChangeFeed(log, ())
     for record in (one.record() for rest in rests for one in rest.records):
         if (ended := table.take(record)) is not None:
