@@ -18,8 +18,6 @@ from tallystick.arrow.columns import byte_ranges, coded
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Change, Clock, Kind
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
-from tallystick.systems.tally.columns.committed import OF_ROWS, Numbers, SortedRun
-from tallystick.systems.tally.columns.group_runs import ColumnarRun
 from tallystick.systems.tally.columns.kernels import (
     KEY,
     LENGTH,
@@ -29,6 +27,7 @@ from tallystick.systems.tally.columns.kernels import (
     TRANSACTION,
     marked,
 )
+from tallystick.systems.tally.columns.runs import OF_ROWS, ColumnarRun, Numbers, SortedRun
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.kinds import NAMES, name_of
 from tallystick.systems.tally.format.layout import SYSTEM_NAME

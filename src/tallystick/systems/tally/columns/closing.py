@@ -17,9 +17,8 @@ from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Transaction
 from tallystick.systems.tally.columns.batches import sliced
 from tallystick.systems.tally.columns.changes import run_changes
-from tallystick.systems.tally.columns.committed import Numbers
 from tallystick.systems.tally.columns.deferred_runs import compiled_reader
-from tallystick.systems.tally.columns.group_runs import ColumnarRun
+from tallystick.systems.tally.columns.runs import ColumnarRun, Numbers
 from tallystick.systems.tally.columns.splits import SplitWalk
 from tallystick.systems.tally.read.closing import (
     Closed,

@@ -6,9 +6,7 @@ run, with the records of all of them in columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,10 @@ import numpy.typing as npt
 from tallystick.arrow.columns import new_bitmap, new_views
 from tallystick.arrow.crc_kernel import crc_table
 from tallystick.errors import CorruptLogError
-from tallystick.records import Record
 from tallystick.systems.tally.columns import kernels
-from tallystick.systems.tally.columns.committed import SortedRun, sorted_run
 from tallystick.systems.tally.columns.kernels import OFFSET, marked
-from tallystick.systems.tally.format.columns import GTRIDS, Row, UnplacedRecord, decode_columns
+from tallystick.systems.tally.columns.runs import ColumnarRun
+from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
@@ -37,7 +34,6 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
 )
 from tallystick.systems.tally.read.decision import Case
-from tallystick.systems.tally.read.records import group_attributes, placed_record
 from tallystick.systems.tally.read.walk import Expected, Place, SegmentView
 
 ROWS_MAX = 1 << 13
@@ -48,74 +44,6 @@ _TABLE = crc_table()
 ALL_CODES = marked(NAMES)
 PLAIN_BODY_CODES = marked(NAMES.keys() - {*WITH_RESOURCES, Code.PREPARE})
 """Codes whose bodies fill no column: a batch needs no more than the columns of the group."""
-
-
-@dataclass(frozen=True)
-class ColumnarRun:
-    """Records of several groups in columns.
-
-    Attributes:
-        data: the bytes of the segment.
-        numbers: rows of signed 64-bit numbers, by `kernels.OFFSET` to `kernels.GROUP`.
-        codes: the code of each record.
-        valid: bitmaps of the records that have a transaction, and of those that have a key.
-        views: Arrow's binary views of the bodies, into ``data``; None of a single large group.
-    """
-
-    data: Any
-    numbers: Any
-    codes: npt.NDArray[np.uint8]
-    valid: Any
-    views: Any = None
-
-    @property
-    def count(self) -> int:
-        """Number of records."""
-        return len(self.codes)
-
-    @property
-    def plain(self) -> bool:
-        """True if all are plain records outside of transactions."""
-        return bool((self.codes == Code.APPEND).all()) and not self.valid[0].any()
-
-    @cached_property
-    def present(self) -> Any:
-        """Two rows of 0 and 1: which records have a transaction, and which a key."""
-        return np.unpackbits(self.valid, axis=1, count=self.count, bitorder="little")
-
-    def sorted(self, segment: int, begun: Collection[int]) -> SortedRun:
-        """Return the rows by what they are; ``begun`` are transactions that are open before it."""
-        return sorted_run(self, segment, begun)
-
-    def groups(self) -> list[tuple[int, int, int]]:
-        """Return offset, first LSN and time of each group."""
-        first = np.flatnonzero(np.diff(self.numbers[kernels.GROUP], prepend=-1))
-        rows = self.numbers[[kernels.GROUP, kernels.LSN, kernels.TIME]][:, first]
-        return list(zip(*rows.tolist(), strict=True))
-
-    def rows(self, segment: int, some: Any = None) -> Iterator[tuple[int, Row]]:
-        """Yield the rows, or some of them, each with the offset of its group."""
-        every = slice(None) if some is None else some
-        data = memoryview(self.data)
-        rows = zip(
-            self.codes[every].tolist(),
-            self.numbers[:, every].T.tolist(),
-            self.present[:, every].T.tolist(),
-            strict=True,
-        )
-        for code, (offset, length, lsn, time, transaction, key, group), (inside, keyed) in rows:
-            body = bytes(data[offset : offset + length])
-            record = UnplacedRecord(
-                code, body, transaction if inside else None, key if keyed else None
-            )
-            yield group, Row(lsn, segment, time, record)
-
-    def records(self, file: str, segment: int, some: Any) -> Iterator[Record]:
-        """Yield some of the records."""
-        places = self.numbers[OFFSET, some].tolist()
-        for place, (group, row) in zip(places, self.rows(segment, some), strict=True):
-            attributes = group_attributes(group, segment)
-            yield placed_record(file, place, len(row.record.body), row, attributes)
 
 
 _LSN_MAX = NUMBER_MAX // 2

@@ -1,6 +1,6 @@
-"""Which records of a run are whole committed transactions, found in columns.
+"""Records of several groups in columns, and which of them are whole committed transactions.
 
-In: a `ColumnarRun`. Out: its rows sorted by what they are. A transaction is taken if all of it is
+In: columns of a run. Out: its rows sorted by what they are. A transaction is taken if all of it is
 in the run and it is plain: elements and then a commit record that counts them, in this segment
 only. All other records of transactions, decisions and entries are left to be read one by one.
 """
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tallystick.records import Record, State, Transaction
 from tallystick.systems.tally.columns.kernels import (
+    GROUP,
     LENGTH,
     LSN,
     OFFSET,
@@ -29,12 +31,10 @@ from tallystick.systems.tally.format.bodies import (
     Ending,
     encode_ending,
 )
-from tallystick.systems.tally.format.columns import Row
+from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import ELEMENTS, Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
-
-if TYPE_CHECKING:
-    from tallystick.systems.tally.columns.group_runs import ColumnarRun
+from tallystick.systems.tally.read.records import group_attributes, placed_record
 
 Numbers = npt.NDArray[np.int64]
 
@@ -48,6 +48,74 @@ _QUIET = marked(
 )
 """Codes of records that, outside of transactions, neither change nor end anything."""
 _ENDING_SIZE = len(encode_ending(Ending(((0, 0),))))
+
+
+@dataclass(frozen=True)
+class ColumnarRun:
+    """Records of several groups in columns.
+
+    Attributes:
+        data: the bytes of the segment.
+        numbers: rows of signed 64-bit numbers, by `kernels.OFFSET` to `kernels.GROUP`.
+        codes: the code of each record.
+        valid: bitmaps of the records that have a transaction, and of those that have a key.
+        views: Arrow's binary views of the bodies, into ``data``; None of a single large group.
+    """
+
+    data: Any
+    numbers: Any
+    codes: npt.NDArray[np.uint8]
+    valid: Any
+    views: Any = None
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.codes)
+
+    @property
+    def plain(self) -> bool:
+        """True if all are plain records outside of transactions."""
+        return bool((self.codes == Code.APPEND).all()) and not self.valid[0].any()
+
+    @cached_property
+    def present(self) -> Any:
+        """Two rows of 0 and 1: which records have a transaction, and which a key."""
+        return np.unpackbits(self.valid, axis=1, count=self.count, bitorder="little")
+
+    def sorted(self, segment: int, begun: Collection[int]) -> SortedRun:
+        """Return the rows by what they are; ``begun`` are transactions that are open before it."""
+        return sorted_run(self, segment, begun)
+
+    def groups(self) -> list[tuple[int, int, int]]:
+        """Return offset, first LSN and time of each group."""
+        first = np.flatnonzero(np.diff(self.numbers[GROUP], prepend=-1))
+        rows = self.numbers[[GROUP, LSN, TIME]][:, first]
+        return list(zip(*rows.tolist(), strict=True))
+
+    def rows(self, segment: int, some: Any = None) -> Iterator[tuple[int, Row]]:
+        """Yield the rows, or some of them, each with the offset of its group."""
+        every = slice(None) if some is None else some
+        data = memoryview(self.data)
+        rows = zip(
+            self.codes[every].tolist(),
+            self.numbers[:, every].T.tolist(),
+            self.present[:, every].T.tolist(),
+            strict=True,
+        )
+        for code, (offset, length, lsn, time, transaction, key, group), (inside, keyed) in rows:
+            body = bytes(data[offset : offset + length])
+            record = UnplacedRecord(
+                code, body, transaction if inside else None, key if keyed else None
+            )
+            yield group, Row(lsn, segment, time, record)
+
+    def records(self, file: str, segment: int, some: Any) -> Iterator[Record]:
+        """Yield some of the records."""
+        places = self.numbers[OFFSET, some].tolist()
+        for place, (group, row) in zip(places, self.rows(segment, some), strict=True):
+            attributes = group_attributes(group, segment)
+            yield placed_record(file, place, len(row.record.body), row, attributes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tallystick.errors import TallystickError
 from tallystick.systems.tally import reader
 from tallystick.systems.tally.columns import closing
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
-from tallystick.systems.tally.columns.group_runs import ColumnarRun
+from tallystick.systems.tally.columns.runs import ColumnarRun
 from tallystick.systems.tally.format.bodies import Ending, encode_ending, encode_row
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
