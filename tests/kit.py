@@ -3,6 +3,7 @@
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path
 * `same_rows`: the vectorised path of a reader gives the rows of its records, in every column
+* `closed_alike`: the splits of a log give the transactions and changes of the whole one, or refuse
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import pyarrow as pa
 
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.reading.names import log_name
-from tallystick.reading.tables import batches_of
-from tallystick.systems.protocol import AttributeBatches
+from tallystick.reading.tables import TABLES, batches_of
+from tallystick.systems.protocol import AttributeBatches, ClosesBySplit, NotClosedInPartsError
 
 if TYPE_CHECKING:
     from tallystick.systems.protocol import LogReading
@@ -106,3 +107,41 @@ def _same(ours: list[dict[str, Any]], expected: list[dict[str, Any]], *but: str)
         differing = [name for name in other if name not in but and one[name] != other[name]]
         assert not differing, f"row {number}: {[(n, one[n], other[n]) for n in differing]}"
     assert len(ours) == len(expected)
+
+
+def closed_alike(reading: LogReading, target_bytes: int, rows: int = 100) -> bool:
+    """Assert that splits of about a size close what the whole log does, unless they refuse.
+
+    Returns:
+        False if they refuse.
+    """
+    assert isinstance(reading, ClosesBySplit)
+    found: dict[str, list[str]] = {"transactions": [], "changes": []}
+    rests: list[bytes] = []
+    try:
+        for split in reading.splits(target_bytes):
+            closed = reading.close_split(split, rows)
+            _collect(closed.batches, found, rows)
+            if (rest := closed.rest()) is None:
+                return False
+            rests.append(rest)
+        _collect(reading.close_rests(rests, rows), found, rows)
+    except NotClosedInPartsError:
+        return False
+    for table, ours in found.items():
+        whole = _texts(table, batches_of(reading, table))
+        assert sorted(ours) == sorted(whole), table
+    return True
+
+
+def _collect(
+    batches: Iterable[tuple[str, pa.RecordBatch]], found: dict[str, list[str]], rows: int
+) -> None:
+    for table, batch in batches:
+        assert batch.num_rows <= rows
+        found[table] += _texts(table, [batch])
+
+
+def _texts(table: str, batches: Iterable[pa.RecordBatch]) -> list[str]:
+    rows = pa.Table.from_batches(list(batches), TABLES[table]).to_pylist()
+    return [repr({name: one for name, one in row.items() if name != "log"}) for row in rows]

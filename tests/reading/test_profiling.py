@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from tallystick.arrow.schemas import RECORDS, TRANSACTIONS, batch_of
 from tallystick.reading import profiling
-from tallystick.reading.profiling import PROFILE, LogProfile, folded, profile_rows
+from tallystick.reading.profiling import PROFILE, LogProfile, profile_rows
 from tallystick.systems.protocol import LogReading, LogSource
 
 Row = dict[str, Any]
@@ -101,12 +102,15 @@ def test_a_log_without_a_clock_has_one_row(monkeypatch: pytest.MonkeyPatch) -> N
 def test_parts_of_a_log_fold_into_the_profile_of_the_whole() -> None:
     records = [record(minute * 60_000, size) for minute in (0, 1, 1) for size in (5, 7)]
     ended = [transaction("committed", 0, 61_000, "a"), transaction("prepared", 0, 125_000)]
-    whole, *parts = (LogProfile("fake", "/e") for _ in range(4))
+    whole, *parts, fold = (LogProfile("fake", "/e") for _ in range(6))
     whole.add_records(batch_of(records, RECORDS))
     whole.add_transactions(batch_of(ended, TRANSACTIONS))
     parts[0].add_records(batch_of(records[:3], RECORDS))
     parts[1].add_records(batch_of(records[3:], RECORDS))
-    parts[2].add_transactions(batch_of(ended, TRANSACTIONS))
-    found = folded(row for part in parts for row in part.rows())
+    parts[2].add_transactions(batch_of(ended[1:], TRANSACTIONS))
+    parts[3].add_transactions(batch_of(ended[:1], TRANSACTIONS))
+    for part in parts:
+        fold.merge(pickle.loads(pickle.dumps(part)))
     expected = [dict.fromkeys(PROFILE.names) | row for row in whole.rows()]
+    found = [dict.fromkeys(PROFILE.names) | row for row in fold.rows()]
     assert sorted(map(repr, found)) == sorted(map(repr, expected))

@@ -19,7 +19,7 @@ from tallystick.reading.names import log_name
 from tallystick.reading.survey import survey
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
-from tallystick.systems.protocol import LogReading, LogSource, Separable, Split
+from tallystick.systems.protocol import ClosesBySplit, LogReading, LogSource, Separable, Split
 from tallystick.systems.registry import system
 
 LOGS_MAX = 32
@@ -31,11 +31,15 @@ NAMES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A log, or one split of it, with its size in stored bytes."""
+    """A log, or one split of it, with its size in stored bytes.
+
+    ``closes`` is True for a split that can give transactions and changes, too.
+    """
 
     source: LogSource
     split: Split | None = None
     size: int = 0
+    closes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,15 @@ class Bundle:
 
     whole: Task
     parts: tuple[Task, ...] = ()
+
+    @property
+    def closes_in_parts(self) -> bool:
+        """True if the parts give transactions and changes, too: they are splits of one log."""
+        return (
+            len(self.parts) > 1
+            and len(self.whole.pieces) == 1
+            and all(piece.closes for part in self.parts for piece in part.pieces)
+        )
 
 
 @dataclass(slots=True)
@@ -135,7 +148,11 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
         splits = reading.splits(options.split_bytes)
     except (TallystickError, OSError):
         return [Piece(log, None, size)]  # the task will meet the error and report it
-    return [Piece(_with_needed_files(log, reading, split), split, _size(split)) for split in splits]
+    closes = isinstance(reading, ClosesBySplit)
+    return [
+        Piece(_with_needed_files(log, reading, split), split, _size(split), closes)
+        for split in splits
+    ]
 
 
 def _with_needed_files(log: LogSource, reading: LogReading, split: Split) -> LogSource:

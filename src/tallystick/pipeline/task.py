@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
@@ -28,13 +28,14 @@ from tallystick.reading.tables import (
     batches_of,
     batches_of_rows,
     finding_batches,
+    named_batches,
     salvaged_batches,
     selected,
 )
 from tallystick.reconcile.estate import Estate
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.records import Answer, Judgement
-from tallystick.systems.protocol import LogReading, LogSource, Typed
+from tallystick.systems.protocol import ClosesBySplit, LogReading, LogSource, Typed
 from tallystick.systems.registry import system, systems
 
 if TYPE_CHECKING:
@@ -105,6 +106,42 @@ def tables_of(
         opening = _LazyReading(source, options)
         for piece in parts:
             yield from _tables_of(opening, piece, options, tables)
+
+
+@dataclass(slots=True)
+class SplitClosing:
+    """The closing of some splits of one log; ``rests`` are what they leave open, in their order.
+
+    A rest is None where the whole log has to be read.
+    """
+
+    pieces: Sequence[Piece]
+    options: SourceOptions
+    rests: list[bytes | None] = field(default_factory=list)
+
+    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that begin and end in each split, by table."""
+        for source, pieces in groupby(self.pieces, lambda piece: piece.source):
+            reading = _closing(source, self.options)
+            for piece in pieces:
+                assert piece.split is not None
+                closed = reading.close_split(piece.split, BATCH_ROWS)
+                yield from named_batches(closed.batches, source)
+                self.rests.append(closed.rest())
+
+
+def rest_batches(
+    source: LogSource, options: SourceOptions, rests: Sequence[bytes]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the transactions and changes that no split of the log closed alone, by table."""
+    batches = _closing(source, options).close_rests(rests, BATCH_ROWS)
+    return named_batches(batches, source)
+
+
+def _closing(source: LogSource, options: SourceOptions) -> ClosesBySplit:
+    reading = system(source.system).read(source, options.reading)
+    assert isinstance(reading, ClosesBySplit)
+    return reading
 
 
 def _tables_of(

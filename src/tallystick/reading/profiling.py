@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,13 @@ class _Ended:
         if state in _IN_DOUBT and last is not None:
             known = self.oldest_in_doubt
             self.oldest_in_doubt = last if known is None else min(known, last)
+
+    def merge(self, other: _Ended) -> None:
+        """Count what another one has counted."""
+        self.states.update(other.states)
+        self.latencies.update(other.latencies)
+        self.sizes.update(other.sizes)
+        self.oldest_in_doubt = _known(min, self.oldest_in_doubt, other.oldest_in_doubt)
 
     def row(self, newest: int | None, units: float | None) -> dict[str, Any]:
         """Return the columns; ``units`` are those of the clock in a second."""
@@ -163,6 +170,15 @@ class LogProfile:
                 key = one["clock"], resource, _bucket(last, one["clock"])
                 self._ended.setdefault(key, _Ended()).add(one)
 
+    def merge(self, other: LogProfile) -> None:
+        """Count what another task has counted of the same log."""
+        for key, (count, size, most) in other._written.items():
+            ours = self._written.get(key, (0, 0, 0))
+            self._written[key] = ours[0] + count, ours[1] + size, max(ours[2], most)
+        for key, ended in other._ended.items():
+            self._ended.setdefault(key, _Ended()).merge(ended)
+        self._newest = _known(max, self._newest, other._newest)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield rows of `PROFILE`."""
         for key in {**dict.fromkeys(self._written), **dict.fromkeys(self._ended)}:
@@ -185,32 +201,14 @@ def profile_rows(reading: LogReading) -> Iterator[dict[str, Any]]:
     yield from found.rows()
 
 
-def folded(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of `PROFILE` of logs whose records were counted in several parts.
-
-    Args:
-        parts: rows of each part's records, and those of all transactions of a log together.
-    """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for part in parts:
-        key = tuple(part[name] for name in _KEYS)
-        row = found.setdefault(key, dict.fromkeys(PROFILE.names))
-        sums = {name: _sum(name, row[name], part.get(name)) for name in _SUMS}
-        row |= {name: value for name, value in part.items() if value is not None}
-        row |= sums
-    return list(found.values())
-
-
-def _sum(name: str, one: int | None, other: int | None) -> int | None:
-    some = [value for value in (one, other) if value is not None]
-    if not some:
-        return None
-    return max(some) if name == _SUMS[-1] else sum(some)
+def _known(choice: Callable[..., int], *values: int | None) -> int | None:
+    """Return one of the values that are known."""
+    known = [one for one in values if one is not None]
+    return choice(known) if known else None
 
 
 RECORD_COLUMNS = ("clock", "time", "length")
 """Columns of ``records`` that a profile needs."""
-_KEYS = ("system", "log", "clock", "resource", "bucket")
 _SUMS = ("records", "bytes", "record_bytes_max")
 
 _Written = tuple[int, int, int]

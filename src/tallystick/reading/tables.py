@@ -123,6 +123,19 @@ def selected(table: str, columns: Sequence[str]) -> pa.Schema:
     return pyarrow.schema([whole.field(name) for name in columns or whole.names])
 
 
+def named_batches(
+    batches: Iterable[tuple[str, pa.RecordBatch]], source: LogSource
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield what a `ClosesBySplit` gives with `log_name` as the column ``log``, by table.
+
+    Raises:
+        FileShrankError: After the last batch: a file lost bytes while it was read.
+    """
+    for table, batch in batches:
+        yield table, _named(batch, source)
+    require_whole(source.files)
+
+
 def finding_batches(findings: Iterable[Finding]) -> Iterator[pa.RecordBatch]:
     """Return the rows of findings, of whatever logs, as batches."""
     return batches_of_rows(schemas.finding_rows(findings), TABLES["findings"])

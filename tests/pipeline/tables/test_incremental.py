@@ -14,12 +14,11 @@ from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Piece, Task
 from tallystick.pipeline.tables import write_task as bundles
+from tallystick.pipeline.tables.bundle_tasks import BundleTasks
 from tallystick.pipeline.tables.write_task import (
     FileRewrite,
-    ProfileFold,
     TableFile,
     TableWrite,
-    bundle_writes,
 )
 from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.tables import TABLES
@@ -91,11 +90,10 @@ def test_bundles_hold_what_the_source_gives(
     options = SourceOptions((), split_bytes=split_bytes)
     for number, bundle in enumerate(planning.bundles(logs, options)):
         name, root = str(number), str(tmp_path / "out")
-        for chore in bundle_writes(bundle, name, root, options, "snappy", profile=True):
+        tasks = BundleTasks(bundle, name, root, options, "snappy", profile=True)
+        for chore in (*tasks.writes, *tasks.folds):
             chore()
             chore()  # a task may be tried again
-        if bundle.parts:
-            ProfileFold(root, name, "snappy")()
     for table in TABLES:
         expected = [
             row

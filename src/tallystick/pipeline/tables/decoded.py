@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import bundles
+from tallystick.pipeline.tables.bundle_tasks import BundleTasks
 from tallystick.pipeline.tables.incremental import rows_in
-from tallystick.pipeline.tables.write_task import SUFFIX, bundle_writes, do_all
+from tallystick.pipeline.tables.write_task import SUFFIX, do_all
 from tallystick.systems.protocol import LogSource
 
 if TYPE_CHECKING:
@@ -60,14 +61,15 @@ class _DecodedLogs:
 
     @cached_property
     def _written(self) -> Path:
-        work = [
-            one
-            for number, bundle in enumerate(bundles(self.logs, self.options))
-            for one in bundle_writes(
+        tasks = [
+            BundleTasks(
                 bundle, f"{number:05d}", str(self.folder), self.options, _CODEC, profile=False
             )
+            for number, bundle in enumerate(bundles(self.logs, self.options))
         ]
-        if work:
+        writes = [one for each in tasks for one in each.writes]
+        folds = [one for each in tasks for one in each.folds]
+        for work in filter(None, (writes, folds)):
             do_all(self.spark, work)
         return self.folder
 

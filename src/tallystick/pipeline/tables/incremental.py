@@ -23,16 +23,14 @@ from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Plan, bundles
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import judge_task as judging
+from tallystick.pipeline.tables.bundle_tasks import PARTS, BundleTasks
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (
-    PARTIAL_PROFILE,
     PROFILE_TABLE,
     SUFFIX,
     FileRewrite,
-    ProfileFold,
     WriteTask,
-    bundle_writes,
     do_all,
     parquet_writer,
 )
@@ -72,7 +70,7 @@ class BundledTables:
     def write(self, progress: Callable[[str, int, int], None]) -> None:
         """Stage every table."""
         self.now.generation = 1 + (self.last.generation if self.last else 0)
-        steps = (self._logs, self._profile, self._global_transactions, self._findings)
+        steps = (self._logs, self._folded, self._global_transactions, self._findings)
         for number, (name, step) in enumerate(zip(STEPS, steps, strict=True)):
             progress(name, number, len(STEPS))
             step()
@@ -91,18 +89,16 @@ class BundledTables:
         ]
         if work:
             do_all(self.spark, work)
-        for table in tables:
-            for partial in self.space.staging(table).glob(".*"):
-                partial.unlink()  # of attempts that failed
-        for table, schema in TABLES.items():
-            self._require_file(table, schema)
 
-    def _profile(self) -> None:
-        """Add up what several tasks counted of the same logs: the tasks wrote all others' rows."""
+    def _folded(self) -> None:
+        """Write what the parts of large logs left open: the tasks wrote all others' rows."""
         if self._folds:
             do_all(self.spark, self._folds)
-            shutil.rmtree(self.space.staging(PARTIAL_PROFILE))
-        self._require_file(PROFILE_TABLE, PROFILE)
+            shutil.rmtree(self.space.staging(PARTS))
+        for table, schema in {**TABLES, PROFILE_TABLE: PROFILE}.items():
+            for partial in self.space.staging(table).glob(".*"):
+                partial.unlink()  # of attempts that failed
+            self._require_file(table, schema)
 
     def _global_transactions(self) -> None:
         """Judge few transactions in one task, which also writes the findings of all logs together.
@@ -179,11 +175,9 @@ class BundledTables:
         for number, bundle in enumerate(bundles(logs, self.options)):
             name = f"{self._generation}-{number:05d}"
             self.now.bundles |= {log_name(piece.source): name for piece in bundle.whole.pieces}
-            yield from bundle_writes(
-                bundle, name, self._root, self.options, self._codec, profile=True
-            )
-            if bundle.parts:
-                self._folds.append(ProfileFold(self._root, name, self._codec))
+            tasks = BundleTasks(bundle, name, self._root, self.options, self._codec, profile=True)
+            self._folds += tasks.folds
+            yield from tasks.writes
 
     def _kept_files(self, table: str) -> Iterator[WriteTask]:
         """Link the files that stay as they are; yields the writing of those that lose a log."""

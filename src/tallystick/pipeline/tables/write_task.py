@@ -2,28 +2,28 @@
 
 In: `WriteTask` objects. Out: Parquet files ``TABLE/BUNDLE.parquet``. A log is opened once for all
 of its tables, rows go from Arrow into the file without becoming rows of Java, and a file appears
-whole or not at all, however often the task is tried. The profile of a log comes from the same pass;
-where several tasks read its records, from what each of them counted.
+whole or not at all, however often the task is tried. The profile of a log comes from the same pass.
+Logs that several tasks read: `tallystick.pipeline.tables.bundle_tasks`.
 """
 
 from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Bundle, Task
+from tallystick.pipeline.planning import Task
 from tallystick.pipeline.task import tables_of
-from tallystick.reading.profiling import PROFILE, LogProfile, folded
+from tallystick.reading.profiling import PROFILE, LogProfile
 from tallystick.reading.tables import TABLES, batches_of_rows
 
 if TYPE_CHECKING:
@@ -31,13 +31,9 @@ if TYPE_CHECKING:
 
 SUFFIX = ".parquet"
 
-_RECORDS = ("records",)
-_PROFILED = ("records", "transactions")
-_OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
-
 PROFILE_TABLE = "profile"
-PARTIAL_PROFILE = "_profile"
-"""The folder of what several tasks counted of the same logs, until `ProfileFold` adds it up."""
+_PROFILED = ("records", "transactions")
+"""Tables that a profile counts."""
 
 GROUP_BYTES = 32 << 20
 """Bytes of Arrow buffers that become one row group: what a task holds of a table at most."""
@@ -71,7 +67,7 @@ def do_all(spark: SparkSession, work: Sequence[WriteTask]) -> None:
 class TableWrite:
     """Reads the pieces of ``task`` and writes ``tables`` of them below ``root``.
 
-    ``profile`` is the folder for the profile of what was read; there is none if it is empty.
+    With ``profile`` also the profile of what was read.
     """
 
     root: str
@@ -80,61 +76,67 @@ class TableWrite:
     tables: tuple[str, ...]
     options: SourceOptions
     codec: str
-    profile: str = ""
+    profile: bool = False
 
     def __call__(self) -> None:
         """Write one file per table that has rows."""
-        files = {
-            table: TableFile(f"{self.root}/{table}", self.bundle, TABLES[table], self.codec)
-            for table in self.tables
-        }
-        profiles: dict[tuple[str, str], LogProfile] = {}
-        for table, batch in tables_of(self.task.pieces, self.options, self.tables):
-            files[table].add(batch)
-            if self.profile and table in _PROFILED and batch.num_rows:
-                log = batch["system"][0].as_py(), batch["log"][0].as_py()
-                one = profiles.setdefault(log, LogProfile(*log))
-                (one.add_records if table in _RECORDS else one.add_transactions)(batch)
-        for file in files.values():
-            file.close()
+        batches = tables_of(self.task.pieces, self.options, self.tables)
+        profiles = write_tables(batches, self.root, self.bundle, self.codec, count=self.profile)
         if self.profile:
-            rows = chain.from_iterable(one.rows() for one in profiles.values())
-            _write_profile(rows, f"{self.root}/{self.profile}", self.bundle, self.codec)
+            write_profile(profiles, self.root, self.bundle, self.codec)
 
 
-def bundle_writes(
-    bundle: Bundle, name: str, root: str, options: SourceOptions, codec: str, *, profile: bool
-) -> Iterator[TableWrite]:
-    """Yield the writing of every table of a bundle, below ``root`` into files called ``name``.
+def write_tables(
+    batches: Iterable[tuple[str, pa.RecordBatch]],
+    root: str,
+    name: str,
+    codec: str,
+    *,
+    count: bool = False,
+) -> Profiles:
+    """Write batches below ``root`` into one file per table that has rows; nothing if one fails.
 
-    With ``profile`` also of their profile: where the bundle has parts, `ProfileFold` has to follow.
+    Returns:
+        With ``count`` their profiles.
     """
-    tables = _OTHERS if bundle.parts else tuple(TABLES)
-    folder = "" if not profile else PARTIAL_PROFILE if bundle.parts else PROFILE_TABLE
-    yield TableWrite(root, name, bundle.whole, tables, options, codec, folder)
-    for number, part in enumerate(bundle.parts):
-        yield TableWrite(root, f"{name}-{number:05d}", part, _RECORDS, options, codec, folder)
+    files: dict[str, TableFile] = {}
+    profiles = Profiles()
+    for table, batch in batches:
+        if table not in files:
+            files[table] = TableFile(f"{root}/{table}", name, TABLES[table], codec)
+        files[table].add(batch)
+        if count:
+            profiles.add(table, batch)
+    for file in files.values():
+        file.close()
+    return profiles
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFold:
-    """Adds up what the writes of a bundle with parts counted, into its file of ``profile``."""
+@dataclass(slots=True)
+class Profiles:
+    """The profiles of several logs, from the rows of some of their tables."""
 
-    root: str
-    bundle: str
-    codec: str
+    by_log: dict[tuple[str, str], LogProfile] = field(default_factory=dict)
 
-    def __call__(self) -> None:
-        """Write the file."""
-        folder = Path(self.root, PARTIAL_PROFILE)
-        names = (f"{self.bundle}{SUFFIX}", f"{self.bundle}-*{SUFFIX}")
-        parts = (part for name in names for part in folder.glob(name))
-        rows = folded(row for part in parts for row in pq.read_table(part).to_pylist())
-        _write_profile(rows, f"{self.root}/{PROFILE_TABLE}", self.bundle, self.codec)
+    def add(self, table: str, batch: pa.RecordBatch) -> None:
+        """Count rows of one log."""
+        if table in _PROFILED and batch.num_rows:
+            one = self._of(batch["system"][0].as_py(), batch["log"][0].as_py())
+            (one.add_records if table == "records" else one.add_transactions)(batch)
+
+    def merge(self, other: Profiles) -> None:
+        """Count what another task has counted."""
+        for log, profile in other.by_log.items():
+            self._of(*log).merge(profile)
+
+    def _of(self, system: str, log: str) -> LogProfile:
+        return self.by_log.setdefault((system, log), LogProfile(system, log))
 
 
-def _write_profile(rows: Iterable[dict[str, Any]], folder: str, name: str, codec: str) -> None:
-    file = TableFile(folder, name, PROFILE, codec)
+def write_profile(profiles: Profiles, root: str, name: str, codec: str) -> None:
+    """Write the rows of profiles below ``root`` into a file of that name."""
+    file = TableFile(f"{root}/{PROFILE_TABLE}", name, PROFILE, codec)
+    rows = chain.from_iterable(one.rows() for one in profiles.by_log.values())
     for batch in batches_of_rows(rows, PROFILE):
         file.add(batch)
     file.close()

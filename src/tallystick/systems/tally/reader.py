@@ -26,9 +26,10 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.systems.findings import UNREADABLE
-from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
-from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
+from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
 from tallystick.systems.tally.columns.splits import (
+    SplitWalk,
     durable_near,
     group_before,
     seek,
@@ -39,6 +40,7 @@ from tallystick.systems.tally.columns.splits import (
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
 from tallystick.systems.tally.read.changes import ChangeFeed, changes_between
+from tallystick.systems.tally.read.closing import Rest, closed_rests
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
     Catalog,
@@ -47,7 +49,7 @@ from tallystick.systems.tally.read.files import (
     SegmentFile,
     read_catalog,
 )
-from tallystick.systems.tally.read.records import step_records, transaction_records
+from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
 from tallystick.systems.tally.read.transactions import ended_first, transactions_of
@@ -188,17 +190,14 @@ class TallyReading:
         for step in steps:
             yield from step_records(step, self._key)
 
-    def _transaction_records(self) -> Iterator[Record]:
-        return transaction_records(self._steps(DeferredRunReader()), self._key)
-
     def transactions(self) -> Iterator[Transaction]:
         """Yield one per transaction, decision and persisting entry.
 
         Memory grows with their number. Groups that hold changes outside of transactions only are
         verified, not decoded.
         """
-        records = self._transaction_records()
-        yield from transactions_of(self.source.path, records, self._incomplete)
+        steps = self._steps(DeferredRunReader())
+        yield from transactions_of(self.source.path, steps, self._key, self._incomplete)
 
     def changes(self) -> Iterator[Change]:
         """Yield adds, updates, deletes and rows in commit order.
@@ -264,14 +263,23 @@ class TallyReading:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.changes import change_batches
 
-        return change_batches(self.source.path, self._steps(), self._key, self._incomplete, rows)
+        steps = self._steps(compiled_reader())
+        return change_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
     def _judged(self) -> JudgedLog:
+        return self._judge(live=False)
+
+    @cached_property
+    def _judged_with_live_records(self) -> JudgedLog:
+        judged = self.__dict__["_judged"] = self._judge(live=True)
+        return judged
+
+    def _judge(self, *, live: bool) -> JudgedLog:
         scan = Scan(self.catalog, self._access, run_reader=DeferredRunReader())
-        return judge(scan, self._key)
+        return judge(scan, self._key, live=live)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
@@ -280,9 +288,10 @@ class TallyReading:
 
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove."""
-        records = self._transaction_records()
-        transactions = ended_first(self.source.path, records, self._incomplete)
-        return self._judged.verdict(self.format, transactions)
+        judged, steps = self._judged_with_live_records, self._steps(DeferredRunReader())
+        incomplete = judged.state.incomplete
+        transactions = ended_first(self.source.path, steps, self._key, incomplete)
+        return judged.verdict(self.format, transactions)
 
     @property
     def judgement(self) -> Judgement:
@@ -320,6 +329,26 @@ class TallyReading:
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return splits of about ``target_bytes`` that together give every record once."""
         return splits_of(self.catalog, self._access, target_bytes)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions and changes that begin and end in a split."""
+        from tallystick.systems.tally.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(SplitWalk(self.catalog, self._access, split), self._key, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions and changes that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.tally.columns.closing import batches_of_closed
+
+        unpacked = [Rest.of(rest) for rest in rests]
+        return batches_of_closed(closed_rests(self.catalog, self.source.path, unpacked), rows)
 
     def needed(self, split: Split) -> Sequence[str]:
         """Return the control file, the segment and its successor; more where that is damaged."""

@@ -60,7 +60,7 @@ def _agree(source: LogSource, key: bytes | None = None) -> int:
     assert _rows(batches_of(reading, "changes", rows=7), CHANGES) == plain
     order = [(row["commit_sequence"], row["ordinal"]) for row in plain]
     assert order == sorted(order)
-    every = transactions_of(source.path, reading.records(), reading._incomplete)
+    every = transactions_of(source.path, reading._steps(), key, reading._incomplete)
     found = _rows(batches_of(reading, "transactions", rows=7), TRANSACTIONS)
     assert found == _rows(batches_of_transactions(every, clock, 7), TRANSACTIONS)
     return len(plain) + len(found)

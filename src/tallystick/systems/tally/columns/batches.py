@@ -28,8 +28,8 @@ from tallystick.arrow.columns import (
 from tallystick.arrow.schemas import RECORDS, json_text, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Clock, Outcome, Record
-from tallystick.systems.tally.columns.group_runs import ColumnarRun
 from tallystick.systems.tally.columns.kernels import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
+from tallystick.systems.tally.columns.runs import ColumnarRun
 from tallystick.systems.tally.format.columns import Columns
 from tallystick.systems.tally.format.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.format.layout import HEADER_SIZE, PACKED, SYSTEM_NAME, GroupHeader
@@ -324,7 +324,7 @@ def _attributes(parts: list[_Part]) -> pa.Array:
     for part in parts:
         rows = indices[row : row + part.count]
         if _BARE[_codes(part)].all() and part.columns.user_types < 0:
-            texts.append(json_text(group_attributes(part.header)))
+            texts.append(json_text(group_attributes(part.header.offset, part.header.segment)))
             rows.fill(len(texts) - 1)
         else:
             rows[:] = np.arange(len(texts), len(texts) + part.count)

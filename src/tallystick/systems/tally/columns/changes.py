@@ -1,25 +1,47 @@
 """The change feed of a native log as Arrow batches, without an object per plain record.
 
-In: steps of a scan. Out: batches of the `CHANGES` schema in commit order. A group whose records
-are changes outside of transactions becomes columns as a whole; of other groups the changes are made
-one by one and merged with these columns.
+In: steps of a scan. Out: batches of the `CHANGES` schema in commit order. Whole transactions of a
+run, and groups whose records are changes outside of transactions, become columns; other changes are
+made one by one and merged with these columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tallystick.arrow.columns import byte_ranges, coded
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Change, Clock, Kind
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
-from tallystick.systems.tally.read.changes import ChangeFeed
+from tallystick.systems.tally.columns.kernels import (
+    KEY,
+    LENGTH,
+    LSN,
+    OFFSET,
+    TIME,
+    TRANSACTION,
+    marked,
+)
+from tallystick.systems.tally.columns.runs import OF_ROWS, ColumnarRun, Numbers, SortedRun
+from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
+from tallystick.systems.tally.format.kinds import NAMES, name_of
+from tallystick.systems.tally.format.layout import SYSTEM_NAME
+from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed
 from tallystick.systems.tally.read.records import has_only_loose_changes, step_records
 from tallystick.systems.tally.read.scan import Step
 
 _KINDS = (Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value)
+_KIND_NAMES = [kind.value for kind in Kind]
+_KIND_OF = np.array([list(Kind).index(name_of(code)[0]) for code in range(256)], np.int8)
+_CHANGING = marked(code for code, (_, name) in NAMES.items() if name in CHANGE_KINDS)
+_WITH_BODY = marked(
+    code for code, (kind, _) in NAMES.items() if _CHANGING[code] and kind in (Kind.ADD, Kind.UPDATE)
+)
 
 
 def change_batches(
@@ -28,37 +50,43 @@ def change_batches(
     """Yield the changes of the steps in batches of at most ``rows`` rows."""
     loose = BatchBuilder(log, key, rows)
     feed = ChangeFeed(log, incomplete)
+    batches: list[pa.RecordBatch] = []
     others: list[Change] = []
     for step in steps:
-        header = step.place.header
+        header, run = step.place.header, step.place.run
         if header is None or not step.place.case.whole:
             continue
-        if has_only_loose_changes(header):
-            batches = loose.add(step)
+        if run is not None:
+            assert isinstance(run, ColumnarRun)
+            work = run.sorted(header.segment, feed.numbers | incomplete.keys())
+            batches += map(_changes, loose.flush())  # they come before it
+            batches.append(run_changes(log, step.file.path, work))
+            others += feed.take(work.other_records(step.file.path))
+        elif has_only_loose_changes(header):
+            batches += map(_changes, loose.add(step))
         else:
             others += feed.take(step_records(step, key))
-            batches = loose.flush() if len(others) >= rows else []
-        if batches or len(others) >= rows:
+        if sum(one.num_rows for one in batches) + len(others) >= rows:
+            batches += map(_changes, loose.flush())
             yield from _merged(batches, others, rows)
-            others.clear()
-    yield from _merged(loose.flush(), others, rows)
+            batches, others = [], []
+    yield from _merged([*batches, *map(_changes, loose.flush())], others, rows)
 
 
 def _merged(
-    records: list[pa.RecordBatch], others: list[Change], rows: int
+    batches: list[pa.RecordBatch], others: list[Change], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield records that are changes, and changes, in commit order."""
-    batches = [batch for batch in map(_changes, records) if batch.num_rows]
-    if not others:
-        yield from batches
-        return
-    batches += batches_of_changes(others, Clock.WALL_US.value, len(others))
-    if len(batches) == 1:
-        yield from sliced(batches[0], rows)
-        return
-    order = [("commit_sequence", "ascending"), ("ordinal", "ascending")]
-    table = pa.Table.from_batches(batches).sort_by(order).combine_chunks()
-    yield from table.to_batches(max_chunksize=rows)
+    """Yield all changes in commit order; batches are in order already."""
+    found = [batch for batch in batches if batch.num_rows]
+    if others:
+        found += batches_of_changes(others, Clock.WALL_US.value, len(others))
+    if len(found) > 1 and others:
+        order = [("commit_sequence", "ascending"), ("ordinal", "ascending")]
+        found = [pa.Table.from_batches(found).sort_by(order).combine_chunks().to_batches()[0]]
+    elif len(found) > 1:
+        found = pa.Table.from_batches(found).combine_chunks().to_batches()
+    for batch in found:
+        yield from sliced(batch, rows)
 
 
 def _changes(records: pa.RecordBatch) -> pa.RecordBatch:
@@ -86,3 +114,69 @@ def _changes(records: pa.RecordBatch) -> pa.RecordBatch:
 
 def _text(batch: pa.RecordBatch, name: str) -> pa.Array:
     return batch[name].cast(pa.string())
+
+
+# -- runs of groups -----------------------------------------------------------------------
+
+
+def run_changes(log: str, file: str, work: SortedRun) -> pa.RecordBatch:
+    """Return what the whole transactions, and the loose changes, of a run change."""
+    rows, commits, ordinals = _in_order(work)
+    run, count = work.run, len(rows)
+    codes, places = run.codes[rows], run.numbers[OFFSET, rows]
+    of_rows = OF_ROWS[codes]
+    heads = np.where(of_rows, ROW_HEAD_SIZE, 0)
+    lengths = np.where(_WITH_BODY[codes], run.numbers[LENGTH, rows] - heads, -1)
+    inside, keyed = run.present[:, rows].astype(np.bool_)
+    columns = {
+        "system": _repeated(SYSTEM_NAME, count),
+        "log": _repeated(log, count),
+        "commit_sequence": pa.array(run.numbers[LSN, commits]),
+        "ordinal": pa.array(ordinals),
+        "kind": coded(_KIND_OF[codes], pa.array(_KIND_NAMES)).cast(pa.string()),
+        "collection": _tables(run, places, of_rows),
+        "key": pc.fill_null(_texts(run.numbers[KEY, rows], keyed), ""),
+        "transaction": _texts(run.numbers[TRANSACTION, rows], inside),
+        "time": pa.array(run.numbers[TIME, commits]),
+        "clock": _repeated(Clock.WALL_US.value, count),
+        "after": byte_ranges(run.data, places + heads, lengths).cast(pa.binary()),
+        "file": _repeated(file, count),
+        "offset": pa.array(places),
+    }
+    arrays = [
+        columns[one.name] if one.name in columns else pa.nulls(count, one.type) for one in CHANGES
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def _in_order(work: SortedRun) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the rows of changes in commit order, those of their commits, and their ordinals."""
+    codes = work.run.codes[work.rows]
+    changing = _CHANGING[codes]
+    sizes = work.ends - work.begins + 1
+    before: Numbers = np.cumsum(changing) - changing
+    ordinals: Numbers = before - np.repeat(before[work.begins], sizes)
+    commits = np.repeat(work.rows[work.ends], sizes)
+    rows = np.concatenate((work.rows[changing], work.loose))
+    commits = np.concatenate((commits[changing], work.loose))
+    ordinals = np.concatenate((ordinals[changing], np.zeros(len(work.loose), np.int64)))
+    order = np.lexsort((ordinals, commits))
+    return rows[order], commits[order], ordinals[order]
+
+
+def _tables(run: ColumnarRun, places: Numbers, of_rows: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return the table of each change of a row; else an empty text."""
+    if not of_rows.any():
+        return _repeated("", len(places))
+    heads = run.data[places[of_rows, None] + np.arange(ROW_HEAD_SIZE)]
+    numbers = np.zeros(len(places), np.int64)
+    numbers[of_rows] = np.ascontiguousarray(heads).view("<i4")[:, 0]
+    return pc.fill_null(_texts(numbers, of_rows), "")
+
+
+def _texts(values: Numbers, known: npt.NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values, mask=~known).cast(pa.string())
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)

@@ -6,20 +6,26 @@ late. Both ways verify every group alike.
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from typing import Final
 
 from tallystick.systems.tally.read.walk import Expected, Place, RunReader, SegmentView
 
+_RUNS: Final = "tallystick.systems.tally.columns.group_runs"
 WALKED_FIRST: Final = 50_000
 """Groups that are walked before the first run: a quarter of a second of them."""
 
 
 class DeferredRunReader:
-    """A `RunReader` for the state of a log that reads runs after ``walked_first`` groups."""
+    """A `RunReader` for the state of a log that reads runs after ``walked_first`` groups.
 
-    def __init__(self, walked_first: int = WALKED_FIRST) -> None:
-        self._left = walked_first
+    Where that is not given and compiled code is loaded already, it is used at once.
+    """
+
+    def __init__(self, walked_first: int | None = None) -> None:
+        loaded = 1 if _RUNS in sys.modules else WALKED_FIRST
+        self._left = loaded if walked_first is None else walked_first
         self._reader: RunReader | None = None
 
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
@@ -28,15 +34,16 @@ class DeferredRunReader:
             return self._reader(view, due, stop)
         self._left -= 1
         if self._left == 0:
-            self._reader = _compiled()
+            self._reader = compiled_reader()
         return None
 
 
-def _compiled() -> RunReader | None:
+def compiled_reader() -> RunReader | None:
+    """Return a reader of runs with all codes, large groups too; None without compiled code."""
     if find_spec("numba") is None:
         return None  # in plain Python runs are slower than steps
     try:
         from tallystick.systems.tally.columns.group_runs import ALL_CODES, CompiledRunReader
     except (ImportError, RuntimeError):
         return None  # numba refuses where it finds no folder for what it compiles
-    return CompiledRunReader(known=ALL_CODES)
+    return CompiledRunReader(known=ALL_CODES, large=True)

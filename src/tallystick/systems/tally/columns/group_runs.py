@@ -6,8 +6,7 @@ run, with the records of all of them in columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,11 @@ import numpy.typing as npt
 
 from tallystick.arrow.columns import new_bitmap, new_views
 from tallystick.arrow.crc_kernel import crc_table
+from tallystick.errors import CorruptLogError
 from tallystick.systems.tally.columns import kernels
-from tallystick.systems.tally.format.columns import GTRIDS, Row, UnplacedRecord
+from tallystick.systems.tally.columns.kernels import OFFSET, marked
+from tallystick.systems.tally.columns.runs import ColumnarRun
+from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
@@ -28,6 +30,7 @@ from tallystick.systems.tally.format.layout import (
     TAG_AT,
     VERSION,
     VERSION_AT,
+    GroupHeader,
     decode_group_header,
 )
 from tallystick.systems.tally.read.decision import Case
@@ -38,75 +41,9 @@ ROWS_MAX = 1 << 13
 _TABLE = crc_table()
 
 
-def _marked(codes: Iterable[int]) -> npt.NDArray[np.bool_]:
-    marks = np.zeros(256, np.bool_)
-    marks[list(codes)] = True
-    return marks
-
-
-ALL_CODES = _marked(NAMES)
-PLAIN_BODY_CODES = _marked(NAMES.keys() - {*WITH_RESOURCES, Code.PREPARE})
+ALL_CODES = marked(NAMES)
+PLAIN_BODY_CODES = marked(NAMES.keys() - {*WITH_RESOURCES, Code.PREPARE})
 """Codes whose bodies fill no column: a batch needs no more than the columns of the group."""
-
-_OF_ENTRIES = _marked((Code.PERSISTING, Code.PERSISTED, Code.DISCARD))
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnarRun:
-    """Records of several groups in columns.
-
-    Attributes:
-        data: the bytes of the segment.
-        numbers: rows of signed 64-bit numbers, by `kernels.OFFSET` to `kernels.GROUP`.
-        codes: the code of each record.
-        valid: bitmaps of the records that have a transaction, and of those that have a key.
-        views: Arrow's binary views of the bodies, into ``data``.
-    """
-
-    data: Any
-    numbers: Any
-    codes: npt.NDArray[np.uint8]
-    valid: Any
-    views: Any
-
-    @property
-    def count(self) -> int:
-        """Number of records."""
-        return len(self.codes)
-
-    @property
-    def plain(self) -> bool:
-        """True if all are plain records outside of transactions."""
-        return bool((self.codes == Code.APPEND).all()) and not self.valid[0].any()
-
-    def _present(self) -> Any:
-        """Return two rows of 0 and 1: which records have a transaction, and which a key."""
-        return np.unpackbits(self.valid, axis=1, count=self.count, bitorder="little")
-
-    def groups_with_work(self) -> list[int]:
-        """Return the offsets of groups with records of transactions or entries."""
-        work = self._present()[0].astype(np.bool_) | _OF_ENTRIES[self.codes]
-        offsets: list[int] = np.unique(self.numbers[kernels.GROUP, work]).tolist()
-        return offsets
-
-    def groups(self) -> list[tuple[int, int, int]]:
-        """Return offset, first LSN and time of each group."""
-        first = np.flatnonzero(np.diff(self.numbers[kernels.GROUP], prepend=-1))
-        rows = self.numbers[[kernels.GROUP, kernels.LSN, kernels.TIME]][:, first]
-        return list(zip(*rows.tolist(), strict=True))
-
-    def rows(self, segment: int) -> Iterator[tuple[int, Row]]:
-        """Yield the rows, each with the offset of its group."""
-        data = memoryview(self.data)
-        rows = zip(
-            self.codes.tolist(), self.numbers.T.tolist(), self._present().T.tolist(), strict=True
-        )
-        for code, (offset, length, lsn, time, transaction, key, group), (inside, keyed) in rows:
-            body = bytes(data[offset : offset + length])
-            record = UnplacedRecord(
-                code, body, transaction if inside else None, key if keyed else None
-            )
-            yield group, Row(lsn, segment, time, record)
 
 
 _LSN_MAX = NUMBER_MAX // 2
@@ -116,22 +53,30 @@ _LSN_MAX = NUMBER_MAX // 2
 class CompiledRunReader:
     """A `RunReader` of at most ``rows`` records per run.
 
-    Groups with a code that ``known`` does not mark are left to the walk.
+    Groups with a code that ``known`` does not mark are left to the walk; with ``large`` a large
+    group is a run of its own.
     """
 
     def __init__(
-        self, rows: int = ROWS_MAX, known: npt.NDArray[np.bool_] = PLAIN_BODY_CODES
+        self,
+        rows: int = ROWS_MAX,
+        known: npt.NDArray[np.bool_] = PLAIN_BODY_CODES,
+        *,
+        large: bool = False,
     ) -> None:
         self._rows = min(rows, ROWS_MAX)
         self._known = known
+        self._large = large
 
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
         """Return a place with all small plain groups from ``due`` on that begin before ``stop``."""
         first = decode_group_header(view.data, due.offset)
-        if first is None or first.flags or first.stored > kernels.STORED_MAX:
+        if first is None or first.flags:
             return None
         if first.columns & GTRIDS:  # the kernel would not take it: no need to prepare for it
             return None
+        if first.stored > kernels.STORED_MAX:
+            return self._large_group(view, due) if self._large else None
         data = np.frombuffer(view.data, np.uint8)
         run, state = self._walk(data, view, due, len(data) if stop is None else stop)
         if run is None:
@@ -140,6 +85,13 @@ class CompiledRunReader:
         assert last is not None  # the kernel has just verified it
         then = Expected(last.end, last.last_lsn + 1, last.checksum)
         return Place(Case.VALID, due.offset, last.end, due.lsn, last, then=then, run=run)
+
+    def _large_group(self, view: SegmentView, due: Expected) -> Place | None:
+        place = view.look(due)
+        if place.case is not Case.VALID or place.header is None or due.lsn > _LSN_MAX:
+            return None
+        run = _run_of(view, place.header)
+        return replace(place, run=run) if run is not None else None
 
     def _walk(
         self, data: Any, view: SegmentView, due: Expected, stop: int
@@ -158,6 +110,38 @@ class CompiledRunReader:
         if state[kernels.LAST] < 0:
             return None, state
         return ColumnarRun(data, out[:, :count], codes[:count], valid, views[:count]), state
+
+
+def _run_of(view: SegmentView, header: GroupHeader) -> ColumnarRun | None:
+    """Return a whole group as a run; None where its columns are not as a writer makes them."""
+    if header.flags or header.columns & GTRIDS or header.raw != header.stored:
+        return None
+    count, start = header.count, header.offset + HEADER_SIZE
+    try:
+        columns = decode_columns(view.payload(header), count, header.columns)
+    except CorruptLogError:
+        return None
+    data = np.frombuffer(view.data, np.uint8)
+    ends = np.frombuffer(view.data, "<i4", count + 1, start + columns.offsets).astype(np.int64)
+    codes = np.full(count, columns.code, np.uint8)
+    if columns.codes >= 0:
+        codes = data[start + columns.codes :][:count]
+    if ends[0] != 0 or bool((np.diff(ends) < 0).any()) or not ALL_CODES[codes].all():
+        return None
+    numbers = np.zeros((kernels.COLUMNS, count), np.int64)
+    numbers[OFFSET] = ends[:-1] + start + columns.bodies
+    numbers[kernels.LENGTH] = np.diff(ends)
+    numbers[kernels.LSN] = np.arange(header.first_lsn, header.first_lsn + count)
+    numbers[kernels.TIME], numbers[kernels.GROUP] = header.time_us, header.offset
+    valid = np.zeros((2, -(-count // 8)), np.uint8)
+    for row, place, bits, column in (
+        (0, columns.transactions, columns.transaction_validity, kernels.TRANSACTION),
+        (1, columns.keys, columns.key_validity, kernels.KEY),
+    ):
+        if place >= 0:
+            numbers[column] = np.frombuffer(view.data, "<i8", count, start + place)
+            valid[row] = 255 if bits < 0 else data[start + bits :][: len(valid[row])]
+    return ColumnarRun(data, numbers, codes, valid)
 
 
 def _common_header(view: SegmentView) -> npt.NDArray[np.uint8]:

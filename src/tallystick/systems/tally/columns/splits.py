@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from tallystick.storage.crc import crc32
@@ -115,16 +117,43 @@ def split_steps(
     catalog: Catalog, access: FileAccess, split: Split, run_reader: RunReader | None = None
 ) -> Iterator[Step]:
     """Yield the places of one split; nothing before the split is read."""
-    file = _live(catalog, split.file)
-    if file is None:
-        return
-    source, view = open_segment(file, access)
-    with source:
-        due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
-        end = split.end if file.stated_end is None else min(split.end, file.stated_end)
-        for place in view.walk(due, stop=end, run_reader=run_reader):
-            yield Step(file, view, place, after_damage=False)
-        view.data = b""
+    return SplitWalk(catalog, access, split).steps(run_reader)
+
+
+@dataclass
+class SplitWalk:
+    """The walk over one split.
+
+    Attributes:
+        begin: the group that the walk began with, as its own header says.
+        end: what was due where it ended; final once `steps` is exhausted.
+    """
+
+    catalog: Catalog
+    access: FileAccess
+    split: Split
+    begin: Expected | None = None
+    end: Expected | None = None
+
+    @cached_property
+    def file(self) -> SegmentFile | None:
+        """The segment; None if it is not there any more."""
+        return _live(self.catalog, self.split.file)
+
+    def steps(self, run_reader: RunReader | None = None) -> Iterator[Step]:
+        """Yield the places of the split; nothing before it is read."""
+        file, split = self.file, self.split
+        if file is None:
+            return
+        source, view = open_segment(file, self.access)
+        with source:
+            due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
+            self.begin = self.end = due
+            end = split.end if file.stated_end is None else min(split.end, file.stated_end)
+            for place in view.walk(due, stop=end, run_reader=run_reader):
+                yield Step(file, view, place, after_damage=False)
+                self.end = place.then or self.end
+            view.data = b""
 
 
 def _live(catalog: Catalog, path: str) -> SegmentFile | None:

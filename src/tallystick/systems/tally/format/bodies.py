@@ -24,6 +24,8 @@ ROW_HEAD = struct.Struct("<i")
 _TIME = struct.Struct("<q")
 
 ROW_HEAD_SIZE = ROW_HEAD.size
+PAIR_COUNT_AT = COUNT.size + struct.calcsize("<Q")
+"""Where the body of an ending has the number of elements of its first pair."""
 
 
 # -- endings: prepare and commit ----------------------------------------------------------

@@ -15,13 +15,13 @@ from tallystick.records import Change, Kind, Outcome, Record
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 
-_ELEMENTS = frozenset({
+ELEMENTS = frozenset({
     "append", "add", "update", "delete", "begin", "moved_add", "moved_update", "redo_add",
     "redo_remove", "truncate",
 })  # fmt: skip
 """Types of the records that the endings of transactions count."""
 
-_CHANGES = {
+CHANGE_KINDS = {
     "add": Kind.ADD, "update": Kind.UPDATE, "delete": Kind.DELETE, "append": Kind.ADD,
     "redo_add": Kind.ADD, "redo_remove": Kind.DELETE, "truncate": Kind.TRUNCATE,
 }  # fmt: skip
@@ -39,6 +39,11 @@ class ChangeFeed:
         self._open: dict[int, list[Record]] = {}
         self._prepared: dict[int, bytes | None] = {}
 
+    @property
+    def numbers(self) -> set[int]:
+        """Transactions that are known and have not ended."""
+        return self._open.keys() | self._prepared.keys()
+
     def take(self, records: Iterable[Record]) -> Iterator[Change]:
         """Yield the changes that are committed by these records."""
         for record in records:
@@ -46,9 +51,9 @@ class ChangeFeed:
                 continue
             number = record.transaction
             if number is None:
-                if record.type in _CHANGES:
+                if record.type in CHANGE_KINDS:
                     yield _change(self._log, record, record, 0)
-            elif record.type in _CHANGES:
+            elif record.type in CHANGE_KINDS:
                 self._open.setdefault(number, []).append(record)
             elif record.type == "prepare":
                 self._prepared[number] = record.gtrid
@@ -103,7 +108,7 @@ def _needed(
         number = record.transaction
         if number is None or record.outcome is not Outcome.VALID:
             continue
-        if record.type in _ELEMENTS:
+        if record.type in ELEMENTS:
             counts.setdefault(number, Counter())[record.attributes["segment"]] += 1
         elif record.type in ("commit", "rollback"):
             have = counts.pop(number, Counter())
@@ -118,7 +123,7 @@ def _change(
     log: str, record: Record, commit: Record, ordinal: int, gtrid: bytes | None = None
 ) -> Change:
     table = record.attributes.get("table")
-    kind = _CHANGES[record.type]
+    kind = CHANGE_KINDS[record.type]
     body = record.body
     if table is not None and body is not None:
         body = body[ROW_HEAD_SIZE:]

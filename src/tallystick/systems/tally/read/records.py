@@ -6,8 +6,7 @@ In: whole groups, or steps of a scan. Out: `Row` objects for the state of a log,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
@@ -38,7 +37,6 @@ from tallystick.systems.tally.format.layout import (
     PACKED,
     SYSTEM_NAME,
     GroupHeader,
-    decode_group_header,
 )
 from tallystick.systems.tally.format.sealing import KeyMissingError, payload_bytes
 from tallystick.systems.tally.read.decision import Case
@@ -94,7 +92,9 @@ def records_of(
         if not packed:
             place = bodies + columns.ends[index]
             length = len(unplaced.body)
-        yield _record(file, place, length, header, header.first_lsn + index, unplaced, extra)
+        row = Row(header.first_lsn + index, header.segment, header.time_us, unplaced)
+        attributes = group_attributes(header.offset, header.segment) | extra
+        yield placed_record(file, place, length, row, attributes)
 
 
 def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: Any) -> Record:
@@ -113,15 +113,16 @@ def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: A
     )
 
 
-def group_attributes(header: GroupHeader) -> dict[str, Any]:
-    """Return the attributes that all records of a group have."""
-    return {"group": header.offset, "segment": header.segment}
+def group_attributes(group: int, segment: int) -> dict[str, Any]:
+    """Return the attributes that all records of the group at this offset have."""
+    return {"group": group, "segment": segment}
 
 
-def _record(
-    file: str, place: int, length: int, header: GroupHeader, lsn: int, unplaced: UnplacedRecord,
-    extra: dict[str, Any],
-) -> Record:  # fmt: skip
+def placed_record(
+    file: str, place: int, length: int, row: Row, attributes: dict[str, Any]
+) -> Record:
+    """Return a record of which `group_attributes`, or more, are ``attributes``."""
+    unplaced = row.record
     kind, type_name = name_of(unplaced.code)
     record = Record(
         SYSTEM_NAME,
@@ -131,13 +132,13 @@ def _record(
         Outcome.VALID,
         kind,
         type_name,
-        sequence=lsn,
-        time=header.time_us,
+        sequence=row.lsn,
+        time=row.time_us,
         transaction=unplaced.transaction,
         gtrid=unplaced.gtrid or None,
         record_id=unplaced.key,
         body=unplaced.body,
-        attributes=group_attributes(header) | extra,
+        attributes=attributes,
     )
     if unplaced.user_type:
         record.attributes["user_type"] = unplaced.user_type
@@ -211,28 +212,12 @@ def has_only_loose_changes(header: GroupHeader) -> bool:
     return not header.columns & _MIXED and code in _LOOSE
 
 
-def transaction_records(steps: Iterable[Step], key: bytes | None) -> Iterator[Record]:
-    """Yield every record of a transaction, decision or entry.
-
-    Groups that hold changes outside of transactions only are skipped; other records of the
-    remaining groups are yielded, too.
-    """
-    for step in steps:
-        for one in _groups_with_work(step):
-            yield from step_records(one, key)
-
-
-def _groups_with_work(step: Step) -> Iterator[Step]:
+def has_work(step: Step) -> bool:
+    """Return True if a whole group, which is no run, may hold more than loose changes."""
     place = step.place
-    if place.run is None:
-        if place.case.whole and place.header and not has_only_loose_changes(place.header):
-            yield step
-        return
-    for offset in place.run.groups_with_work():
-        header = decode_group_header(step.view.data, offset)
-        assert header is not None  # the reader of the run has verified it
-        one = replace(place, offset=offset, end=header.end, header=header, run=None)
-        yield replace(step, place=one)
+    return (
+        place.case.whole and place.header is not None and not has_only_loose_changes(place.header)
+    )
 
 
 # -- persisting records -------------------------------------------------------------------

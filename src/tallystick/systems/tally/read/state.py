@@ -393,6 +393,27 @@ def apply_step(state: LogState, step: Step, key: bytes | None, since: int = 0) -
         raise
 
 
+def apply_unsettled(state: LogState, step: Step, key: bytes | None) -> None:
+    """Apply what a step leaves open: its live records, and what it settles itself, are left out.
+
+    Raises:
+        CorruptLogError: a group cannot be decoded; names its place.
+        UnsupportedFormatError: a group is of a later version, or its key is missing.
+    """
+    run, header = step.place.run, step.place.header
+    if run is None or header is None:
+        apply_step(state, step, key)
+        return
+    place = header.offset
+    try:
+        for group, row in run.sorted(header.segment, state.open.keys()).other_rows():
+            place = group
+            state.apply(row)
+    except (CorruptLogError, UnsupportedFormatError) as error:
+        error.file, error.offset = step.file.path, place
+        raise
+
+
 def apply_group(state: LogState, payload: Bytes, header: GroupHeader, key: bytes | None) -> None:
     """Apply a group; plain records are not decoded. Raises as `rows_of` does."""
     if header.columns == PLAIN:

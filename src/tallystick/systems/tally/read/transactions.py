@@ -1,57 +1,85 @@
 """Transactions, decisions and persisting entries of a native log.
 
-In: records in log order. Out: `Transaction` objects. Memory grows with their number, or with that
-of the open ones.
+In: steps of a scan, or records in log order. Out: `Transaction` objects. Memory grows with their
+number, or with that of the open ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 
 from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
+from tallystick.systems.tally.read.records import has_work, step_records
+from tallystick.systems.tally.read.scan import Step
 
-_JOURNAL = frozenset(
+JOURNAL = frozenset(
     code.type_name
     for code in (Code.BEGIN, Code.ADD, Code.UPDATE, Code.DELETE, Code.APPEND, Code.REDO_ADD,
                  Code.REDO_REMOVE, Code.TRUNCATE, Code.PREPARE, Code.COMMIT, Code.ROLLBACK)
 )  # fmt: skip
+"""Types of the records of journal transactions."""
 _STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": State.ROLLED_BACK}
 
 
 def transactions_of(
-    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
+    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
     """Return one per transaction in order of first appearance; a number used again is one more."""
     found: list[Transaction] = []
-    table = _Table(log, incomplete, found.append)
-    for record in records:
-        if record.outcome is Outcome.VALID:
-            table.take(record)
+    begun: list[tuple[int, Transaction]] = []
+    table = TransactionTable(log, incomplete, lambda lsn, one: begun.append((lsn, one)))
+    for step in steps:
+        whole, records = _work_of(step, log, key, table, incomplete)
+        table.take_all(records)
+        begun += whole
+        found += (one for _, one in sorted(begun, key=itemgetter(0)))
+        begun.clear()
     return iter(found)
 
 
 def ended_first(
-    log: str, records: Iterable[Record], incomplete: Mapping[int, str]
+    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str]
 ) -> Iterator[Transaction]:
     """Yield journal transactions as they end, then all other transactions.
 
     Memory grows with decisions, entries and open transactions only.
     """
-    table = _Table(log, incomplete, lambda _: None)
-    for record in records:
-        if record.outcome is Outcome.VALID and (ended := table.take(record)) is not None:
-            yield ended
+    table = TransactionTable(log, incomplete, lambda _lsn, _one: None)
+    for step in steps:
+        whole, records = _work_of(step, log, key, table, incomplete)
+        yield from (one for _, one in whole)
+        yield from table.take_all(records)
     yield from table.kept
 
 
-class _Table:
-    """Collects records into transactions; ``begun`` is called with each at its first record."""
+def _work_of(
+    step: Step, log: str, key: bytes | None, table: TransactionTable, incomplete: Mapping[int, str]
+) -> tuple[Iterable[tuple[int, Transaction]], Iterable[Record]]:
+    """Return the whole transactions of a step with their first LSNs, and the other records.
+
+    Groups that hold changes outside of transactions only are not decoded.
+    """
+    run, path = step.place.run, step.file.path
+    if run is None:
+        return (), step_records(step, key) if has_work(step) else ()
+    work = run.sorted(step.view.header.number, table.numbers | incomplete.keys())
+    return work.transactions(log, path), work.other_records(path)
+
+
+class TransactionTable:
+    """Collects records into transactions; ``begun`` is called with each at its first record's LSN.
+
+    Attributes:
+        numbers: those of the journal transactions that are open.
+    """
 
     def __init__(
-        self, log: str, incomplete: Mapping[int, str], begun: Callable[[Transaction], None]
+        self, log: str, incomplete: Mapping[int, str], begun: Callable[[int, Transaction], None]
     ) -> None:
+        self.numbers: set[int] = set()
         self._log = log
         self._incomplete = incomplete
         self._begun = begun
@@ -62,9 +90,14 @@ class _Table:
         """Decisions, entries, and transactions that have not ended."""
         return self._open.values()
 
+    def take_all(self, records: Iterable[Record]) -> list[Transaction]:
+        """Apply the valid ones of some records; return the transactions that they end for good."""
+        ended = (self.take(one) for one in records if one.outcome is Outcome.VALID)
+        return [one for one in ended if one is not None]
+
     def take(self, record: Record) -> Transaction | None:
         """Apply one record; return the transaction that it ends for good."""
-        if record.type in _JOURNAL and record.transaction is not None:
+        if record.type in JOURNAL and record.transaction is not None:
             return self._journal(record)
         if record.gtrid is not None:
             self._decision(record)
@@ -73,8 +106,10 @@ class _Table:
         return None
 
     def _journal(self, record: Record) -> Transaction | None:
-        one = self._of(f"{record.transaction}", record, State.ACTIVE)
-        one.transaction = record.transaction
+        number = record.transaction or 0
+        one = self._of(f"{number}", record, State.ACTIVE)
+        one.transaction = number
+        self.numbers.add(number)
         if record.type == "prepare":
             one.gtrid, one.format_id, one.bqual = record.gtrid, record.format_id, record.bqual
             extra = record.attributes.get("extra", b"")
@@ -83,11 +118,12 @@ class _Table:
         if state is None:
             return None
         self._decide(one, record, state)
-        holes = self._incomplete.get(record.transaction or 0)
+        holes = self._incomplete.get(number)
         if holes and state is not State.ROLLED_BACK:
             one.state, one.complete, one.holes = State.INCOMPLETE, False, holes
         if state is State.PREPARED:
             return None
+        self.numbers.discard(number)
         return self._open.pop(one.key)
 
     def _decision(self, record: Record) -> None:
@@ -140,7 +176,7 @@ class _Table:
             one.evidence = (record.file, record.offset)
             one.evidence_type = record.type
             self._open[key] = one
-            self._begun(one)
+            self._begun(record.sequence or 0, one)
         one.records += 1
         one.bytes += len(record.body or b"")
         one.last_time = record.time

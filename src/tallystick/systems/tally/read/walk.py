@@ -7,11 +7,12 @@ headers is searched once, not once per header.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+from tallystick.records import Record, Transaction
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.columns import Row
@@ -25,6 +26,25 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.read.decision import Case, Facts, decide
 from tallystick.systems.tally.read.header_search import HeaderCopies
+
+
+class WorkOfRun(Protocol):
+    """What the records of a run do: whole plain transactions, and all others with work."""
+
+    def transactions(self, log: str, file: str) -> Iterator[tuple[int, Transaction]]:
+        """Yield the whole transactions, each with the LSN of its first record."""
+        ...
+
+    def other_rows(self) -> Iterator[tuple[int, Row]]:
+        """Yield the records that have to be looked at one by one, with the offset of the group.
+
+        They are those of all other transactions, of decisions and entries, and of odd ones.
+        """
+        ...
+
+    def other_records(self, file: str) -> Iterator[Record]:
+        """Yield the same records as `Record` objects."""
+        ...
 
 
 class GroupRun(Protocol):
@@ -44,8 +64,8 @@ class GroupRun(Protocol):
         """Return offset, first LSN and time of each group."""
         ...
 
-    def groups_with_work(self) -> list[int]:
-        """Return the offsets of groups with records of transactions or entries."""
+    def sorted(self, segment: int, begun: Collection[int]) -> WorkOfRun:
+        """Return its records by what they are; ``begun`` are transactions open before it."""
         ...
 
     def rows(self, segment: int) -> Iterator[tuple[int, Row]]:
@@ -201,11 +221,12 @@ class SegmentView:
         """
         next_due: Expected | None = due or self.first()
         while next_due is not None and (stop is None or next_due.offset < stop):
-            place = (run_reader and run_reader(self, next_due, stop)) or self._look(next_due)
+            place = (run_reader and run_reader(self, next_due, stop)) or self.look(next_due)
             yield place
             next_due = place.then
 
-    def _look(self, due: Expected) -> Place:
+    def look(self, due: Expected) -> Place:
+        """Return what is where a group is due."""
         header = decode_group_header(self.data, due.offset)
         if header is not None and self._fits(header, due.offset):
             data = self.data

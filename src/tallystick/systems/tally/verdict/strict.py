@@ -29,7 +29,7 @@ from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import LogState, apply_step, state_of
+from tallystick.systems.tally.read.state import LogState, apply_step, apply_unsettled, state_of
 from tallystick.systems.tally.read.walk import Place
 from tallystick.systems.tally.verdict.answer import grounds
 
@@ -125,8 +125,12 @@ class JudgedLog:
         return dict(Counter(finding.code for finding in self.scan.findings))
 
 
-def judge(scan: Scan, key: bytes | None) -> JudgedLog:
-    """Walk the whole log; add to the findings of ``scan`` those that the records give."""
+def judge(scan: Scan, key: bytes | None, *, live: bool = True) -> JudgedLog:
+    """Walk the whole log; add to the findings of ``scan`` those that the records give.
+
+    Without ``live`` the state lacks live records, and what whole transactions leave behind.
+    """
+    apply = apply_step if live else apply_unsettled
     state = state_of(scan.catalog.control)
     outcomes: Counter[str] = Counter()
     finding = scan.catalog.finding
@@ -137,7 +141,7 @@ def judge(scan: Scan, key: bytes | None) -> JudgedLog:
         if step.after_damage or not readable or not step.place.case.whole:
             continue
         try:
-            apply_step(state, step, key)
+            apply(state, step, key)
         except KeyMissingError:
             encrypted += 1
         except (CorruptLogError, UnsupportedFormatError) as error:

@@ -1,0 +1,196 @@
+"""What is found in columns of a run is what its records say one by one, whole and damaged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tallystick.arrow.schemas import CHANGES, batches_of_changes
+from tallystick.errors import TallystickError
+from tallystick.systems.tally import reader
+from tallystick.systems.tally.columns import closing
+from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
+from tallystick.systems.tally.columns.runs import ColumnarRun
+from tallystick.systems.tally.format.bodies import Ending, encode_ending, encode_row
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.live.items import UnplacedEnding
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.reader import TallyReading
+from tallystick.testing import MemoryFileSystem
+from tests.fuzz import bundle
+from tests.fuzz.bundle import Bundle
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.seeds import seeds
+from tests.systems.tally.build import FOLDER, TINY, XID, reading, tiny_log
+
+NEVER = 1 << 60
+MUTANTS = 40
+_OF_ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
+_CODES = (Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, *_OF_ROWS)
+
+
+def _element(chance: random.Random, number: int) -> UnplacedRecord:
+    code = chance.choice(_CODES)
+    body = bytes(chance.randrange(30)) if code is not Code.DELETE else b""
+    if code in _OF_ROWS:
+        body = encode_row(chance.randrange(-2, 5), body)
+    key = None if code is Code.APPEND else chance.randrange(9)
+    return UnplacedRecord(code, body, number if chance.random() < 0.9 else None, key)
+
+
+def _transactions(seed: int, *, segment_size: int = 16 << 10, together: float = 0.5) -> Bundle:
+    """Transactions of all kinds: within a group, over several, prepared, rolled back, left open."""
+    chance = random.Random(seed)
+    fs = MemoryFileSystem()
+    log = TallyLog(FOLDER, settings=replace(TINY, segment_size=segment_size), fs=fs)
+    for number in range(1, 40):
+        for _ in range(chance.randrange(5)):
+            log.submit(_element(chance, number))
+        ended = number if chance.random() < 0.8 else max(1, number - 1)
+        if chance.random() < 0.1:
+            log.submit(UnplacedEnding(Code.PREPARE, ended, XID, b"extra"))
+        end = UnplacedRecord(Code.ROLLBACK, b"", ended)
+        ticket = log.submit(UnplacedEnding(Code.COMMIT, ended) if chance.random() < 0.9 else end)
+        if chance.random() > together:
+            ticket.wait()
+    log.close()
+    return bundle.of_memory(fs, FOLDER)
+
+
+def _large_groups() -> Bundle:
+    """Groups larger than a run takes, of many transactions each."""
+    fs = MemoryFileSystem()
+    log = TallyLog(FOLDER, settings=replace(TINY, segment_size=256 << 10), fs=fs)
+    for number in range(1, 500):
+        for key in range(3):
+            log.submit(UnplacedRecord(Code.ADD, bytes(30), number, key))
+        ticket = log.submit(UnplacedEnding(Code.COMMIT, number))
+    ticket.wait()
+    log.close()
+    return bundle.of_memory(fs, FOLDER)
+
+
+def _pool() -> tuple[Bundle, ...]:
+    made = [_transactions(seed, together=seed / 6) for seed in (0, 3, 6)]
+    return (*made, _large_groups(), *seeds("tally")[:8])
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _answers(one: TallyReading) -> list[Any]:
+    """What the tables and the verdict are made of; an error in its place."""
+    found: list[Any] = []
+    for take in (
+        lambda: [each.to_dict() for each in one.transactions()],
+        lambda: _rows(one.change_batches(100)),
+        lambda: [each.to_dict() for each in one.findings()],
+        lambda: one.judgement,
+        lambda: one.verdict(),
+        lambda: [each.to_dict() for each in one.findings()],
+        lambda: _closed(one),
+    ):
+        try:
+            found.append(take())
+        except TallystickError as error:
+            found.append(repr(error))
+    return found
+
+
+def _closed(one: TallyReading) -> list[Any]:
+    found: list[Any] = []
+    for split in one.splits(20_000):
+        parts = one.close_split(split, 100)
+        rows = [f"{table}{row}" for table, batch in parts.batches for row in batch.to_pylist()]
+        rest = parts.rest()
+        found.append((rest is None, sorted(rows) if rest is not None else []))
+    return found
+
+
+def _alike(files: Bundle, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Assert that runs give what steps give; return it."""
+    fs = bundle.in_memory(files, FOLDER)
+    by_runs = _answers(reading(fs))
+    with monkeypatch.context() as patched:
+        patched.setattr(reader, "DeferredRunReader", partial(DeferredRunReader, NEVER))
+        patched.setattr(reader, "compiled_reader", lambda: None)
+        patched.setattr(closing, "compiled_reader", lambda: None)
+        by_steps = _answers(reading(fs))
+    assert by_runs == by_steps
+    return by_runs
+
+
+def test_whole_logs_have_the_same_answers_by_runs_and_by_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for files in _pool():
+        _alike(files, monkeypatch)
+    assert len(_alike(_large_groups(), monkeypatch)[0]) == 499
+
+
+def test_damaged_logs_have_the_same_answers_by_runs_and_by_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = _pool()
+    mutator = Mutator("tally", pool, lambda data, size: random.Random(size).randbytes(len(data)))
+    for seed in range(MUTANTS):
+        _alike(mutator.mutant(pool[seed % len(pool)], seed), monkeypatch)
+
+
+def test_changes_in_columns_are_those_of_the_feed() -> None:
+    for seed in range(4):
+        one = reading(bundle.in_memory(_transactions(seed, segment_size=64 << 10), FOLDER))
+        plain = _rows(batches_of_changes(one.changes(), one.clock.value))
+        assert pa.Table.from_pylist(_rows(one.change_batches(10)), CHANGES) == pa.Table.from_pylist(
+            plain, CHANGES
+        )
+
+
+def _runs(fs: MemoryFileSystem) -> Iterator[ColumnarRun]:
+    for step in reading(fs)._steps(compiled_reader()):
+        if step.place.run is not None:
+            assert isinstance(step.place.run, ColumnarRun)
+            yield step.place.run
+
+
+def test_only_whole_plain_transactions_are_taken_in_columns() -> None:
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    element = partial(UnplacedRecord, Code.ADD, b"body")
+    for number in (1, 2, 3, 4, 5):
+        log.submit(element(number, number))
+    log.submit(UnplacedEnding(Code.COMMIT, 1))  # whole
+    log.submit(UnplacedRecord(Code.ROLLBACK, b"", 2))
+    log.submit(UnplacedRecord(Code.COMMIT, encode_ending(Ending(((1, 2),))), 3))  # lacks one
+    log.submit(UnplacedRecord(Code.COMMIT, encode_ending(Ending(((2, 1),))), 4))  # elsewhere
+    log.submit(UnplacedRecord(Code.REDO_ADD, b"x", 6, 1))  # has no table
+    log.submit(UnplacedEnding(Code.COMMIT, 6))
+    log.submit(UnplacedEnding(Code.COMMIT, 7)).wait()  # empty
+    log.close()
+    (run,) = _runs(fs)
+    found = run.sorted(1, ())
+    assert found.numbers.tolist() == [1]
+    others = [row.record.transaction for _, row in found.other_rows()]
+    assert others == [2, 3, 4, 5, 2, 3, 4, 6, 6, 7]
+    assert run.sorted(1, {1}).numbers.tolist() == []
+    assert run.sorted(2, ()).numbers.tolist() == [4]
+
+
+def test_a_log_is_read_by_steps_where_there_is_no_compiled_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "tallystick.systems.tally.columns.deferred_runs.find_spec", lambda _name: None
+    )
+    assert compiled_reader() is None
+    one = reading(bundle.in_memory(_transactions(1), FOLDER))
+    plain = _rows(batches_of_changes(one.changes(), one.clock.value))
+    assert _rows(one.change_batches(10)) == plain
