@@ -23,6 +23,7 @@ from tallystick.pipeline.tables.write_task import (
     Profiles,
     TableWrite,
     WriteTask,
+    link_file,
     write_profile,
     write_tables,
 )
@@ -190,7 +191,7 @@ class BundleFold:
         return self._read_whole()
 
     def _joined(self, notes: list[_Note], rests: list[bytes]) -> Profiles:
-        self._remove(self.name)
+        self._remove(self.name, *self.parts)
         batches = rest_batches(self.whole.pieces[0].source, self.options, rests)
         profiles = write_tables(batches, self.root, self.name, self.codec, count=self.profile)
         for name in self.parts:
@@ -200,12 +201,12 @@ class BundleFold:
         return profiles
 
     def _publish(self, part: str) -> None:
-        """Move what a part closed to the tables, unless an earlier attempt did."""
+        """Bring what a part closed into the tables; it stays where it is for another attempt."""
         for table in _CLOSED:
             file = Path(self.root, PARTS, table, part + SUFFIX)
             if file.exists():
                 Path(self.root, table).mkdir(exist_ok=True)
-                file.replace(Path(self.root, table, file.name))
+                link_file(file, Path(self.root, table, file.name))
 
     def _read_whole(self) -> Profiles:
         self._remove(*self.parts)

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from tallystick.pipeline.tables.write_task import (
     FileRewrite,
     WriteTask,
     do_all,
+    link_file,
     parquet_writer,
 )
 from tallystick.reading.names import log_name
@@ -187,7 +187,7 @@ class BundledTables:
         for file in self.space.files(table):
             logs = self._logs_of.get(_part_of(file.name), set())
             if logs and logs.isdisjoint(self._stale):
-                _link(file, staging / file.name)
+                link_file(file, staging / file.name)
             elif logs - self._stale:
                 yield FileRewrite(
                     str(file), str(staging), frozenset(logs & self._stale), self._codec
@@ -236,11 +236,3 @@ def rows_in(spark: SparkSession, table: str, files: Iterable[str]) -> DataFrame:
 def _part_of(name: str) -> str:
     """Return the bundle whose rows a file has, or the generation."""
     return "-".join(name.removesuffix(SUFFIX).split("-")[:2])
-
-
-def _link(file: Path, place: Path) -> None:
-    """Link the file into another folder; copy it where the file system has no links."""
-    try:
-        place.hardlink_to(file)
-    except OSError:
-        shutil.copy2(file, place)

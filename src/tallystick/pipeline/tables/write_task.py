@@ -9,6 +9,7 @@ Logs that several tasks read: `tallystick.pipeline.tables.bundle_tasks`.
 from __future__ import annotations
 
 import pickle
+import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -206,3 +207,11 @@ class TableFile:
 def parquet_writer(path: Path, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
     """Return a writer of plain Parquet, as Spark would write it."""
     return pq.ParquetWriter(path, schema, compression=codec, store_schema=False)
+
+
+def link_file(file: Path, place: Path) -> None:
+    """Link the file into another folder; copy it where the file system has no links."""
+    try:
+        place.hardlink_to(file)
+    except OSError:
+        shutil.copy2(file, place)
