@@ -50,7 +50,7 @@ _SHORT = -2
 
 
 @small_kernel
-def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
+def var_number(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
     """Return a number of at most ``limit`` bytes and the offset after it, `_SHORT` or `_BAD`."""
     if at < end and data[at] < 0x80:
         return int(data[at]), at + 1
@@ -92,7 +92,7 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
 
 @small_kernel
 def _counted(data: Any, at: int, end: int, text: bool) -> int:
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if count >= _NEGATIVE_FROM:
@@ -106,7 +106,7 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
 def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
     """Return the offset after the numbers; ``kinds`` as in `Layout.NUMBERS`."""
     while kinds > 0:
-        _, at = _var(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
+        _, at = var_number(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
         if at < 0:
             return at
         kinds >>= 2
@@ -114,7 +114,7 @@ def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
 
 
 @kernel
-def _value(data: Any, at: int, end: int) -> int:
+def after_value(data: Any, at: int, end: int) -> int:
     """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
     layout, size = int(_LAYOUTS[data[at]]), int(_SIZES[data[at]])
     at += 1
@@ -134,7 +134,7 @@ def _value(data: Any, at: int, end: int) -> int:
 @small_kernel
 def _row(data: Any, at: int, end: int) -> int:
     """Return the offset after the values of a row, or `_BAD`."""
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0 or count >= _NEGATIVE_FROM:
         return _BAD
     inner = False
@@ -143,13 +143,13 @@ def _row(data: Any, at: int, end: int) -> int:
             return _BAD
         count -= 1
         if data[at] == ARRAY and not inner:  # an array: its values follow as if they were columns
-            items, at = _var(data, at + 1, end, VAR_INT_MAX)
+            items, at = var_number(data, at + 1, end, VAR_INT_MAX)
             if at < 0 or items >= _NEGATIVE_FROM:
                 return _BAD
             count += items
             inner = True
             continue
-        at = _value(data, at, end)
+        at = after_value(data, at, end)
         if at < 0 or at > end:
             return _BAD
     return at
@@ -188,10 +188,10 @@ def _lzf(data: Any, at: int, end: int, size: int) -> bool:
 
 @kernel
 def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
-    page, at = _var(data, at, end, VAR_INT_MAX)
+    page, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    size, at = _var(data, at, end, VAR_INT_MAX)
+    size, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
@@ -209,13 +209,13 @@ def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) ->
 @small_kernel
 def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> int:
     """Read ADD, REMOVE or TRUNCATE after the session; return the offset after it."""
-    table[TABLE, row], at = _var(data, at, end, VAR_INT_MAX)
+    table[TABLE, row], at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0 or code == _TRUNCATE:
         return at
-    table[NUMBER, row], at = _var(data, at, end, VAR_LONG_MAX)
+    table[NUMBER, row], at = var_number(data, at, end, VAR_LONG_MAX)
     if at < 0 or code == _REMOVE:
         return at
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if count >= _NEGATIVE_FROM:
@@ -228,10 +228,10 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
 
 @kernel
 def _free(data: Any, at: int, end: int) -> int:
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at >= 0 and count < _NEGATIVE_FROM:
         for _ in range(count):
-            _, at = _var(data, at, end, VAR_INT_MAX)
+            _, at = var_number(data, at, end, VAR_INT_MAX)
             if at < 0:
                 break
     return at
@@ -260,7 +260,7 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
         return _free(data, at, end)
     if code > _FREE:
         return _BAD
-    table[SESSION, row], at = _var(data, at, end, VAR_INT_MAX)
+    table[SESSION, row], at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if code in (_COMMIT, _ROLLBACK):
