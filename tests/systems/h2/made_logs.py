@@ -23,6 +23,7 @@ from tallystick.systems.h2.format.numbers import (
     encode_var_long,
 )
 from tallystick.systems.h2.format.values import types as values
+from tallystick.systems.h2.format.values.java_text import INTERVALS
 
 _Encoder = Callable[[random.Random, int], bytes]
 SYS, COUNTED, KEYED, LOG, CREATED = 5, 6, 7, 8, 9
@@ -132,6 +133,24 @@ def _in_database(rng: random.Random, code: int) -> bytes:
     return bytes((code,)) + numbers + encode_var_long(7) + encode_var_long(_number(rng, 40))
 
 
+def _big_decimal(rng: random.Random, code: int) -> bytes:
+    digits = rng.randbytes(rng.randrange(1, 30))
+    return bytes((code,)) + encode_var_int(rng.randrange(20)) + encode_var_int(len(digits)) + digits
+
+
+def _interval(rng: random.Random, code: int) -> bytes:
+    kind = rng.randrange(len(INTERVALS))
+    rest = encode_var_long(_number(rng, 30)) if kind >= INTERVALS.index("SECOND") else b""
+    sign = rng.choice((kind, 0xFF - kind))
+    return bytes((code, sign)) + encode_var_long(_number(rng, 20)) + rest
+
+
+def _zoned(rng: random.Random, code: int) -> bytes:
+    encode = encode_var_int if code == values.TIME_TZ else encode_var_long
+    zone = rng.choice((b"\x04", b"\xfc", b"\x7f" + encode_var_int(3601), b"\x80\x05"))
+    return bytes((code,)) + encode(_number(rng, 16)) + encode(_number(rng, 30)) + zone
+
+
 _ENCODERS: dict[int, _Encoder] = {
     values.BYTE: _fixed(1),
     values.SHORT: _fixed(2),
@@ -160,6 +179,10 @@ _ENCODERS: dict[int, _Encoder] = {
     values.BOOLEAN_TRUE: _constant,
     values.NULL: _constant,
     values.ARRAY: _array,
+    values.DECIMAL: _big_decimal,
+    values.INTERVAL: _interval,
+    values.TIMESTAMP_TZ_SECONDS: _zoned,
+    values.TIME_TZ: _zoned,
 }
 _LARGE_OBJECTS = (values.BLOB, values.CLOB)
 
@@ -372,10 +395,8 @@ def _tables(page_size: int, count: int) -> list[bytes]:
         _leaf(COUNTED_TABLE, 3, counted),
         _leaf(KEYED_TABLE, 2, keyed),
     ]
-    pages = [
-        nodes.encode(page_size, layout.FREE_LIST_ROOT + at, one) for at, one in enumerate(made)
-    ]
-    return [*pages, bytes(page_size), bytes(page_size)]
+    first = layout.FREE_LIST_ROOT
+    return [nodes.encode(page_size, first + at, node) for at, node in enumerate(made)]
 
 
 def _key(number: int) -> bytes:

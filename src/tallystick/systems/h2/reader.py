@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
@@ -146,6 +147,21 @@ class H2Reading:
             stream, names = result.file.stream, table_names(result.opening.catalog.values())
             entries = Scan(stream, result.file.zone).entries()
             yield from changes_of(entries, stream, names, self.source.path)
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
+        result, plain = self._result, self._plain
+        if plain is None or isinstance(result, Finding):
+            from tallystick.arrow.schemas import CHANGES, batch_of, change_rows
+
+            found = change_rows(self.changes(), self.clock.value)
+            while chunk := list(islice(found, rows)):
+                yield batch_of(chunk, CHANGES)
+            return
+        from tallystick.systems.h2.columns.changes import ChangeColumns
+
+        names = table_names(result.opening.catalog.values())
+        yield from ChangeColumns(plain, names, self.source.path).batches(rows)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of the database with their columns, from its own catalogue."""

@@ -16,7 +16,23 @@ from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.h2.format.entries import UNDO_EMPTY, UNDO_RAW, Type
 from tallystick.systems.h2.format.lzf import LENGTH_CONTINUED, LITERALS_MAX
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.values.types import ARRAY, LONG_NUMBER, TYPES, Layout
+from tallystick.systems.h2.format.values.java_text import INTERVALS
+from tallystick.systems.h2.format.values.types import (
+    ARRAY,
+    BLOB,
+    CLOB,
+    DECIMAL,
+    INT_NUMBER,
+    INTERVAL,
+    LOB_IN_DATABASE,
+    LONG_NUMBER,
+    TIME_TZ,
+    TIMESTAMP_TZ_SECONDS,
+    TYPES,
+    ZONE_MINUS_SECONDS,
+    ZONE_SECONDS,
+    Layout,
+)
 
 # Rows of the table that `walk` fills, by number: each is a column of the batch.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH, TABLE = range(9)
@@ -43,6 +59,11 @@ _LAYOUTS = np.full(256, _OTHER, np.uint8)
 _SIZES = np.zeros(256, np.int64)
 for _code, _type in TYPES.items():
     _LAYOUTS[_code], _SIZES[_code] = _type.layout, _type.size
+_LARGE_OBJECTS = (BLOB, CLOB)
+_INT_INT, _LONG_LONG = INT_NUMBER * 5, LONG_NUMBER * 5
+_INT_LONG_LONG = INT_NUMBER | _LONG_LONG << 2
+_INTERVALS, _SECOND = len(INTERVALS), INTERVALS.index("SECOND")
+_MASK_32 = (1 << 32) - 1
 _NEGATIVE_FROM = 1 << 31
 """A vI from here on is a negative number."""
 _BAD = -1
@@ -116,7 +137,8 @@ def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
 @kernel
 def after_value(data: Any, at: int, end: int) -> int:
     """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
-    layout, size = int(_LAYOUTS[data[at]]), int(_SIZES[data[at]])
+    code = int(data[at])
+    layout, size = int(_LAYOUTS[code]), int(_SIZES[code])
     at += 1
     if layout == _FIXED:
         return at + size
@@ -127,8 +149,48 @@ def after_value(data: Any, at: int, end: int) -> int:
     if layout == _COUNTED_TEXT:
         return _counted(data, at, end, True)
     if layout == _COUNTED_BYTES:
-        return _counted(data, at, end, False)
-    return _BAD
+        after = _counted(data, at, end, False)
+        return _stored_apart(data, at, end) if after == _BAD and code in _LARGE_OBJECTS else after
+    return _special(data, code, at, end)
+
+
+@kernel
+def _stored_apart(data: Any, at: int, end: int) -> int:
+    """Return the offset after the place of a large object that is in tables of the database."""
+    count, at = var_number(data, at, end, VAR_INT_MAX)
+    if at < 0 or count & _MASK_32 != LOB_IN_DATABASE & _MASK_32:
+        return _BAD
+    return _numbers(data, at, end, _INT_LONG_LONG)
+
+
+@kernel
+def _special(data: Any, code: int, at: int, end: int) -> int:
+    """Return the offset after a value of a type whose layout only its decoder has."""
+    if code == DECIMAL:
+        at = _numbers(data, at, end, INT_NUMBER)
+        count, at = var_number(data, at, end, VAR_INT_MAX) if at >= 0 else (0, at)
+        return at + count if at >= 0 and 0 < count <= end - at else _BAD
+    if code == INTERVAL:
+        return _interval(data, at, end)
+    if code not in (TIMESTAMP_TZ_SECONDS, TIME_TZ):
+        return _BAD
+    at = _numbers(data, at, end, _LONG_LONG if code == TIMESTAMP_TZ_SECONDS else _INT_INT)
+    if at < 0 or at >= end:
+        return _BAD
+    seconds = data[at] in (ZONE_SECONDS, ZONE_MINUS_SECONDS & 0xFF)
+    return _numbers(data, at + 1, end, INT_NUMBER) if seconds else at + 1
+
+
+@kernel
+def _interval(data: Any, at: int, end: int) -> int:
+    if at >= end:
+        return _BAD
+    kind = int(data[at])
+    if kind >= 0x80:  # negative: its complement
+        kind = 0xFF - kind
+    if kind >= _INTERVALS:
+        return _BAD
+    return _numbers(data, at + 1, end, _LONG_LONG if kind >= _SECOND else LONG_NUMBER)
 
 
 @small_kernel

@@ -15,6 +15,7 @@ from tallystick.systems.h2.format.values.types import (
     ARRAY,
     BYTE,
     DECIMAL_0,
+    DECIMAL_SMALL_0,
     INT_0_15,
     INT_NEGATIVE,
     LONG,
@@ -65,7 +66,7 @@ def is_whole(code: int) -> bool:
 
 @kernel
 def whole_number_at(data: Any, at: int, end: int) -> int:
-    """Return the whole number at ``at``, of one of the types of `is_whole`."""
+    """Return the number at ``at``: of a type of `is_whole`, ENUM, or a DECIMAL without scale."""
     code = int(data[at])
     at += 1
     if code >= INT_0_15 and code < LONG_0_7:
@@ -76,7 +77,7 @@ def whole_number_at(data: Any, at: int, end: int) -> int:
         return (int(data[at]) ^ 0x80) - 0x80
     if code == SHORT:
         return ((int(data[at]) << 8 | int(data[at + 1])) ^ 0x8000) - 0x8000
-    if code in (LONG, LONG_NEGATIVE):
+    if code in (LONG, LONG_NEGATIVE, DECIMAL_SMALL_0):
         number, _ = var_number(data, at, end, VAR_LONG_MAX)
         return -number if code == LONG_NEGATIVE else number
     number, _ = var_number(data, at, end, VAR_INT_MAX)
