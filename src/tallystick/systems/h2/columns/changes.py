@@ -29,7 +29,7 @@ from tallystick.systems.h2.read.changes import TableName
 from tallystick.systems.h2.read.ledger import Ledger, Page
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.skim import PlainLog
-from tallystick.systems.h2.read.walk import Piece
+from tallystick.systems.h2.read.walk import Piece, distinct
 
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
 
@@ -213,9 +213,9 @@ class ChangeColumns:
         return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
 
     def _collections(self, tables: Any) -> pa.Array:
-        ids, places = np.unique(tables, return_inverse=True)
-        names = [self._names[one].name if one in self._names else str(one) for one in ids.tolist()]
-        return pa.array(names, pa.string()).take(pa.array(places.reshape(-1)))
+        ids, places = distinct(tables)
+        names = [self._names[one].name if one in self._names else str(one) for one in ids]
+        return pa.array(names, pa.string()).take(pa.array(places))
 
 
 def _ordinals(ranks: Any, counts: Any) -> Any:

@@ -27,7 +27,9 @@ from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import TYPES, Layout, decode_row, decode_value
 from tallystick.systems.h2.read.changes import TableName, by_column, column_names, plain_value
+from tallystick.systems.h2.read.walk import distinct
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _TEXT_MAX = (1 << 31) - 1
 """Bytes of a column of texts at most."""
 _ESCAPE_SIZE = 6
@@ -65,12 +67,14 @@ class RowTexts:
 
     def _labels(self, tables: Any, counts: Any) -> tuple[tuple[Any, Any], Any, int]:
         """Return the labels of columns, the number of the first one of each row, and their size."""
-        pairs, places, repeated = np.unique(
-            np.stack([tables, counts]), axis=1, return_inverse=True, return_counts=True
-        )
+        ids, tables = distinct(tables)
+        widths, counts = distinct(counts)
+        pairs, places = distinct(tables * len(widths) + counts)
+        repeated = np.bincount(places, minlength=len(pairs)).tolist()
         labels: list[bytes] = []
         bases, sizes = [], []
-        for (table, count), rows in zip(pairs.T.tolist(), repeated.tolist(), strict=True):
+        for pair, rows in zip(pairs, repeated, strict=True):
+            table, count = ids[pair // len(widths)], widths[pair % len(widths)]
             names = column_names(self._names.get(table), count)
             base = len(labels) if count else NO_OBJECT
             own = [_label(name, at) for at, name in enumerate(names)]
@@ -79,7 +83,6 @@ class RowTexts:
             bases.append(base)
             sizes.append(sum(map(len, own)) * rows)
             labels += own
-        places = places.reshape(-1)
         return _joined(labels), np.array(bases, np.int64)[places], sum(sizes)
 
     def _others(
@@ -93,7 +96,7 @@ class RowTexts:
         for place in places[:count].tolist():
             if place >= 0:
                 value, _ = decode_value(view, place, self._zone)
-                text = json.dumps(jsonable(plain_value(value)), separators=(",", ":"))
+                text = _encode(jsonable(plain_value(value)))
             else:
                 begin, size = int(starts[~place]), int(lengths[~place])
                 table = self._names[int(tables[~place])]

@@ -19,7 +19,7 @@ from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, NUMBER
 from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
 from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog
-from tallystick.systems.h2.read.walk import Piece
+from tallystick.systems.h2.read.walk import Piece, distinct
 
 _AT_ONCE_MIN = 32
 """Records that are applied at once at least; fewer take longer so."""
@@ -64,7 +64,7 @@ def _applied(redo: Redo, piece: Piece, places: Any) -> bool:
     """Apply the changes if there is nothing odd about any of them; return whether they were."""
     tables = piece.tables[places]
     groups: list[_Group] = []
-    for table in np.unique(tables).tolist():
+    for table in distinct(tables)[0]:
         try:
             group = _group(redo, piece, table, places[tables == table])
         except StoreError:  # it is for the record that it stops

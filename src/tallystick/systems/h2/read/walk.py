@@ -26,6 +26,8 @@ WINDOW = 1 << 20
 """Stream bytes that are joined at once; more only for a record that does not fit."""
 TABLE_ROWS = 1 << 13
 """Records of a piece at most, however many are wanted."""
+_NEAR = 1 << 14
+"""Numbers within a range of this size are told apart without sorting them."""
 _NAMES = [one.name for one in Type]
 _WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
 _WITH_TABLE = np.array([one in CHANGE_TYPES for one in Type])
@@ -101,12 +103,10 @@ class Piece:
     def sessions(self) -> tuple[list[int], Any]:
         """Return the sessions, and the place among them of each record's session; -1: of none."""
         known = _WITH_SESSION[self.codes]
-        found, places = np.unique(
-            signed32(self.table[record_kernels.SESSION][known]), return_inverse=True
-        )
+        found, places = distinct(signed32(self.table[record_kernels.SESSION][known]))
         slots = np.full(len(known), -1, dtype=np.int64)
-        slots[known] = places.reshape(-1)
-        return found.tolist(), slots
+        slots[known] = places
+        return found, slots
 
     def of_type(self, code: int) -> Any:
         """Return the places of the records of a type."""
@@ -241,6 +241,20 @@ def rest_of(stream: LogStream, zone: Zone, progress: Progress) -> tuple[Scan, It
     origin = page * stream.body_size
     scan = Scan(part, zone, progress.records, progress.sections, origin)
     return scan, scan.entries()
+
+
+def distinct(values: Any) -> tuple[list[int], Any]:
+    """Return the numbers of an array, ascending, and the place among them of each."""
+    if not len(values):
+        return [], values
+    least = values.min()
+    if values.max() - least >= _NEAR:
+        found, places = np.unique(values, return_inverse=True)
+        return found.tolist(), places
+    found = np.flatnonzero(np.bincount(values - least))
+    of_number = np.zeros(int(found[-1]) + 1, np.int64)
+    of_number[found] = np.arange(len(found))
+    return (found + least).tolist(), of_number[values - least]
 
 
 def signed32(values: Any) -> Any:
