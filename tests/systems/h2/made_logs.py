@@ -40,7 +40,7 @@ _COUNTED_SQL = (
     '    "B" VARBINARY\n)'
 )
 _KEYED_SQL = "CREATE CACHED TABLE PUBLIC.KEYED(\n    K BIGINT NOT NULL,\n    V VARCHAR\n)"
-_CREATED_SQL = "CREATE CACHED TABLE PUBLIC.NEW(\n    X INT\n)"
+_CREATED_SQL = "CREATE CACHED TABLE PUBLIC.NEW(\n    X INT,\n    X INT\n)"
 _LETTERS = 'ab "\\/\n\t\x00\x1f\x7f\u00e9\u20ac\u07ff\u0800\ud83d\ude00\uffff'
 
 
@@ -243,7 +243,7 @@ class _Log:
         if table == KEYED_TABLE:
             code = values.LONG if key > 0 else values.LONG_NEGATIVE
             return row(self.rng, 2, bytes((code,)) + encode_var_long(abs(key)))
-        return row(self.rng, 1 if table == CREATED_TABLE else 3)
+        return row(self.rng, 2 if table == CREATED_TABLE else 3)
 
     def take_back(self, session: int) -> None:
         """Write the inverse of each change of a session, as a rollback does."""
@@ -288,7 +288,7 @@ class _Log:
     def create(self, session: int) -> None:
         """Write what CREATE TABLE writes."""
         for table, key, data in (
-            index_row(CREATED_TABLE, schema.DATA, CREATED_TABLE, CREATED, "0"),
+            index_row(CREATED_TABLE, schema.DATA, CREATED_TABLE, CREATED, "0,1"),
             object_row(CREATED_TABLE, schema.TABLE, _CREATED_SQL),
         ):
             count = schema.META_COLUMNS if table == TABLE_META else schema.CATALOG_COLUMNS

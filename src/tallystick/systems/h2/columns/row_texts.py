@@ -14,18 +14,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.schemas import json_text
 from tallystick.records import jsonable
 from tallystick.systems.h2.columns.value_kernels import (
     NO_OBJECT,
     WHOLE_ROW,
     find_others,
     kinds_of,
+    read_doubles,
     write_objects,
 )
 from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.types import TYPES, Layout, decode_row, decode_value
+from tallystick.systems.h2.format.values.java_text import number_text
+from tallystick.systems.h2.format.values.types import (
+    DOUBLE,
+    TYPES,
+    Layout,
+    decode_row,
+    decode_value,
+)
 from tallystick.systems.h2.read.changes import TableName, by_column, column_names, plain_value
 from tallystick.systems.h2.read.walk import distinct
 
@@ -90,25 +97,28 @@ class RowTexts:
     ) -> tuple[Any, Any]:
         """Return the texts of the values that `format.values` prints."""
         places = np.empty(int(lengths[lengths > 0].sum()), np.int64)
-        count = find_others(data, starts, lengths, bases, self._kinds, places)
+        places = places[: find_others(data, starts, lengths, bases, self._kinds, places)]
+        doubles = np.empty(len(places), np.int64)
+        read_doubles(data, places, doubles)
         view = memoryview(data)
         texts = []
-        for place in places[:count].tolist():
-            if place >= 0:
+        for place, double in zip(places.tolist(), doubles.view(np.float64).tolist(), strict=True):
+            if place < 0:
+                row = view[int(starts[~place]) :][: int(lengths[~place])]
+                text = row_text(row, self._names[int(tables[~place])], self._zone)
+            elif view[place] == DOUBLE:
+                text = f'"{number_text(double)}"'
+            else:
                 value, _ = decode_value(view, place, self._zone)
                 text = _encode(jsonable(plain_value(value)))
-            else:
-                begin, size = int(starts[~place]), int(lengths[~place])
-                table = self._names[int(tables[~place])]
-                text = row_text(view[begin : begin + size], table, self._zone) or ""
             texts.append(text.encode())
         return _joined(texts)
 
 
-def row_text(row: Any, table: TableName | None, zone: Zone) -> str | None:
+def row_text(row: Any, table: TableName, zone: Zone) -> str:
     """Return the JSON of one row."""
     values, _ = decode_row(row, zone)
-    return json_text(by_column(values, table))
+    return _encode(jsonable(by_column(values, table)))
 
 
 def _label(name: str, at: int) -> bytes:

@@ -106,6 +106,21 @@ def find_others(data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, pl
 
 
 @kernel
+def read_doubles(data: Any, places: Any, bits: Any) -> None:
+    """Read the bits of the DOUBLEs among values; they are stored in opposite order."""
+    for at in range(len(places)):
+        bits[at] = 0
+        if places[at] < 0 or data[places[at]] != types.DOUBLE:
+            continue
+        stored, _ = var_number(data, places[at] + 1, len(data), VAR_LONG_MAX)
+        reversed_bits = 0
+        for _ in range(64):
+            reversed_bits = reversed_bits << 1 | stored & 1
+            stored >>= 1
+        bits[at] = reversed_bits
+
+
+@kernel
 def _after(data: Any, at: int, end: int) -> int:
     """Return the offset after a value, or an array of values."""
     if data[at] != types.ARRAY:

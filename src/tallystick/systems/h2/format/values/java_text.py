@@ -88,7 +88,11 @@ def _as_decimal(number: int, powers: dict[int, decimal.Decimal]) -> decimal.Deci
 
 def double_text(bits: int) -> str:
     """Return the 64-bit IEEE number with these bits as Java prints it."""
-    number: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
+    return number_text(struct.unpack(">d", struct.pack(">Q", bits))[0])
+
+
+def number_text(number: float) -> str:
+    """Return a 64-bit IEEE number as Java prints it."""
     return _java_float(number, 17, lambda text: float(text) == number, _digits_of(number))
 
 
