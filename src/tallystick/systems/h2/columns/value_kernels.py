@@ -13,7 +13,7 @@ import numpy as np
 
 from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.record_kernels import after_value, var_number
+from tallystick.systems.h2.format.record_kernels import after_value, number_at
 from tallystick.systems.h2.format.row_kernels import whole_number_at
 from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.format.values.types import TYPES, Layout
@@ -96,7 +96,7 @@ def find_others(data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, pl
         if bases[row] < 0:
             continue
         end = starts[row] + lengths[row]
-        columns, at = var_number(data, starts[row], end, VAR_INT_MAX)
+        columns, at = number_at(data, starts[row], end, VAR_INT_MAX)
         for _ in range(columns):
             if is_other(data, at, end, kinds):
                 places[count] = at
@@ -112,7 +112,7 @@ def read_doubles(data: Any, places: Any, bits: Any) -> None:
         bits[at] = 0
         if places[at] < 0 or data[places[at]] != types.DOUBLE:
             continue
-        stored, _ = var_number(data, places[at] + 1, len(data), VAR_LONG_MAX)
+        stored, _ = number_at(data, places[at] + 1, len(data), VAR_LONG_MAX)
         reversed_bits = 0
         for _ in range(64):
             reversed_bits = reversed_bits << 1 | stored & 1
@@ -125,7 +125,7 @@ def _after(data: Any, at: int, end: int) -> int:
     """Return the offset after a value, or an array of values."""
     if data[at] != types.ARRAY:
         return after_value(data, at, end)
-    count, at = var_number(data, at + 1, end, VAR_INT_MAX)
+    count, at = number_at(data, at + 1, end, VAR_INT_MAX)
     for _ in range(count):
         at = after_value(data, at, end)
     return at
@@ -136,15 +136,15 @@ def is_other(data: Any, at: int, end: int, kinds: Any) -> bool:
     """Return True if a value is printed by `format.values`."""
     kind = kinds[data[at]]
     if kind == DECIMAL:
-        scale, at = var_number(data, at + 1, end, VAR_INT_MAX)
-        unscaled, _ = var_number(data, at, end, VAR_LONG_MAX)
+        scale, at = number_at(data, at + 1, end, VAR_INT_MAX)
+        unscaled, _ = number_at(data, at, end, VAR_LONG_MAX)
         digits = _digits(_magnitude(unscaled))
         return scale >= _NEGATIVE_FROM or (scale > 0 and digits - 1 - scale < _EXPONENT_MIN)
     if kind == MOMENT:
         date, nanos = _moment(data, at, end)
         return date == _UNUSUAL or nanos == _UNUSUAL
     if kind == LARGE:
-        count, _ = var_number(data, at + 1, end, VAR_INT_MAX)
+        count, _ = number_at(data, at + 1, end, VAR_INT_MAX)
         return count >= _NEGATIVE_FROM
     return bool(kind == OTHER)
 
@@ -181,7 +181,7 @@ def write_objects(
         if bases[row] < 0:
             continue
         end = starts[row] + lengths[row]
-        columns, at = var_number(data, starts[row], end, VAR_INT_MAX)
+        columns, at = number_at(data, starts[row], end, VAR_INT_MAX)
         for column in range(columns):
             to = _copy_text(labels, label_ends, bases[row] + column, out, to)
             if kinds[data[at]] == CONSTANT:
@@ -239,7 +239,7 @@ def _write_bytes(data: Any, at: int, end: int, kind: int, out: Any, to: int) -> 
     elif code >= _SHORT_BYTES and code < types.LOCAL_TIME:
         count = code - _SHORT_BYTES
     else:
-        count, at = var_number(data, at, end, VAR_INT_MAX)
+        count, at = number_at(data, at, end, VAR_INT_MAX)
     if kind == LARGE:
         for letter in _INLINE:
             out[to] = letter
@@ -261,7 +261,7 @@ def _write_text(data: Any, at: int, end: int, out: Any, to: int) -> int:
     if code >= _SHORT_TEXT and code < _SHORT_BYTES:
         count = code - _SHORT_TEXT
     else:
-        count, at = var_number(data, at, end, VAR_INT_MAX)
+        count, at = number_at(data, at, end, VAR_INT_MAX)
     for _ in range(count):
         unit = int(data[at])
         at += 1
@@ -333,8 +333,8 @@ def _write_digits(value: Any, count: int, out: Any, to: int) -> int:
 @kernel
 def _write_decimal(data: Any, at: int, end: int, out: Any, to: int) -> int:
     """Write an unscaled number with a point; `is_other` sees to it that it needs no exponent."""
-    scale, at = var_number(data, at + 1, end, VAR_INT_MAX)
-    unscaled, _ = var_number(data, at, end, VAR_LONG_MAX)
+    scale, at = number_at(data, at + 1, end, VAR_INT_MAX)
+    unscaled, _ = number_at(data, at, end, VAR_LONG_MAX)
     if unscaled < 0:
         out[to] = _MINUS
         to += 1
@@ -359,7 +359,7 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
     `_UNUSUAL` stands for what is not printed in the usual number of digits.
     """
     code = int(data[at])
-    first, at = var_number(data, at + 1, end, VAR_LONG_MAX)
+    first, at = number_at(data, at + 1, end, VAR_LONG_MAX)
     if first < -_LIMIT or first >= _LIMIT:
         return _UNUSUAL, _UNUSUAL
     if code == types.DATE:
@@ -367,7 +367,7 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
     if code == types.TIME:
         return _TIME_ONLY, first % _MS_PER_DAY * _NS_PER_MS
     if code == types.TIMESTAMP:
-        nanos, _ = var_number(data, at, end, VAR_INT_MAX)
+        nanos, _ = number_at(data, at, end, VAR_INT_MAX)
         nanos = ((nanos & 0xFFFF_FFFF) ^ 1 << 31) - (1 << 31)
         return (
             _packed_day(first // _MS_PER_DAY),
@@ -376,10 +376,10 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
     if code == types.LOCAL_DATE:
         return _usual_date(first), _DATE_ONLY
     if code == types.LOCAL_TIME:
-        nanos, _ = var_number(data, at, end, VAR_LONG_MAX)
+        nanos, _ = number_at(data, at, end, VAR_LONG_MAX)
         return _TIME_ONLY, _usual_time(first, nanos)
-    ms, at = var_number(data, at, end, VAR_LONG_MAX)
-    nanos, _ = var_number(data, at, end, VAR_LONG_MAX)
+    ms, at = number_at(data, at, end, VAR_LONG_MAX)
+    nanos, _ = number_at(data, at, end, VAR_LONG_MAX)
     return _usual_date(first), _usual_time(ms, nanos)
 
 

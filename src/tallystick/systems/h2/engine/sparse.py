@@ -65,7 +65,7 @@ def _runs(keys: Any) -> Iterator[tuple[int, int, int]]:
 
     places = keys // _WORD
     begins = np.flatnonzero(np.diff(places, prepend=places[:1] - 1))
-    ends = np.append(begins[1:], len(keys))
+    ends = np.append(begins[1:], len(keys))[: len(begins)]
     return zip(places[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
 
 

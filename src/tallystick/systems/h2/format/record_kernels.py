@@ -70,8 +70,7 @@ _BAD = -1
 _SHORT = -2
 
 
-@small_kernel
-def var_number(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
+def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
     """Return a number of at most ``limit`` bytes and the offset after it, `_SHORT` or `_BAD`."""
     if at < end and data[at] < 0x80:
         return int(data[at]), at + 1
@@ -89,6 +88,11 @@ def var_number(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + index + 1
     return 0, _BAD
+
+
+var_number = small_kernel(_var)
+number_at = kernel(_var)
+"""The same, once: copying it into each caller takes long to compile."""
 
 
 @small_kernel
@@ -123,8 +127,7 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
     return at + count if count <= end - at else _SHORT
 
 
-@small_kernel
-def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
+def _all_numbers(data: Any, at: int, end: int, kinds: int) -> int:
     """Return the offset after the numbers; ``kinds`` as in `Layout.NUMBERS`."""
     while kinds > 0:
         _, at = var_number(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
@@ -132,6 +135,10 @@ def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
             return at
         kinds >>= 2
     return at
+
+
+_numbers = small_kernel(_all_numbers)
+_few_numbers = kernel(_all_numbers)
 
 
 @kernel
@@ -157,28 +164,28 @@ def after_value(data: Any, at: int, end: int) -> int:
 @kernel
 def _stored_apart(data: Any, at: int, end: int) -> int:
     """Return the offset after the place of a large object that is in tables of the database."""
-    count, at = var_number(data, at, end, VAR_INT_MAX)
+    count, at = number_at(data, at, end, VAR_INT_MAX)
     if at < 0 or count & _MASK_32 != LOB_IN_DATABASE & _MASK_32:
         return _BAD
-    return _numbers(data, at, end, _INT_LONG_LONG)
+    return _few_numbers(data, at, end, _INT_LONG_LONG)
 
 
 @kernel
 def _special(data: Any, code: int, at: int, end: int) -> int:
     """Return the offset after a value of a type whose layout only its decoder has."""
     if code == DECIMAL:
-        at = _numbers(data, at, end, INT_NUMBER)
-        count, at = var_number(data, at, end, VAR_INT_MAX) if at >= 0 else (0, at)
+        at = _few_numbers(data, at, end, INT_NUMBER)
+        count, at = number_at(data, at, end, VAR_INT_MAX) if at >= 0 else (0, at)
         return at + count if at >= 0 and 0 < count <= end - at else _BAD
     if code == INTERVAL:
         return _interval(data, at, end)
     if code not in (TIMESTAMP_TZ_SECONDS, TIME_TZ):
         return _BAD
-    at = _numbers(data, at, end, _LONG_LONG if code == TIMESTAMP_TZ_SECONDS else _INT_INT)
+    at = _few_numbers(data, at, end, _LONG_LONG if code == TIMESTAMP_TZ_SECONDS else _INT_INT)
     if at < 0 or at >= end:
         return _BAD
     seconds = data[at] in (ZONE_SECONDS, ZONE_MINUS_SECONDS & 0xFF)
-    return _numbers(data, at + 1, end, INT_NUMBER) if seconds else at + 1
+    return _few_numbers(data, at + 1, end, INT_NUMBER) if seconds else at + 1
 
 
 @kernel
@@ -190,7 +197,7 @@ def _interval(data: Any, at: int, end: int) -> int:
         kind = 0xFF - kind
     if kind >= _INTERVALS:
         return _BAD
-    return _numbers(data, at + 1, end, _LONG_LONG if kind >= _SECOND else LONG_NUMBER)
+    return _few_numbers(data, at + 1, end, _LONG_LONG if kind >= _SECOND else LONG_NUMBER)
 
 
 @small_kernel

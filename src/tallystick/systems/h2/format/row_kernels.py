@@ -10,7 +10,7 @@ from typing import Any
 
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.record_kernels import after_value, var_number
+from tallystick.systems.h2.format.record_kernels import after_value, number_at
 from tallystick.systems.h2.format.values.types import (
     ARRAY,
     BYTE,
@@ -37,7 +37,7 @@ def read_rows(data: Any, starts: Any, lengths: Any, column: int, counts: Any, nu
     """
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + lengths[row]
-        counts[row], at = var_number(data, at, end, VAR_INT_MAX)
+        counts[row], at = number_at(data, at, end, VAR_INT_MAX)
         if column == NO_COLUMN:
             continue
         if column >= counts[row]:
@@ -78,8 +78,8 @@ def whole_number_at(data: Any, at: int, end: int) -> int:
     if code == SHORT:
         return ((int(data[at]) << 8 | int(data[at + 1])) ^ 0x8000) - 0x8000
     if code in (LONG, LONG_NEGATIVE, DECIMAL_SMALL_0):
-        number, _ = var_number(data, at, end, VAR_LONG_MAX)
+        number, _ = number_at(data, at, end, VAR_LONG_MAX)
         return -number if code == LONG_NEGATIVE else number
-    number, _ = var_number(data, at, end, VAR_INT_MAX)
+    number, _ = number_at(data, at, end, VAR_INT_MAX)
     number = -number if code == INT_NEGATIVE else number
     return ((number & _MASK_32) ^ _SIGN_32) - _SIGN_32
