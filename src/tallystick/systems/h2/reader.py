@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
@@ -29,14 +30,20 @@ from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.opening import EngineResult, judge
 from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
+from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.changes import changes_of, collections, table_names
 from tallystick.systems.h2.read.files import OpenedFile, open_file
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.skim import PlainLog, Skim, plain_log
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.transactions import hand_commits, transactions_of
+from tallystick.systems.h2.read.transactions import (
+    LoggedTransaction,
+    hand_commits,
+    transactions_of,
+)
 from tallystick.systems.h2.verdict.findings import findings_of
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import Collection, LogSource, ReadOptions, Split
@@ -82,7 +89,13 @@ class H2Reading:
     @cached_property
     def _result(self) -> EngineResult | Finding:
         opened = self._opened
-        return opened if isinstance(opened, Finding) else judge(opened)
+        return opened if isinstance(opened, Finding) else judge(opened, self._plain)
+
+    @cached_property
+    def _plain(self) -> PlainLog | None:
+        """The log, if all of it is in order and it is long."""
+        found = self._stream()
+        return None if found is None else plain_log(found[1], found[0].zone)
 
     def _stream(self) -> tuple[OpenedFile, LogStream] | None:
         opened = self._opened
@@ -122,13 +135,8 @@ class H2Reading:
         """Yield transactions in the order in which they end, open ones last."""
         found = self._stream()
         if found is not None:
-            opened, stream = found
-
-            def entries() -> Iterator[Entry]:
-                return Scan(stream, opened.zone).entries()
-
-            by_hand = cache(lambda: hand_commits(entries()))
-            ended = transactions_of(entries(), keep_rows=False, by_hand=by_hand)
+            stream = found[1]
+            ended = logged_transactions(stream, found[0].zone, self._plain)
             for number, one in enumerate(ended, 1):
                 yield one.to_transaction(number, stream, self.source.path)
 
@@ -139,6 +147,21 @@ class H2Reading:
             stream, names = result.file.stream, table_names(result.opening.catalog.values())
             entries = Scan(stream, result.file.zone).entries()
             yield from changes_of(entries, stream, names, self.source.path)
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
+        result, plain = self._result, self._plain
+        if plain is None or isinstance(result, Finding):
+            from tallystick.arrow.schemas import CHANGES, batch_of, change_rows
+
+            found = change_rows(self.changes(), self.clock.value)
+            while chunk := list(islice(found, rows)):
+                yield batch_of(chunk, CHANGES)
+            return
+        from tallystick.systems.h2.columns.changes import ChangeColumns
+
+        names = table_names(result.opening.catalog.values())
+        yield from ChangeColumns(plain, names, self.source.path).batches(rows)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of the database with their columns, from its own catalogue."""
@@ -189,6 +212,22 @@ class H2Reading:
         del target_bytes
         found = self._stream()
         return [] if found is None else [Split(self._path, 0, found[0].size)]
+
+
+def logged_transactions(
+    stream: LogStream, zone: Zone, plain: PlainLog | None
+) -> Iterator[LoggedTransaction]:
+    """Return the transactions of a log; ``plain`` is the log where all of it is in order."""
+
+    def entries() -> Iterator[Entry]:
+        return Skim(stream, zone, ()).entries()
+
+    by_hand = cache(lambda: hand_commits(entries()))
+    if plain is None:
+        return transactions_of(entries(), keep_rows=False, by_hand=by_hand)
+    from tallystick.systems.h2.read.ledger import plain_transactions
+
+    return plain_transactions(plain, by_hand)
 
 
 def _decided_records(result: EngineResult, stream: LogStream) -> Iterator[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,3 +40,13 @@ def test_the_pages_used_last_are_kept_as_long_as_they_are_small(
     kept.put(4, 0, DataLeaf(b"", 1, 0, [5], [0]))
     assert [page for page in range(1, 5) if kept.get(page, 0)] == [1, 3, 4]
     assert kept.get(1, 7) is None, "a page that another one names is another step"
+
+
+@given(KEYS, st.lists(st.integers(-6, 6)).map(sorted))
+def test_keys_asked_at_once_are_found_as_one_by_one(keys: list[int], asked: list[int]) -> None:
+    leaf = Steps().put(9, 0, DataLeaf(b"", 1, 0, keys, [0] * len(keys)))
+    node = Steps().put(9, 0, DataNode(keys, list(range(len(keys) + 1)), 1))
+    queries = np.array(asked, np.int64)
+    assert leaf.has_each(queries).tolist() == [leaf.has(key) for key in asked]
+    found = [child for child, begin, end in node.parts(queries) for _ in range(begin, end)]
+    assert found == [node.child(key) for key in asked]

@@ -21,3 +21,13 @@ def file_offsets(starts: Any, before: int, pages: Any, page_size: int, body_size
             page += 1
             begin += body_size
         starts[row] = pages[page] * page_size + head + starts[row] - begin
+
+
+@kernel
+def gather(data: Any, starts: Any, lengths: Any, out: Any) -> None:
+    """Copy ranges of ``data`` one after the other; a negative length is none."""
+    to = 0
+    for row in range(len(starts)):
+        for at in range(starts[row], starts[row] + lengths[row]):
+            out[to] = data[at]
+            to += 1

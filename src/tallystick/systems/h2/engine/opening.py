@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,42 +18,33 @@ from tallystick.errors import CorruptLogError
 from tallystick.systems.h2.engine.catalog import contradictions
 from tallystick.systems.h2.engine.large_objects import block_tables, damaged_blocks
 from tallystick.systems.h2.engine.recovery import Recovery, recover
-from tallystick.systems.h2.engine.sparse import KeyStates
+from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import (
     FILE_CORRUPTED,
     GENERAL_ERROR,
     READ_ONLY,
-    TABLE_KIND,
-    MetaRow,
     StoreError,
     Tables,
     UndonePages,
-    corrupted,
-    meta_row,
-    meta_table,
 )
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry, Type
-from tallystick.systems.h2.format.numbers import decode_var_int
+from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.format.values.types import Value, decode_row
+from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.changes import table_names
 from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.skim import OWN_TABLES, Skim
+from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile
 
 EVERY = sys.maxsize
 """More records than a log has."""
 UNSUPPORTED = 90048
 ENCRYPTION = 90049
-DUPLICATE_KEY = 23505
 SYNTAX_ERROR = 42000
 _COMMENTS = re.compile(r"--|//|/\*|\$\$")
 """Begins a comment, or text in dollars, in which quotes mean nothing."""
 _CUT = "the log makes it the root of a table or an index, and the file ends before it"
-_NOT_THERE = "removals of rows that are not there"
 _WRITTEN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
 """What the engine writes outside of quotes: of control characters tabs and ends of lines. Others
 are blanks to its parser, so a damaged statement may still be what it was."""
@@ -146,8 +136,11 @@ class EngineResult:
 _NOT_REDONE: dict[str, Any] = {"redo": False, "freed": []}
 
 
-def judge(file: OpenedFile) -> EngineResult:
-    """Run recovery on the log of a file and decide whether the engine opens it."""
+def judge(file: OpenedFile, plain: PlainLog | None = None) -> EngineResult:
+    """Run recovery on the log of a file and decide whether the engine opens it.
+
+    ``plain`` is the log where all of it is in order.
+    """
     if file.pages is None:
         error = file.problem
         if isinstance(error, CorruptLogError):
@@ -159,9 +152,9 @@ def judge(file: OpenedFile) -> EngineResult:
             refusal = _failed(GENERAL_ERROR, file.problem.message)
         return EngineResult(file, refusal or Opening())
     digest = LogDigest(file.stream)
-    recovery = recover(file.stream, file.zone, digest)
+    recovery = recover(file.stream, file.zone, digest, plain)
     digest.finish()
-    opening = refusal or _open_log(file.stream, recovery, file.zone)
+    opening = refusal or _open_log(file.stream, recovery, file.zone, plain)
     return EngineResult(file, opening, recovery, digest)
 
 
@@ -184,7 +177,7 @@ def _header_refusal(pages: PageFile) -> Opening | None:
     return None
 
 
-def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
+def _open_log(stream: LogStream, recovery: Recovery, zone: Zone, plain: PlainLog | None) -> Opening:
     if recovery.end.error:
         return _failed(GENERAL_ERROR, recovery.end.error)
     if recovery.short_index_row is not None:
@@ -213,15 +206,17 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone) -> Opening:
     outside = [root for root in recovery.index_roots if not stream.pages.exists(root)]
     opening.damaged_pages |= dict.fromkeys(outside, _CUT)
     opening.odd_index_rows = tuple(map(stream.file_offset, recovery.odd_index_rows))
-    _simulate_redo(_Redo(tables, stream, zone, opening.odd_changes), recovery, opening)
+    _simulate_redo(Redo(tables, stream, zone, opening.odd_changes), recovery, opening, plain)
     return opening
 
 
-def _simulate_redo(redo: _Redo, recovery: Recovery, opening: Opening) -> None:
+def _simulate_redo(
+    redo: Redo, recovery: Recovery, opening: Opening, plain: PlainLog | None
+) -> None:
     entry, stream, zone = None, redo.stream, redo.zone
     unreadable = redo.start(opening.read_only)
     try:
-        for entry in _redone(stream, recovery, zone):
+        for entry in _to_apply(redo, recovery, plain):
             redo.apply(entry)
     except StoreError as error:
         place = stream.file_offset(entry.start) if entry is not None else -1
@@ -241,136 +236,36 @@ def _simulate_redo(redo: _Redo, recovery: Recovery, opening: Opening) -> None:
         meta, catalog = redo.tables.meta, redo.catalog.values()
         opening.odd_catalog = tuple(contradictions(meta, catalog, recovery.used_pages))
     names = table_names(redo.catalog.values())
-    entries = _redone(stream, recovery, zone, block_tables(names))
+    entries = _redone(stream, recovery, zone, block_tables(names), plain)
     blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
     opening.damaged_blocks = tuple(blocks) if opening.opened and not opening.partial else ()
 
 
+def _to_apply(redo: Redo, recovery: Recovery, plain: PlainLog | None) -> Iterator[Entry]:
+    """Yield the records that redo applies one by one; the others, in between, are applied here."""
+    if plain is None:
+        return _redone(redo.stream, recovery, redo.zone)
+    from tallystick.systems.h2.engine.plain_redo import apply_at_once
+
+    return apply_at_once(redo, recovery, plain)
+
+
 def _redone(
-    stream: LogStream, recovery: Recovery, zone: Zone, valued: Container[int] = OWN_TABLES
+    stream: LogStream,
+    recovery: Recovery,
+    zone: Zone,
+    valued: frozenset[int] = OWN_TABLES,
+    plain: PlainLog | None = None,
 ) -> Iterator[Entry]:
+    """Yield the records that redo applies; of a plain log those of the tables in ``valued``."""
+    if plain is not None:
+        from tallystick.systems.h2.engine.plain_redo import redone_in
+
+        yield from redone_in(valued, recovery, plain)
+        return
     for entry in Skim(stream, zone, valued).entries():
         if entry.session_bound and entry.type != INCOMPLETE and recovery.redo(entry):
             yield entry
-
-
-@dataclass(slots=True)
-class _Redo:
-    """Redo on row keys: which keys each table has gained and lost."""
-
-    tables: Tables
-    stream: LogStream
-    zone: Zone
-    odd: dict[str, tuple[int, int]]
-    """As `Opening.odd_changes`."""
-    changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
-    emptied: set[int] = field(default_factory=set)
-    catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
-
-    def start(self, read_only: bool) -> StoreError | None:
-        """Read the catalog as it is before redo; return what kept it from being read."""
-        row = self.tables.meta.get(TABLE_CATALOG)
-        self.tables.read_only = read_only
-        try:
-            self.catalog = dict(self.tables.rows(row.root)) if row is not None else {}
-        except StoreError as error:
-            return error
-        return None
-
-    def apply(self, entry: Entry) -> None:
-        """Apply one committed record."""
-        _APPLY[entry.code](self, entry)
-
-    def _root(self, table: int) -> MetaRow:
-        row = meta_table() if table == TABLE_META else self.tables.meta.get(table)
-        if row is None:
-            raise StoreError(GENERAL_ERROR, f"table not found: {table}")
-        return row
-
-    def _has(self, table: int, key: int) -> bool:
-        known = self.changed[table].get(key)
-        if known is not None:
-            return known
-        return table not in self.emptied and self.tables.contains(self._root(table).root, key)
-
-    def _add(self, entry: Entry) -> None:
-        if entry.table == TABLE_META:
-            self._create(meta_row(entry.values))
-        key = self._key(entry, self._root(entry.table))
-        if key is None:
-            return
-        if self._has(entry.table, key):
-            if _NOT_THERE in self.odd:  # which rows H2 has after that is not known
-                return
-            raise StoreError(DUPLICATE_KEY, f"table {entry.table} has a row with key {key} already")
-        self.changed[entry.table].set(key, present=True)
-        if entry.table == TABLE_CATALOG:
-            self.catalog[key] = entry.values
-
-    def _key(self, entry: Entry, table: MetaRow) -> int | None:
-        """Return the key that the engine gives an added row; None where that is not known."""
-        column = self.tables.key_column(entry.table)
-        count, value = _count_and_value(entry, column, self.zone)
-        if entry.table == TABLE_META and entry.key != meta_row(entry.values).index + 1:
-            self._odd(entry, "rows under another key than the engine gives them")
-        if table.columns not in (0, count):
-            self._odd(entry, "rows of another number of columns than their table has")
-        if column is None:
-            if entry.key:
-                return entry.key
-            self._odd(entry, "rows without a key")
-            return None
-        key = None if value is None else whole_number(value.text)
-        if key != entry.key:
-            self._odd(entry, "rows under another key than the engine gives them")
-        return key
-
-    def _odd(self, entry: Entry, what: str) -> None:
-        count, first = self.odd.get(what) or (0, self.stream.file_offset(entry.start))
-        self.odd[what] = count + 1, first
-
-    def _create(self, row: MetaRow) -> None:
-        if row.kind != TABLE_KIND and row.parent not in self.tables.meta:
-            raise corrupted(f"table not found: {row.parent}")
-        self.tables.put_meta(row.index, row)
-        self.emptied.add(row.index)
-        self.changed[row.index] = KeyStates()
-
-    def _remove(self, entry: Entry) -> None:
-        self._root(entry.table)
-        if not self._has(entry.table, entry.key):
-            # The engine goes on, or fails where the key is after the last one of a page.
-            self._odd(entry, _NOT_THERE)
-            return
-        if entry.table == TABLE_META:
-            self.tables.put_meta(entry.key - 1, None)
-        self.changed[entry.table].set(entry.key, present=False)
-        if entry.table == TABLE_CATALOG:
-            self.catalog.pop(entry.key, None)
-
-    def _truncate(self, entry: Entry) -> None:
-        self._root(entry.table)
-        self.emptied.add(entry.table)
-        self.changed[entry.table] = KeyStates()
-
-
-def _count_and_value(entry: Entry, column: int | None, zone: Zone) -> tuple[int, Value | None]:
-    """Return how many columns an added row has, and the value of one."""
-    values = entry.values
-    if not values and not entry.fault:
-        count, _ = decode_var_int(entry.row, 0)
-        if column is None:
-            return count, None
-        values, _ = decode_row(entry.row, zone)
-    known = column is not None and 0 <= column < len(values)
-    return len(values), values[column] if column is not None and known else None
-
-
-_APPLY: dict[int, Callable[[_Redo, Entry], None]] = {
-    Type.ADD: _Redo._add,
-    Type.REMOVE: _Redo._remove,
-    Type.TRUNCATE: _Redo._truncate,
-}
 
 
 def _check_catalog(opening: Opening) -> None:

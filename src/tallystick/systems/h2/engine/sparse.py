@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
 _WORD = 256
 """Keys in one integer."""
@@ -33,6 +34,46 @@ class KeyStates:
         place, at = divmod(key, _WORD)
         word = self._words.get(place, 0) | 1 << at + _WORD
         self._words[place] = word | 1 << at if present else word & ~(1 << at)
+
+    def each(self, keys: Any) -> Any:
+        """Return of each of ascending keys whether it is there: 1 or 0; -1 if it is not known."""
+        import numpy as np
+
+        found = np.full(len(keys), -1, np.int8)
+        for place, begin, end in _runs(keys):
+            if place in self._words:
+                at = keys[begin:end] & (_WORD - 1)
+                bits = _bits(self._words[place])
+                found[begin:end] = np.where(bits[at + _WORD], bits[at], -1)
+        return found
+
+    def set_each(self, keys: Any, present: Any) -> None:
+        """Note of each of ascending keys, all different, whether it is there."""
+        import numpy as np
+
+        for place, begin, end in _runs(keys):
+            bits = _bits(self._words.get(place, 0))
+            at = keys[begin:end] & (_WORD - 1)
+            bits[at], bits[at + _WORD] = present[begin:end], 1
+            packed = np.packbits(bits, bitorder="little")
+            self._words[place] = int.from_bytes(packed.tobytes(), "little")
+
+
+def _runs(keys: Any) -> Iterator[tuple[int, int, int]]:
+    """Yield the place of a word, and the range of the ascending keys that are in it."""
+    import numpy as np
+
+    places = keys // _WORD
+    begins = np.flatnonzero(np.diff(places, prepend=places[:1] - 1))
+    ends = np.append(begins[1:], len(keys))[: len(begins)]
+    return zip(places[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
+
+
+def _bits(word: int) -> Any:
+    import numpy as np
+
+    raw = np.frombuffer(word.to_bytes(_WORD // 4, "little"), np.uint8)
+    return np.unpackbits(raw, bitorder="little")
 
 
 class Numbers:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from tallystick.systems.h2.format.table_pages import DataLeaf, DataNode
 
@@ -39,6 +41,28 @@ class Step:
             return self.children[bisect_left(self.keys, key)]
         at = next((at for at, limit in enumerate(self.keys) if key <= limit), -1)
         return self.children[at]
+
+    def has_each(self, keys: Any) -> Any:
+        """Return which of ascending keys the leaf has."""
+        import numpy as np
+
+        own = np.frombuffer(self.keys, np.int64)
+        if not self.ordered or not len(own):
+            return np.isin(keys, own)
+        return own[np.minimum(np.searchsorted(own, keys), len(own) - 1)] == keys
+
+    def parts(self, keys: Any) -> Iterator[tuple[int, int, int]]:
+        """Yield the children that have ascending keys, each with the range of its keys."""
+        import numpy as np
+
+        if not self.ordered:
+            for at, key in enumerate(keys.tolist()):
+                yield self.child(key), at, at + 1
+            return
+        limits = np.searchsorted(keys, np.frombuffer(self.keys, np.int64), side="right")
+        begins, ends = np.append(0, limits), np.append(limits, len(keys))
+        for at in np.flatnonzero(begins < ends).tolist():
+            yield self.children[at], int(begins[at]), int(ends[at])
 
 
 @dataclass(slots=True)

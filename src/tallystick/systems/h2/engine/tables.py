@@ -11,10 +11,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tallystick.systems.h2.engine.recovery import META_COLUMNS, META_NUMBERS, Recovery, is_odd_row
-from tallystick.systems.h2.engine.steps import Steps
+from tallystick.systems.h2.engine.steps import Step, Steps
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
 from tallystick.systems.h2.format.lzf import LENGTH_MAX, expand_into
@@ -367,16 +367,42 @@ class Tables:
         """Return True if a row with this key is below ``root``."""
         page_id, parent = root, 0
         for _ in range(_DEPTH_MAX):
-            step = self._steps.get(page_id, parent)
+            step = self._step(page_id, parent)
             if step is None:
-                part = self._data_page(page_id, parent)
-                if part is None:
-                    return False
-                step = self._steps.put(page_id, parent, part)
+                return False
             if not step.children:
                 return step.has(key)
             parent, page_id = page_id, step.child(key)
         raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
+
+    def contains_each(self, root: int, keys: Any) -> Any:
+        """Return of which of the keys, an ascending array, a row is below ``root``.
+
+        Raises:
+            StoreError: `contains` raises one for some key.
+        """
+        found = keys != keys
+        waiting = [(root, 0, 0, len(keys), _DEPTH_MAX)]
+        while waiting:
+            page_id, parent, begin, end, depth = waiting.pop()
+            if not depth:
+                raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
+            step = self._step(page_id, parent)
+            if step is not None and not step.children:
+                found[begin:end] = step.has_each(keys[begin:end])
+            elif step is not None:
+                waiting += [
+                    (child, page_id, begin + first, begin + last, depth - 1)
+                    for child, first, last in step.parts(keys[begin:end])
+                ]
+        return found
+
+    def _step(self, page_id: int, parent: int) -> Step | None:
+        """Return the step of a page; None if it is empty."""
+        step = self._steps.get(page_id, parent)
+        if step is None and (part := self._data_page(page_id, parent)) is not None:
+            step = self._steps.put(page_id, parent, part)
+        return step
 
     def put_meta(self, index: int, row: MetaRow | None) -> None:
         """Note that a table or an index has another row of the page index now, or none."""

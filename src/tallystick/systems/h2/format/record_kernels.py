@@ -16,7 +16,23 @@ from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.h2.format.entries import UNDO_EMPTY, UNDO_RAW, Type
 from tallystick.systems.h2.format.lzf import LENGTH_CONTINUED, LITERALS_MAX
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.values.types import ARRAY, LONG_NUMBER, TYPES, Layout
+from tallystick.systems.h2.format.values.java_text import INTERVALS
+from tallystick.systems.h2.format.values.types import (
+    ARRAY,
+    BLOB,
+    CLOB,
+    DECIMAL,
+    INT_NUMBER,
+    INTERVAL,
+    LOB_IN_DATABASE,
+    LONG_NUMBER,
+    TIME_TZ,
+    TIMESTAMP_TZ_SECONDS,
+    TYPES,
+    ZONE_MINUS_SECONDS,
+    ZONE_SECONDS,
+    Layout,
+)
 
 # Rows of the table that `walk` fills, by number: each is a column of the batch.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH, TABLE = range(9)
@@ -43,13 +59,17 @@ _LAYOUTS = np.full(256, _OTHER, np.uint8)
 _SIZES = np.zeros(256, np.int64)
 for _code, _type in TYPES.items():
     _LAYOUTS[_code], _SIZES[_code] = _type.layout, _type.size
+_LARGE_OBJECTS = (BLOB, CLOB)
+_INT_INT, _LONG_LONG = INT_NUMBER * 5, LONG_NUMBER * 5
+_INT_LONG_LONG = INT_NUMBER | _LONG_LONG << 2
+_INTERVALS, _SECOND = len(INTERVALS), INTERVALS.index("SECOND")
+_MASK_32 = (1 << 32) - 1
 _NEGATIVE_FROM = 1 << 31
 """A vI from here on is a negative number."""
 _BAD = -1
 _SHORT = -2
 
 
-@small_kernel
 def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
     """Return a number of at most ``limit`` bytes and the offset after it, `_SHORT` or `_BAD`."""
     if at < end and data[at] < 0x80:
@@ -68,6 +88,11 @@ def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + index + 1
     return 0, _BAD
+
+
+var_number = small_kernel(_var)
+number_at = kernel(_var)
+"""The same, once: copying it into each caller takes long to compile."""
 
 
 @small_kernel
@@ -92,7 +117,7 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
 
 @small_kernel
 def _counted(data: Any, at: int, end: int, text: bool) -> int:
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if count >= _NEGATIVE_FROM:
@@ -102,21 +127,25 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
     return at + count if count <= end - at else _SHORT
 
 
-@small_kernel
-def _numbers(data: Any, at: int, end: int, kinds: int) -> int:
+def _all_numbers(data: Any, at: int, end: int, kinds: int) -> int:
     """Return the offset after the numbers; ``kinds`` as in `Layout.NUMBERS`."""
     while kinds > 0:
-        _, at = _var(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
+        _, at = var_number(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
         if at < 0:
             return at
         kinds >>= 2
     return at
 
 
+_numbers = small_kernel(_all_numbers)
+_few_numbers = kernel(_all_numbers)
+
+
 @kernel
-def _value(data: Any, at: int, end: int) -> int:
+def after_value(data: Any, at: int, end: int) -> int:
     """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
-    layout, size = int(_LAYOUTS[data[at]]), int(_SIZES[data[at]])
+    code = int(data[at])
+    layout, size = int(_LAYOUTS[code]), int(_SIZES[code])
     at += 1
     if layout == _FIXED:
         return at + size
@@ -127,14 +156,54 @@ def _value(data: Any, at: int, end: int) -> int:
     if layout == _COUNTED_TEXT:
         return _counted(data, at, end, True)
     if layout == _COUNTED_BYTES:
-        return _counted(data, at, end, False)
-    return _BAD
+        after = _counted(data, at, end, False)
+        return _stored_apart(data, at, end) if after == _BAD and code in _LARGE_OBJECTS else after
+    return _special(data, code, at, end)
+
+
+@kernel
+def _stored_apart(data: Any, at: int, end: int) -> int:
+    """Return the offset after the place of a large object that is in tables of the database."""
+    count, at = number_at(data, at, end, VAR_INT_MAX)
+    if at < 0 or count & _MASK_32 != LOB_IN_DATABASE & _MASK_32:
+        return _BAD
+    return _few_numbers(data, at, end, _INT_LONG_LONG)
+
+
+@kernel
+def _special(data: Any, code: int, at: int, end: int) -> int:
+    """Return the offset after a value of a type whose layout only its decoder has."""
+    if code == DECIMAL:
+        at = _few_numbers(data, at, end, INT_NUMBER)
+        count, at = number_at(data, at, end, VAR_INT_MAX) if at >= 0 else (0, at)
+        return at + count if at >= 0 and 0 < count <= end - at else _BAD
+    if code == INTERVAL:
+        return _interval(data, at, end)
+    if code not in (TIMESTAMP_TZ_SECONDS, TIME_TZ):
+        return _BAD
+    at = _few_numbers(data, at, end, _LONG_LONG if code == TIMESTAMP_TZ_SECONDS else _INT_INT)
+    if at < 0 or at >= end:
+        return _BAD
+    seconds = data[at] in (ZONE_SECONDS, ZONE_MINUS_SECONDS & 0xFF)
+    return _few_numbers(data, at + 1, end, INT_NUMBER) if seconds else at + 1
+
+
+@kernel
+def _interval(data: Any, at: int, end: int) -> int:
+    if at >= end:
+        return _BAD
+    kind = int(data[at])
+    if kind >= 0x80:  # negative: its complement
+        kind = 0xFF - kind
+    if kind >= _INTERVALS:
+        return _BAD
+    return _few_numbers(data, at + 1, end, _LONG_LONG if kind >= _SECOND else LONG_NUMBER)
 
 
 @small_kernel
 def _row(data: Any, at: int, end: int) -> int:
     """Return the offset after the values of a row, or `_BAD`."""
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0 or count >= _NEGATIVE_FROM:
         return _BAD
     inner = False
@@ -143,13 +212,13 @@ def _row(data: Any, at: int, end: int) -> int:
             return _BAD
         count -= 1
         if data[at] == ARRAY and not inner:  # an array: its values follow as if they were columns
-            items, at = _var(data, at + 1, end, VAR_INT_MAX)
+            items, at = var_number(data, at + 1, end, VAR_INT_MAX)
             if at < 0 or items >= _NEGATIVE_FROM:
                 return _BAD
             count += items
             inner = True
             continue
-        at = _value(data, at, end)
+        at = after_value(data, at, end)
         if at < 0 or at > end:
             return _BAD
     return at
@@ -188,10 +257,10 @@ def _lzf(data: Any, at: int, end: int, size: int) -> bool:
 
 @kernel
 def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
-    page, at = _var(data, at, end, VAR_INT_MAX)
+    page, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    size, at = _var(data, at, end, VAR_INT_MAX)
+    size, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
@@ -209,13 +278,13 @@ def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) ->
 @small_kernel
 def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> int:
     """Read ADD, REMOVE or TRUNCATE after the session; return the offset after it."""
-    table[TABLE, row], at = _var(data, at, end, VAR_INT_MAX)
+    table[TABLE, row], at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0 or code == _TRUNCATE:
         return at
-    table[NUMBER, row], at = _var(data, at, end, VAR_LONG_MAX)
+    table[NUMBER, row], at = var_number(data, at, end, VAR_LONG_MAX)
     if at < 0 or code == _REMOVE:
         return at
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if count >= _NEGATIVE_FROM:
@@ -228,10 +297,10 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
 
 @kernel
 def _free(data: Any, at: int, end: int) -> int:
-    count, at = _var(data, at, end, VAR_INT_MAX)
+    count, at = var_number(data, at, end, VAR_INT_MAX)
     if at >= 0 and count < _NEGATIVE_FROM:
         for _ in range(count):
-            _, at = _var(data, at, end, VAR_INT_MAX)
+            _, at = var_number(data, at, end, VAR_INT_MAX)
             if at < 0:
                 break
     return at
@@ -260,7 +329,7 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
         return _free(data, at, end)
     if code > _FREE:
         return _BAD
-    table[SESSION, row], at = _var(data, at, end, VAR_INT_MAX)
+    table[SESSION, row], at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     if code in (_COMMIT, _ROLLBACK):

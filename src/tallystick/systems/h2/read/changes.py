@@ -7,7 +7,7 @@ order. The log itself knows tables by number only; where the SQL says nothing th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tallystick.records import Change, State
@@ -156,16 +156,25 @@ def _change(
         transaction=str(entry.session),
         gtrid=xid.gtrid if xid else None,
         after=entry.row if added else None,
-        values=_by_column(entry.values, table) if added else None,
+        values=by_column(entry.values, table) if added else None,
     )
 
 
-def _by_column(values: tuple[Value | None, ...], table: TableName) -> dict[str, object]:
-    known = table.columns if len(table.columns) == len(values) else ()
-    return {known[at] if known else f"C{at + 1}": _plain(value) for at, value in enumerate(values)}
+def column_names(table: TableName | None, count: int) -> Sequence[str]:
+    """Return the names of the columns of a row; ``C1`` and so on where they are not known."""
+    if table is not None and len(table.columns) == count:
+        return table.columns
+    return [f"C{at + 1}" for at in range(count)]
 
 
-def _plain(value: Value | None) -> object:
+def by_column(values: tuple[Value | None, ...], table: TableName | None) -> dict[str, object]:
+    """Return the values of a row, as JSON has them, by column."""
+    names = column_names(table, len(values))
+    return {name: plain_value(value) for name, value in zip(names, values, strict=True)}
+
+
+def plain_value(value: Value | None) -> object:
+    """Return a value as JSON has it: a text, None, or the form of an array."""
     if value is None or isinstance(value.text, str):
         return value.text if value is not None else None
     return json_of(value)

@@ -7,7 +7,9 @@ the log ends, transactions by state. Memory grows with open transactions only.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tallystick.records import Outcome, State
 from tallystick.storage.files import Bytes
@@ -15,8 +17,13 @@ from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, UNKNOWN
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import CONVERTED, NEWER, holds_type
 from tallystick.systems.h2.read.records import outcome_of
+from tallystick.systems.h2.read.skim import PlainLog
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, Tracker
+
+if TYPE_CHECKING:
+    from tallystick.systems.h2.read.ledger import Ledger
+    from tallystick.systems.h2.read.walk import Piece
 
 _GUESSED = (INCOMPLETE, UNKNOWN)
 _ENDED = (State.COMMITTED, State.PREPARED)
@@ -71,6 +78,7 @@ class LogDigest:
     versions_differ_from: int | None = None
     _guessed: bool = False
     _transactions: Tracker = field(default_factory=Tracker)
+    _ledger: Ledger | None = None
 
     @property
     def decided(self) -> int:
@@ -93,14 +101,36 @@ class LogDigest:
         if ended is not None:
             self.states[ended.state] += 1
 
+    def observe_piece(self, plain: PlainLog, piece: Piece, rows: Iterable[Entry]) -> None:
+        """Take records that are in order; ``rows`` are those added to the page index."""
+        self.outcomes[Outcome.VALID] += piece.count
+        for entry in rows:
+            if self.versions_differ_from is None and _read_differently(entry, entry.row, False):
+                self.versions_differ_from = entry.pos
+        self._observe_piece_end(plain, piece)
+        if self._ledger is None:
+            from tallystick.systems.h2.read.ledger import Ledger
+
+            self._ledger = Ledger(plain)
+        self.states.update(self._ledger.add(piece).states())
+
     def finish(self) -> None:
         """Count the transactions that are open at the end."""
-        for one in self._transactions.rest():
+        rest = self._transactions.rest() if self._ledger is None else self._ledger.rest()
+        for one in rest:
             self.states[one.state] += 1
             if one.state is State.PREPARED:
                 self.prepared.append(one)
-            elif one.changes:
+            elif one.count:
                 self.uncommitted += 1
+
+    def _observe_piece_end(self, plain: PlainLog, piece: Piece) -> None:
+        starts = piece.starts[piece.follow_noops(self.filled)]
+        self.after_fill += starts[starts % self.stream.body_size != 0].tolist()
+        for entry in plain.entries(piece, piece.last_but_noops()):
+            self.last = entry
+        self.filled = int(piece.codes[-1]) == Type.NOOP
+        self.known_to = piece.end
 
     def _observe_end(self, entry: Entry) -> None:
         noop = entry.code == Type.NOOP

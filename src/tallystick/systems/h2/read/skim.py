@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow.numba_kernel import pays
-from tallystick.systems.h2.format.entries import (
-    TABLE_CATALOG,
-    TABLE_META,
-    Entry,
-    Type,
-)
-from tallystick.systems.h2.format.numbers import decode_string, decode_var_int
+from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_CATALOG, TABLE_META, Entry
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.types import decode_row
 from tallystick.systems.h2.read.scan import Scan, ScanEnd
 from tallystick.systems.h2.read.stream import LogStream
 
@@ -31,7 +25,6 @@ COMPILED_FROM = 1 << 22
 LOADED_FROM = 1 << 18
 """The same where the compiler is loaded already."""
 _ROWS = 1 << 13
-_NAMES = [one.name for one in Type]
 
 
 @dataclass(slots=True)
@@ -54,35 +47,63 @@ class Skim:
             yield from scan.entries()
             self.end = scan.end
             return
-        from tallystick.systems.h2.read.walk import Progress, rest_of, walk
+        from tallystick.systems.h2.read.walk import Progress, entries_of, rest_of, walk
 
         progress = Progress()
         for piece in walk(self.stream, _ROWS, progress):
-            yield from self._entries_of(piece)
+            yield from entries_of(piece, self.stream, self.zone, self.valued)
         scan, rest = rest_of(self.stream, self.zone, progress)
         yield from rest
         self.end = scan.end
 
-    def _entries_of(self, piece: Piece) -> Iterator[Entry]:
-        data = memoryview(piece.data)
-        for pos, section, code, start, length, count, session, table, number, size in piece.rows():
-            begin = start
-            entry = Entry(
-                pos, section, code, start + piece.begin, length, _NAMES[code], count, session, table
-            )
-            if code == Type.UNDO:
-                entry.page = number
-            elif code == Type.PREPARE_COMMIT:
-                _, at = decode_var_int(data, begin + 1)
-                entry.name, _ = decode_string(data, at)
-                entry.page, _ = self.stream.place(entry.start + length - 1)
-            else:
-                entry.key = number
-                if code == Type.ADD:
-                    entry.row = bytes(data[begin + length - size : begin + length])
-                if code == Type.ADD and table in self.valued:
-                    entry.values, _ = decode_row(entry.row, self.zone)
-            yield entry
+
+@dataclass(slots=True)
+class PlainLog:
+    """A log of which every record is in order but the last, which may be cut off.
+
+    Attributes:
+        tail: the entry of the record that is cut off, if there is one.
+        end: how a scan of the log ends.
+    """
+
+    stream: LogStream
+    zone: Zone
+    tail: list[Entry]
+    end: ScanEnd
+
+    def entries(self, piece: Piece, chosen: Any, valued: Container[int] = ()) -> Iterator[Entry]:
+        """Yield the chosen records of a piece; added rows of the tables in ``valued`` decoded."""
+        from tallystick.systems.h2.read.walk import entries_of
+
+        return entries_of(piece, self.stream, self.zone, valued, chosen)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the records as columns, piece by piece."""
+        from tallystick.systems.h2.read.walk import Progress, walk
+
+        yield from walk(self.stream, _ROWS, Progress())
+
+
+def plain_log(stream: LogStream, zone: Zone) -> PlainLog | None:
+    """Read the log once; return None if it is not plain, or too short for compiled code to pay.
+
+    In a plain log sessions have the numbers that the engine gives them, from 1 on, or 0.
+    """
+    if not _compiled(stream):
+        return None
+    from tallystick.systems.h2.read.walk import Progress, rest_of, walk
+
+    progress = Progress()
+    for piece in walk(stream, _ROWS, progress):
+        if piece.has_odd_session():
+            return None
+    if progress.irregular:
+        return None
+    scan, rest = rest_of(stream, zone, progress)
+    tail = list(islice(rest, 2))
+    if any(entry.type != INCOMPLETE for entry in tail) or next(rest, None) is not None:
+        return None
+    return PlainLog(stream, zone, tail, scan.end)
 
 
 def _compiled(stream: LogStream) -> bool:

@@ -51,6 +51,8 @@ class LoggedTransaction:
     bytes: int = 0
     state: State = State.ACTIVE
     last: Entry | None = None
+    count: int = 0
+    """Changes, of which `changes` may have none: their entries are not made in a plain log."""
     by_hand: bool = False
     """True if the record that ends it was written by hand over its prepare record."""
 
@@ -67,7 +69,7 @@ class LoggedTransaction:
     @property
     def late_changes(self) -> int:
         """How many changes were logged after the prepare record."""
-        return len(self.changes) - self.prepared_at if self.names else 0
+        return self.count - self.prepared_at if self.names else 0
 
     def add(self, entry: Entry) -> None:
         """Add the next entry of the session."""
@@ -75,11 +77,12 @@ class LoggedTransaction:
         self.bytes += entry.length
         if entry.session_bound:
             self.changes.append(entry)
+            self.count += 1
         else:
             self.last = entry
         if entry.code == Type.PREPARE_COMMIT:
             self.names.append(entry.name)
-            self.prepared_at = len(self.changes)
+            self.prepared_at = self.count
 
     def to_transaction(self, number: int, stream: LogStream, log: str) -> Transaction:
         """Return the transaction, number ``number`` of the log, in the words of all systems."""
@@ -103,7 +106,7 @@ class LoggedTransaction:
         )
 
     def _attributes(self) -> dict[str, object]:
-        attributes: dict[str, object] = {"changes": len(self.changes)}
+        attributes: dict[str, object] = {"changes": self.count}
         if len(self.names) > 1:
             attributes["hidden_names"] = self.names[:-1]
         if self.by_hand:

@@ -7,7 +7,7 @@ module only where a log is long: it loads NumPy and the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -16,7 +16,9 @@ import numpy as np
 
 from tallystick.systems.h2.format import layout, record_kernels
 from tallystick.systems.h2.format.entries import CHANGE_TYPES, SESSION_TYPES, Entry, Type
+from tallystick.systems.h2.format.numbers import decode_string, decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.types import decode_row
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream
 
@@ -24,6 +26,9 @@ WINDOW = 1 << 20
 """Stream bytes that are joined at once; more only for a record that does not fit."""
 TABLE_ROWS = 1 << 13
 """Records of a piece at most, however many are wanted."""
+_NEAR = 1 << 14
+"""Numbers within a range of this size are told apart without sorting them."""
+_NAMES = [one.name for one in Type]
 _WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
 _WITH_TABLE = np.array([one in CHANGE_TYPES for one in Type])
 
@@ -58,17 +63,97 @@ class Piece:
     sequence: Any
     sections: Any
 
-    def rows(self) -> Iterator[tuple[int, ...]]:
+    @property
+    def codes(self) -> Any:
+        """The type of each record."""
+        return self.table[record_kernels.CODE]
+
+    @property
+    def count(self) -> int:
+        """Records, each no-op of a run counted."""
+        return int(self.table[record_kernels.COUNT].sum())
+
+    @property
+    def end(self) -> int:
+        """The offset in the stream after the last record."""
+        return (
+            int(self.table[record_kernels.START : record_kernels.LENGTH + 1, -1].sum()) + self.begin
+        )
+
+    @property
+    def starts(self) -> Any:
+        """The offset of each record in the stream."""
+        return self.table[record_kernels.START] + self.begin
+
+    @property
+    def changes(self) -> Any:
+        """Which records are changes of rows."""
+        return _WITH_TABLE[self.codes]
+
+    @property
+    def tables(self) -> Any:
+        """The table of each record; meaningless where the record has none."""
+        return signed32(self.table[record_kernels.TABLE])
+
+    def has_odd_session(self) -> bool:
+        """Return True if a session has a number that the engine gives none."""
+        sessions = signed32(self.table[record_kernels.SESSION])
+        return bool((sessions[_WITH_SESSION[self.codes]] < 0).any())
+
+    def sessions(self) -> tuple[list[int], Any]:
+        """Return the sessions, and the place among them of each record's session; -1: of none."""
+        known = _WITH_SESSION[self.codes]
+        found, places = distinct(signed32(self.table[record_kernels.SESSION][known]))
+        slots = np.full(len(known), -1, dtype=np.int64)
+        slots[known] = places
+        return found, slots
+
+    def of_type(self, code: int) -> Any:
+        """Return the places of the records of a type."""
+        return np.flatnonzero(self.codes == code)
+
+    def added_to(self, table: int) -> Any:
+        """Return the places of the rows that are added to a table."""
+        places = self.of_type(Type.ADD)
+        return places[self.tables[places] == table]
+
+    def last_ends(self) -> Any:
+        """Return the places of prepare records, and of the last COMMIT of each session."""
+        commits = self.of_type(Type.COMMIT)
+        sessions = self.table[record_kernels.SESSION][commits]
+        last = dict(zip(sessions.tolist(), commits.tolist(), strict=True)).values()
+        prepared = self.of_type(Type.PREPARE_COMMIT).tolist()
+        return np.array(sorted([*last, *prepared]), dtype=np.int64)
+
+    def follow_noops(self, filled: bool) -> Any:
+        """Return which records follow no-ops; ``filled``: no-ops stand before the first."""
+        noops = self.codes == Type.NOOP
+        return np.concatenate(([filled], noops[:-1])) & ~noops
+
+    def last_but_noops(self) -> Any:
+        """Return the place of the last record that is no no-op, as an array of one, or none."""
+        return np.flatnonzero(self.codes != Type.NOOP)[-1:]
+
+    def undone_pages(self) -> Iterator[tuple[int, int, int]]:
+        """Yield page, position and offset in the stream of each undo image."""
+        places = self.of_type(Type.UNDO)
+        pages = signed32(self.table[record_kernels.NUMBER][places])
+        columns = pages, self.sequence[places], self.starts[places]
+        return zip(*(one.tolist() for one in columns), strict=True)
+
+    def rows(self, chosen: Any | None = None) -> Iterator[tuple[int, ...]]:
         """Yield position, section, code, offset in the data, length, count, session, table, number.
 
         Those that a record does not have are 0. Last comes the size of the row or the image at the
-        end of the record; -1 where there is none.
+        end of the record; -1 where there is none. With ``chosen`` (their places) only some records.
         """
-        table = self.table
+        table, sequence, sections = self.table, self.sequence, self.sections
+        if chosen is not None:
+            table, sequence, sections = table[:, chosen], sequence[chosen], sections[chosen]
         codes = table[record_kernels.CODE]
         columns = (
-            self.sequence,
-            self.sections,
+            sequence,
+            sections,
             codes,
             table[record_kernels.START],
             table[record_kernels.LENGTH],
@@ -83,6 +168,37 @@ class Piece:
             table[record_kernels.BODY_LENGTH],
         )
         return zip(*(one.tolist() for one in columns), strict=True)
+
+
+def entries_of(
+    piece: Piece,
+    stream: LogStream,
+    zone: Zone,
+    valued: Container[int] = (),
+    chosen: Any | None = None,
+) -> Iterator[Entry]:
+    """Yield the records of a piece, or the ``chosen`` ones, as entries with their rows.
+
+    Added rows of the tables in ``valued`` have values; images are left out.
+    """
+    data = memoryview(piece.data)
+    for row in piece.rows(chosen):
+        pos, section, code, begin, length, count, session, table, number, size = row
+        start = begin + piece.begin
+        entry = Entry(pos, section, code, start, length, _NAMES[code], count, session, table)
+        if code == Type.UNDO:
+            entry.page = number
+        elif code == Type.PREPARE_COMMIT:
+            _, at = decode_var_int(data, begin + 1)
+            entry.name, _ = decode_string(data, at)
+            entry.page, _ = stream.place(start + length - 1)
+        else:
+            entry.key = number
+            if code == Type.ADD:
+                entry.row = bytes(data[begin + length - size : begin + length])
+            if code == Type.ADD and table in valued:
+                entry.values, _ = decode_row(entry.row, zone)
+        yield entry
 
 
 def walk(stream: LogStream, rows: int, progress: Progress) -> Iterator[Piece]:
@@ -125,6 +241,20 @@ def rest_of(stream: LogStream, zone: Zone, progress: Progress) -> tuple[Scan, It
     origin = page * stream.body_size
     scan = Scan(part, zone, progress.records, progress.sections, origin)
     return scan, scan.entries()
+
+
+def distinct(values: Any) -> tuple[list[int], Any]:
+    """Return the numbers of an array, ascending, and the place among them of each."""
+    if not len(values):
+        return [], values
+    least = values.min()
+    if values.max() - least >= _NEAR:
+        found, places = np.unique(values, return_inverse=True)
+        return found.tolist(), places
+    found = np.flatnonzero(np.bincount(values - least))
+    of_number = np.zeros(int(found[-1]) + 1, np.int64)
+    of_number[found] = np.arange(len(found))
+    return (found + least).tolist(), of_number[values - least]
 
 
 def signed32(values: Any) -> Any:

@@ -72,7 +72,7 @@ def _in_doubt(one: LoggedTransaction) -> dict[str, Any]:
     form: dict[str, Any] = {
         "transaction": one.name,
         "session": one.session,
-        "changes": len(one.changes),
+        "changes": one.count,
     }
     xid = one.xid
     if xid is not None:

@@ -88,14 +88,24 @@ def _as_decimal(number: int, powers: dict[int, decimal.Decimal]) -> decimal.Deci
 
 def double_text(bits: int) -> str:
     """Return the 64-bit IEEE number with these bits as Java prints it."""
-    number: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
-    return _java_float(number, 17, lambda text: float(text) == number)
+    return number_text(struct.unpack(">d", struct.pack(">Q", bits))[0])
+
+
+def number_text(number: float) -> str:
+    """Return a 64-bit IEEE number as Java prints it."""
+    return _java_float(number, 17, lambda text: float(text) == number, _digits_of(number))
 
 
 def float_text(bits: int) -> str:
     """Return the 32-bit IEEE number with these bits as Java prints it."""
     number: float = struct.unpack(">f", struct.pack(">I", bits))[0]
     return _java_float(number, 9, lambda text: _as_float32(float(text)) == number)
+
+
+def _digits_of(number: float) -> int:
+    """Return how many digits tell the number from others; no fewer can."""
+    mantissa = repr(number).partition("e")[0].lstrip("-").replace(".", "")
+    return len(mantissa.strip("0"))
 
 
 def _as_float32(number: float) -> float:
@@ -106,23 +116,25 @@ def _as_float32(number: float) -> float:
     return narrowed
 
 
-def _java_float(number: float, digits_max: int, same: Callable[[str], bool]) -> str:
+def _java_float(
+    number: float, digits_max: int, same: Callable[[str], bool], digits_min: int = 2
+) -> str:
     if number != number:
         return "NaN"
     if number in (float("inf"), float("-inf")):
         return "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return str(number)
-    text = _shortest(number, digits_max, same)
+    text = _shortest(number, max(digits_min, 2), digits_max, same)
     mantissa, _, power = text.partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     digits = mantissa.lstrip("-").replace(".", "")
     return sign + _java_digits(digits.rstrip("0") or "0", int(power))
 
 
-def _shortest(number: float, digits_max: int, same: Callable[[str], bool]) -> str:
+def _shortest(number: float, digits_min: int, digits_max: int, same: Callable[[str], bool]) -> str:
     # Java never prints fewer than two digits, and takes the nearest number of that length.
-    for digits in range(1, digits_max):
+    for digits in range(digits_min - 1, digits_max):
         text = f"{number:.{digits}e}"
         if same(text):
             return text

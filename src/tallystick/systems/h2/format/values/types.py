@@ -106,8 +106,8 @@ LOB_IN_FILE = -1
 LOB_IN_NAMED_FILE = -2
 """Counts of a BLOB or CLOB that are no counts: where the data are instead."""
 _ZONE_STEP_SECONDS = 900
-_ZONE_SECONDS = 127
-_ZONE_MINUS_SECONDS = -128
+ZONE_SECONDS = 127
+ZONE_MINUS_SECONDS = -128
 """Zone offsets are a byte of quarter hours, or one of these and a number of seconds."""
 _UUID_SIZE = 16
 _NESTING_MAX = 64
@@ -403,9 +403,9 @@ def _time_tz(data: Bytes, at: int, _zone: Zone, _depth: int) -> Decoded:
 
 def _zone_seconds(data: Bytes, at: int) -> tuple[int, int]:
     step = signed(data[at], 8)
-    if step == _ZONE_SECONDS:
+    if step == ZONE_SECONDS:
         return decode_var_int(data, at + 1)
-    if step == _ZONE_MINUS_SECONDS:
+    if step == ZONE_MINUS_SECONDS:
         seconds, at = decode_var_int(data, at + 1)
         return -seconds, at
     return step * _ZONE_STEP_SECONDS, at + 1

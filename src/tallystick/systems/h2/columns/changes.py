@@ -1,0 +1,243 @@
+"""The committed changes of a plain log as Arrow batches, without a Python object per change.
+
+In: the pieces of the log and the names of its tables. Out: batches of the `CHANGES` schema, the
+rows of `changes()`. Memory: a piece of the log, and the changes of transactions that are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.arrow.columns import bitmap, constant, nulls, numbers
+from tallystick.arrow.schemas import CHANGES, plain
+from tallystick.records import Clock
+from tallystick.roles import branch_of
+from tallystick.systems.h2.columns import kernels
+from tallystick.systems.h2.columns.row_texts import RowTexts
+from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.layout import SYSTEM_NAME
+from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, CODE, NUMBER, START
+from tallystick.systems.h2.format.session_kernels import CHANGES as COUNT
+from tallystick.systems.h2.format.session_kernels import END, NONE, SLOT
+from tallystick.systems.h2.read.changes import TableName
+from tallystick.systems.h2.read.ledger import Ledger, Page
+from tallystick.systems.h2.read.records import KINDS
+from tallystick.systems.h2.read.skim import PlainLog
+from tallystick.systems.h2.read.walk import Piece, distinct
+
+_KIND_NAMES = pa.array([KINDS[one].value for one in Type])
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Changes, with the bytes of their rows in ``data``; a length of -1 stands for no row."""
+
+    data: Any
+    codes: Any
+    tables: Any
+    keys: Any
+    offsets: Any
+    starts: Any
+    lengths: Any
+
+    def chosen(self, places: Any) -> _Rows:
+        """Return some of the changes."""
+        columns = (self.codes, self.tables, self.keys, self.offsets, self.starts, self.lengths)
+        return _Rows(self.data, *(one[places] for one in columns))
+
+    def copied(self) -> _Rows:
+        """Return the changes with bytes of their own."""
+        sizes = np.maximum(self.lengths, 0)
+        ends = np.cumsum(sizes)
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        kernels.gather(self.data, self.starts, self.lengths, data)
+        return _Rows(
+            data, self.codes, self.tables, self.keys, self.offsets, ends - sizes, self.lengths
+        )
+
+
+@dataclass(slots=True)
+class _Commits:
+    """Transactions that a piece commits, in the order of their ends.
+
+    Attributes:
+        first: the number of the first commit.
+        sessions: the session of each.
+        gtrids: the global id of each, if it has one.
+        counts: the changes of each before the piece.
+    """
+
+    first: int
+    sessions: list[str]
+    gtrids: list[bytes | None]
+    counts: Any
+    kept: dict[int, list[_Rows]] = field(default_factory=dict)
+    """Of some, their changes before the piece."""
+
+
+class ChangeColumns:
+    """Makes batches of the changes of one plain log."""
+
+    def __init__(self, log: PlainLog, names: Mapping[int, TableName], path: str) -> None:
+        self._log = log
+        self._names = names
+        self._path = path
+        self._texts = RowTexts(names, log.zone)
+        self._ids = np.array(log.stream.data_pages, dtype=np.int64)
+        self._kept: dict[int, list[_Rows]] = {}
+        self._commits = 0
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all changes in commit order, in batches of at most ``rows`` rows."""
+        ledger = Ledger(self._log)
+        for piece in self._log.pieces():
+            page = ledger.add(piece)
+            found = list(self._batches_of(page))
+            if len(found) > 1:
+                found = pa.Table.from_batches(found).combine_chunks().to_batches()
+            for batch in found:
+                for begin in range(0, batch.num_rows, rows):
+                    yield batch.slice(begin, rows)
+
+    def _batches_of(self, page: Page) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that a piece commits: what was kept of a transaction before its own."""
+        changes = self._changes(page.piece)
+        places = np.flatnonzero(page.piece.changes)
+        ended = page.ended()
+        committed = ended[page.committed(ended)]
+        commits = self._committed(page, committed)
+        ranks = np.full(page.figures.shape[1], NONE, np.int64)
+        ranks[committed] = np.arange(len(committed))
+        of_rows = ranks[page.numbers[places]]
+        self._keep(page, changes, places)
+        order = np.flatnonzero(of_rows != NONE)
+        order = order[np.argsort(of_rows[order], kind="stable")]
+        rows, of_rows = changes.chosen(places[order]), of_rows[order]
+        ordinals = _ordinals(of_rows, commits.counts)
+        done = 0
+        for rank, kept in sorted(commits.kept.items()):
+            border = int(np.searchsorted(of_rows, rank))
+            if border > done:
+                part = slice(done, border)
+                yield self._batch(rows.chosen(part), of_rows[part], ordinals[part], commits)
+            before = 0
+            for one in kept:
+                count = len(one.codes)
+                if not count:
+                    continue
+                own = np.arange(before, before + count)
+                yield self._batch(one, np.full(count, rank), own, commits)
+                before += count
+            done = border
+        if len(of_rows) > done:
+            part = slice(done, None)
+            yield self._batch(rows.chosen(part), of_rows[part], ordinals[part], commits)
+        self._commits += len(committed)
+
+    def _changes(self, piece: Piece) -> _Rows:
+        """Return every record of a piece as if it was a change."""
+        table, stream = piece.table, self._log.stream
+        offsets = table[START].copy()
+        kernels.file_offsets(
+            offsets, piece.begin, self._ids, stream.pages.page_size, stream.body_size
+        )
+        lengths = np.where(piece.codes == Type.ADD, table[BODY_LENGTH], -1)
+        return _Rows(
+            piece.data,
+            table[CODE],
+            piece.tables,
+            table[NUMBER],
+            offsets,
+            table[BODY_START],
+            lengths,
+        )
+
+    def _committed(self, page: Page, committed: Any) -> _Commits:
+        sessions = [str(page.sessions[slot]) for slot in page.figures[SLOT][committed].tolist()]
+        listed = committed.tolist()
+        names = [page.names.get(number, ())[-1:] for number in listed]
+        xids = [branch_of(one[0]) if one else None for one in names]
+        before = [page.before[one].figures[COUNT] if one in page.before else 0 for one in listed]
+        commits = _Commits(
+            self._commits + 1,
+            sessions,
+            [None if xid is None else xid.gtrid for xid in xids],
+            np.array(before, np.int64),
+        )
+        for rank, number in enumerate(listed):
+            if number in page.before:
+                session = page.sessions[int(page.figures[SLOT, number])]
+                commits.kept[rank] = self._kept.get(session, [])
+        return commits
+
+    def _keep(self, page: Page, changes: _Rows, places: Any) -> None:
+        """Drop the changes of what ends, and keep those of what is open after the piece."""
+        ends, slots = page.figures[END].tolist(), page.figures[SLOT].tolist()
+        numbers = page.numbers[places]
+        for number in page.before:
+            if ends[number] != NONE:
+                self._kept.pop(page.sessions[slots[number]], None)
+        for number, end in enumerate(ends):
+            if end == NONE:
+                rows = changes.chosen(places[numbers == number])
+                self._kept.setdefault(page.sessions[slots[number]], []).append(rows.copied())
+
+    def _batch(self, rows: _Rows, ranks: Any, ordinals: Any, commits: _Commits) -> pa.RecordBatch:
+        count = len(ranks)
+        added = rows.lengths >= 0
+        columns: dict[str, Any] = {
+            "system": constant(SYSTEM_NAME, count),
+            "log": constant(self._path, count),
+            "file": constant(self._log.stream.pages.file, count),
+            "clock": constant(Clock.NONE.value, count),
+            "commit_sequence": numbers(ranks + commits.first, None),
+            "ordinal": numbers(ordinals, None),
+            "kind": _KIND_NAMES.take(pa.array(rows.codes)),
+            "collection": self._collections(rows.tables),
+            "key": _keys(rows),
+            "transaction": pa.array(commits.sessions, pa.string()).take(pa.array(ranks)),
+            "gtrid": pa.array(commits.gtrids, pa.binary()).take(pa.array(ranks)),
+            "after": _bodies(rows, added),
+            "values": self._texts.column(rows.data, rows.starts, rows.lengths, rows.tables),
+            "offset": numbers(rows.offsets, None),
+        }
+        arrays = [
+            columns[one.name] if one.name in columns else nulls(one.type, count) for one in CHANGES
+        ]
+        return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
+
+    def _collections(self, tables: Any) -> pa.Array:
+        ids, places = distinct(tables)
+        names = [self._names[one].name if one in self._names else str(one) for one in ids]
+        return pa.array(names, pa.string()).take(pa.array(places))
+
+
+def _ordinals(ranks: Any, counts: Any) -> Any:
+    """Return the place of each row in its transaction; ``counts``: rows of each before these."""
+    if not len(ranks):
+        return ranks
+    firsts = np.searchsorted(ranks, ranks)
+    return np.arange(len(ranks)) - firsts + counts[ranks]
+
+
+def _keys(rows: _Rows) -> pa.Array:
+    texts = pa.array(rows.keys).cast(pa.string())
+    emptied = rows.codes == Type.TRUNCATE
+    return pc.if_else(pa.array(emptied), "", texts) if emptied.any() else texts
+
+
+def _bodies(rows: _Rows, added: Any) -> pa.Array:
+    """Return the bytes of added rows."""
+    ends = np.zeros(len(added) + 1, np.int32)
+    np.cumsum(np.maximum(rows.lengths, 0), out=ends[1:])
+    data = np.empty(int(ends[-1]), np.uint8)
+    kernels.gather(rows.data, rows.starts, rows.lengths, data)
+    known = bitmap(added)
+    buffers = [None if known is None else pa.py_buffer(known), pa.py_buffer(ends)]
+    return pa.Array.from_buffers(pa.binary(), len(added), [*buffers, pa.py_buffer(data)])

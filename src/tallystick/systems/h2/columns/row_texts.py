@@ -1,0 +1,149 @@
+"""The values of added rows as a column of JSON texts.
+
+In: rows of bytes in order, their tables and the names of these. Out: what `changes` gives as
+``values``: an object of the values as the engine prints them, by column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tallystick.records import jsonable
+from tallystick.systems.h2.columns.value_kernels import (
+    NO_OBJECT,
+    WHOLE_ROW,
+    find_others,
+    kinds_of,
+    read_doubles,
+    write_objects,
+)
+from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.java_text import number_text
+from tallystick.systems.h2.format.values.types import (
+    DOUBLE,
+    TYPES,
+    Layout,
+    decode_row,
+    decode_value,
+)
+from tallystick.systems.h2.read.changes import TableName, by_column, column_names, plain_value
+from tallystick.systems.h2.read.walk import distinct
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_TEXT_MAX = (1 << 31) - 1
+"""Bytes of a column of texts at most."""
+_ESCAPE_SIZE = 6
+"""Bytes of JSON for a byte of a text at most: a control character."""
+_VALUE_SIZE = 48
+"""The same for the quotes around a value, or for a number or a time."""
+
+
+class RowTexts:
+    """Makes JSON of the rows of one log."""
+
+    def __init__(self, names: Mapping[int, TableName], zone: Zone) -> None:
+        self._names = names
+        self._zone = zone
+        self._kinds = kinds_of(zone.zone is UTC and not zone.raw_ms and not zone.julian)
+        self._constants = _joined(_constant_texts())
+
+    def column(self, data: Any, starts: Any, lengths: Any, tables: Any) -> pa.Array:
+        """Return the texts of rows; null where a length is negative or a row has no column."""
+        counts = np.zeros(len(starts), np.int64)
+        added = np.flatnonzero(lengths >= 0)
+        found = np.empty(len(added), np.int64)
+        read_rows(data, starts[added], lengths[added], NO_COLUMN, found, found)
+        counts[added] = found
+        labels, bases, label_size = self._labels(tables, counts)
+        others = self._others(data, starts, lengths, tables, bases)
+        size = _ESCAPE_SIZE * int(lengths[added].sum()) + _VALUE_SIZE * int(counts.sum())
+        size += label_size + len(others[0]) + len(starts)
+        out, ends = np.empty(size, np.uint8), np.empty(len(starts) + 1, np.int64)
+        write_objects(
+            data, starts, lengths, bases, self._kinds,
+            *labels, *self._constants, *others, out, ends,
+        )  # fmt: skip
+        return _texts(out[: ends[-1]], ends, bases != NO_OBJECT)
+
+    def _labels(self, tables: Any, counts: Any) -> tuple[tuple[Any, Any], Any, int]:
+        """Return the labels of columns, the number of the first one of each row, and their size."""
+        ids, tables = distinct(tables)
+        widths, counts = distinct(counts)
+        pairs, places = distinct(tables * len(widths) + counts)
+        repeated = np.bincount(places, minlength=len(pairs)).tolist()
+        labels: list[bytes] = []
+        bases, sizes = [], []
+        for pair, rows in zip(pairs, repeated, strict=True):
+            table, count = ids[pair // len(widths)], widths[pair % len(widths)]
+            names = column_names(self._names.get(table), count)
+            base = len(labels) if count else NO_OBJECT
+            own = [_label(name, at) for at, name in enumerate(names)]
+            if len(set(names)) < count:  # the last value of a name counts
+                base, own = WHOLE_ROW, []
+            bases.append(base)
+            sizes.append(sum(map(len, own)) * rows)
+            labels += own
+        return _joined(labels), np.array(bases, np.int64)[places], sum(sizes)
+
+    def _others(
+        self, data: Any, starts: Any, lengths: Any, tables: Any, bases: Any
+    ) -> tuple[Any, Any]:
+        """Return the texts of the values that `format.values` prints."""
+        places = np.empty(int(lengths[lengths > 0].sum()), np.int64)
+        places = places[: find_others(data, starts, lengths, bases, self._kinds, places)]
+        doubles = np.empty(len(places), np.int64)
+        read_doubles(data, places, doubles)
+        view = memoryview(data)
+        texts = []
+        for place, double in zip(places.tolist(), doubles.view(np.float64).tolist(), strict=True):
+            if place < 0:
+                row = view[int(starts[~place]) :][: int(lengths[~place])]
+                text = row_text(row, self._names[int(tables[~place])], self._zone)
+            elif view[place] == DOUBLE:
+                text = f'"{number_text(double)}"'
+            else:
+                value, _ = decode_value(view, place, self._zone)
+                text = _encode(jsonable(plain_value(value)))
+            texts.append(text.encode())
+        return _joined(texts)
+
+
+def row_text(row: Any, table: TableName, zone: Zone) -> str:
+    """Return the JSON of one row."""
+    values, _ = decode_row(row, zone)
+    return _encode(jsonable(by_column(values, table)))
+
+
+def _label(name: str, at: int) -> bytes:
+    return f"{',' if at else '{'}{json.dumps(name)}:".encode()
+
+
+def _constant_texts() -> Iterator[bytes]:
+    """Yield the text of the value of each type that has one value, empty for others."""
+    for code in range(256):
+        one = TYPES.get(code)
+        constant = one is not None and one.layout is Layout.FIXED and not one.size
+        value = decode_value(bytes((code,)), 0, Zone())[0] if constant else None
+        yield json.dumps(plain_value(value)).encode() if constant else b""
+
+
+def _joined(texts: Any) -> tuple[Any, Any]:
+    """Return texts one after the other, and where each ends."""
+    every = list(texts)
+    data = np.frombuffer(b"".join(every), np.uint8)
+    return data, np.cumsum([len(one) for one in every], dtype=np.int64)
+
+
+def _texts(out: Any, ends: Any, known: Any) -> pa.Array:
+    if len(out) > _TEXT_MAX:
+        raise OverflowError("more text than a column holds")
+    bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    buffers = [bits, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out.copy())]
+    return pa.Array.from_buffers(pa.string(), len(known), buffers)

@@ -1,0 +1,446 @@
+"""The values of rows as JSON, as compiled kernels.
+
+In: rows of bytes that `record_kernels.walk` found in order. Out: a JSON object for each, the bytes
+that `json.dumps` makes of the values as the engine prints them. What is printed by `format.values`
+only (floating-point numbers, arrays, some decimals) is listed first and then copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tallystick.arrow.numba_kernel import kernel, small_kernel
+from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
+from tallystick.systems.h2.format.record_kernels import after_value, number_at
+from tallystick.systems.h2.format.row_kernels import whole_number_at
+from tallystick.systems.h2.format.values import types
+from tallystick.systems.h2.format.values.types import TYPES, Layout
+
+CONSTANT, WHOLE, TEXT, HEX, LARGE, UUID, DECIMAL, MOMENT, OTHER = range(9)
+"""How values are printed; `OTHER`: by `format.values`."""
+NO_OBJECT, WHOLE_ROW = -1, -2
+"""Of a row that has no JSON, and of one that `format.values` prints as a whole."""
+
+_LARGE_OBJECTS = (types.BLOB, types.CLOB)
+_MOMENTS = (types.TIME, types.DATE, types.TIMESTAMP)
+_LOCAL_MOMENTS = (types.LOCAL_TIME, types.LOCAL_DATE, types.LOCAL_TIMESTAMP)
+_WHOLE_NUMBERS = (
+    types.BYTE,
+    types.SHORT,
+    types.INT,
+    types.LONG,
+    types.ENUM,
+    types.INT_NEGATIVE,
+    types.LONG_NEGATIVE,
+    types.DECIMAL_SMALL_0,
+)
+_BY_LAYOUT = {
+    Layout.COUNTED_BYTES: HEX,
+    Layout.COUNTED_TEXT: TEXT,
+    Layout.SHORT_TEXT: TEXT,
+}
+_ESCAPES = np.zeros(128, np.uint8)
+"""The letter after the backslash of a character that JSON escapes so."""
+for _letter, _escape in zip(b'"\\\n\r\t\f\b', b'"\\nrtfb', strict=True):
+    _ESCAPES[_letter] = _escape
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_QUOTE, _BACKSLASH, _DELETE = b'"\\\x7f'
+_ZERO, _MINUS, _POINT, _COLON, _BLANK = b"0-.: "
+_INLINE = np.frombuffer(b"inline:", np.uint8)
+_SHORT_TEXT, _SHORT_BYTES = types.STRING_0_31, types.BYTES_0_31
+_NS_PER_MS, _NS_PER_SECOND, _MS_PER_DAY = 1_000_000, 1_000_000_000, 86_400_000
+_LIMIT = 1 << 46
+"""Numbers of times from here on are printed by `format.values`."""
+_EXPONENT_MIN = -6
+_NEGATIVE_FROM = 1 << 31
+"""A vI from here on is a negative number."""
+_UUID_SIZE, _UUID_DASHES = 16, (4, 6, 8, 10)
+_TIME_ONLY, _DATE_ONLY = -1, -1
+_UNUSUAL = -2
+
+
+def kinds_of(plain_zone: bool) -> Any:
+    """Return how values are printed, by type.
+
+    ``plain_zone``: stored times are those of UTC, and dates those of the Gregorian calendar.
+    """
+    kinds = np.full(256, OTHER, np.uint8)
+    for code, one in TYPES.items():
+        if one.layout == Layout.FIXED:
+            kinds[code] = CONSTANT if not one.size else HEX
+        else:
+            kinds[code] = _BY_LAYOUT.get(one.layout, OTHER)
+    kinds[types.BYTES_0_31] = HEX
+    for codes, kind in (
+        (_WHOLE_NUMBERS, WHOLE),
+        (_LARGE_OBJECTS, LARGE),
+        ((types.UUID,), UUID),
+        ((types.DECIMAL_SMALL,), DECIMAL),
+        (_LOCAL_MOMENTS, MOMENT),
+        (_MOMENTS, MOMENT if plain_zone else OTHER),
+    ):
+        kinds[list(codes)] = kind
+    return kinds
+
+
+@kernel
+def find_others(data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, places: Any) -> int:
+    """List the places of values that `format.values` prints; ``~row`` stands for a whole row."""
+    count = 0
+    for row in range(len(starts)):
+        if bases[row] == WHOLE_ROW:
+            places[count] = ~row
+            count += 1
+        if bases[row] < 0:
+            continue
+        end = starts[row] + lengths[row]
+        columns, at = number_at(data, starts[row], end, VAR_INT_MAX)
+        for _ in range(columns):
+            if is_other(data, at, end, kinds):
+                places[count] = at
+                count += 1
+            at = _after(data, at, end)
+    return count
+
+
+@kernel
+def read_doubles(data: Any, places: Any, bits: Any) -> None:
+    """Read the bits of the DOUBLEs among values; they are stored in opposite order."""
+    for at in range(len(places)):
+        bits[at] = 0
+        if places[at] < 0 or data[places[at]] != types.DOUBLE:
+            continue
+        stored, _ = number_at(data, places[at] + 1, len(data), VAR_LONG_MAX)
+        reversed_bits = 0
+        for _ in range(64):
+            reversed_bits = reversed_bits << 1 | stored & 1
+            stored >>= 1
+        bits[at] = reversed_bits
+
+
+@kernel
+def _after(data: Any, at: int, end: int) -> int:
+    """Return the offset after a value, or an array of values."""
+    if data[at] != types.ARRAY:
+        return after_value(data, at, end)
+    count, at = number_at(data, at + 1, end, VAR_INT_MAX)
+    for _ in range(count):
+        at = after_value(data, at, end)
+    return at
+
+
+@kernel
+def is_other(data: Any, at: int, end: int, kinds: Any) -> bool:
+    """Return True if a value is printed by `format.values`."""
+    kind = kinds[data[at]]
+    if kind == DECIMAL:
+        scale, at = number_at(data, at + 1, end, VAR_INT_MAX)
+        unscaled, _ = number_at(data, at, end, VAR_LONG_MAX)
+        digits = _digits(_magnitude(unscaled))
+        return scale >= _NEGATIVE_FROM or (scale > 0 and digits - 1 - scale < _EXPONENT_MIN)
+    if kind == MOMENT:
+        date, nanos = _moment(data, at, end)
+        return date == _UNUSUAL or nanos == _UNUSUAL
+    if kind == LARGE:
+        count, _ = number_at(data, at + 1, end, VAR_INT_MAX)
+        return count >= _NEGATIVE_FROM
+    return bool(kind == OTHER)
+
+
+@kernel
+def write_objects(
+    data: Any,
+    starts: Any,
+    lengths: Any,
+    bases: Any,
+    kinds: Any,
+    labels: Any,
+    label_ends: Any,
+    constants: Any,
+    constant_ends: Any,
+    others: Any,
+    other_ends: Any,
+    out: Any,
+    ends: Any,
+) -> None:
+    """Write the JSON object of each row to ``out``, and where it ends there to ``ends``.
+
+    ``bases`` has the number of the label of each row's first column, or `NO_OBJECT` or `WHOLE_ROW`;
+    texts stand one after the other, with where they end: labels, constants by type, and what
+    `find_others` listed.
+    """
+    to = 0
+    other = 0
+    for row in range(len(starts)):
+        ends[row] = to
+        if bases[row] == WHOLE_ROW:
+            to = _copy_text(others, other_ends, other, out, to)
+            other += 1
+        if bases[row] < 0:
+            continue
+        end = starts[row] + lengths[row]
+        columns, at = number_at(data, starts[row], end, VAR_INT_MAX)
+        for column in range(columns):
+            to = _copy_text(labels, label_ends, bases[row] + column, out, to)
+            if kinds[data[at]] == CONSTANT:
+                to = _copy_text(constants, constant_ends, data[at], out, to)
+            elif is_other(data, at, end, kinds):
+                to = _copy_text(others, other_ends, other, out, to)
+                other += 1
+            else:
+                to = _write_value(data, at, end, kinds[data[at]], out, to)
+            at = _after(data, at, end)
+        out[to] = _CLOSE
+        to += 1
+    ends[len(starts)] = to
+
+
+_CLOSE = ord("}")
+
+
+@kernel
+def _copy_text(texts: Any, ends: Any, number: int, out: Any, to: int) -> int:
+    for at in range(ends[number - 1] if number else 0, ends[number]):
+        out[to] = texts[at]
+        to += 1
+    return to
+
+
+@kernel
+def _write_value(data: Any, at: int, end: int, kind: int, out: Any, to: int) -> int:
+    """Write a value in quotes; return the offset after it in ``out``."""
+    out[to] = _QUOTE
+    to += 1
+    if kind == TEXT:
+        to = _write_text(data, at, end, out, to)
+    elif kind == WHOLE:
+        to = _write_whole(whole_number_at(data, at, end), out, to)
+    elif kind == DECIMAL:
+        to = _write_decimal(data, at, end, out, to)
+    elif kind == MOMENT:
+        to = _write_moment(data, at, end, out, to)
+    else:
+        to = _write_bytes(data, at, end, kind, out, to)
+    out[to] = _QUOTE
+    return to + 1
+
+
+# -- bytes and texts ------------------------------------------------------------------------
+
+
+@kernel
+def _write_bytes(data: Any, at: int, end: int, kind: int, out: Any, to: int) -> int:
+    code = int(data[at])
+    at += 1
+    if kind == UUID:
+        count = _UUID_SIZE
+    elif code >= _SHORT_BYTES and code < types.LOCAL_TIME:
+        count = code - _SHORT_BYTES
+    else:
+        count, at = number_at(data, at, end, VAR_INT_MAX)
+    if kind == LARGE:
+        for letter in _INLINE:
+            out[to] = letter
+            to += 1
+    for place in range(count):
+        if kind == UUID and place in _UUID_DASHES:
+            out[to] = _MINUS
+            to += 1
+        byte = data[at + place]
+        out[to], out[to + 1] = _HEX[byte >> 4], _HEX[byte & 15]
+        to += 2
+    return to
+
+
+@kernel
+def _write_text(data: Any, at: int, end: int, out: Any, to: int) -> int:
+    code = int(data[at])
+    at += 1
+    if code >= _SHORT_TEXT and code < _SHORT_BYTES:
+        count = code - _SHORT_TEXT
+    else:
+        count, at = number_at(data, at, end, VAR_INT_MAX)
+    for _ in range(count):
+        unit = int(data[at])
+        at += 1
+        if unit >= 0xE0:
+            unit = (unit & 0xF) << 12 | (int(data[at]) & 0x3F) << 6 | int(data[at + 1]) & 0x3F
+            at += 2
+        elif unit >= 0x80:
+            unit = (unit & 0x1F) << 6 | int(data[at]) & 0x3F
+            at += 1
+        to = _write_unit(unit, out, to)
+    return to
+
+
+@small_kernel
+def _write_unit(unit: int, out: Any, to: int) -> int:
+    """Write a UTF-16 unit as JSON in ASCII."""
+    if unit >= _BLANK and unit < _DELETE and unit not in (_QUOTE, _BACKSLASH):
+        out[to] = unit
+        return to + 1
+    out[to] = _BACKSLASH
+    if unit < 128 and _ESCAPES[unit]:
+        out[to + 1] = _ESCAPES[unit]
+        return to + 2
+    out[to + 1] = _LETTER_U
+    for place in range(4):
+        out[to + 2 + place] = _HEX[unit >> (12 - 4 * place) & 15]
+    return to + 6
+
+
+_LETTER_U = ord("u")
+
+# -- numbers --------------------------------------------------------------------------------
+
+
+@kernel
+def _magnitude(number: int) -> Any:
+    """Return the absolute value, unsigned: that of the smallest number too."""
+    return np.uint64(-number) if number < 0 else np.uint64(number)
+
+
+@kernel
+def _digits(number: Any) -> int:
+    """Return how many digits an unsigned number has."""
+    count = 1
+    while number >= np.uint64(10):
+        number //= np.uint64(10)
+        count += 1
+    return count
+
+
+@kernel
+def _write_whole(number: int, out: Any, to: int) -> int:
+    if number < 0:
+        out[to] = _MINUS
+        to += 1
+    value = _magnitude(number)
+    return _write_digits(value, _digits(value), out, to)
+
+
+@kernel
+def _write_digits(value: Any, count: int, out: Any, to: int) -> int:
+    """Write the last ``count`` digits of an unsigned number."""
+    for place in range(to + count - 1, to - 1, -1):
+        out[place] = _ZERO + int(value % np.uint64(10))
+        value //= np.uint64(10)
+    return to + count
+
+
+@kernel
+def _write_decimal(data: Any, at: int, end: int, out: Any, to: int) -> int:
+    """Write an unscaled number with a point; `is_other` sees to it that it needs no exponent."""
+    scale, at = number_at(data, at + 1, end, VAR_INT_MAX)
+    unscaled, _ = number_at(data, at, end, VAR_LONG_MAX)
+    if unscaled < 0:
+        out[to] = _MINUS
+        to += 1
+    value = _magnitude(unscaled)
+    count = max(_digits(value), scale + 1)
+    to = _write_digits(value, count, out, to)
+    if scale > 0:
+        for place in range(to, to - scale, -1):
+            out[place] = out[place - 1]
+        out[to - scale] = _POINT
+        to += 1
+    return to
+
+
+# -- dates and times ------------------------------------------------------------------------
+
+
+@kernel
+def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
+    """Return the packed date and the nanoseconds of the day of a value, -1 for what it has not.
+
+    `_UNUSUAL` stands for what is not printed in the usual number of digits.
+    """
+    code = int(data[at])
+    first, at = number_at(data, at + 1, end, VAR_LONG_MAX)
+    if first < -_LIMIT or first >= _LIMIT:
+        return _UNUSUAL, _UNUSUAL
+    if code == types.DATE:
+        return _packed_day(first * 60_000 // _MS_PER_DAY), _DATE_ONLY
+    if code == types.TIME:
+        return _TIME_ONLY, first % _MS_PER_DAY * _NS_PER_MS
+    if code == types.TIMESTAMP:
+        nanos, _ = number_at(data, at, end, VAR_INT_MAX)
+        nanos = ((nanos & 0xFFFF_FFFF) ^ 1 << 31) - (1 << 31)
+        return (
+            _packed_day(first // _MS_PER_DAY),
+            first % _MS_PER_DAY * _NS_PER_MS + nanos % _NS_PER_MS,
+        )
+    if code == types.LOCAL_DATE:
+        return _usual_date(first), _DATE_ONLY
+    if code == types.LOCAL_TIME:
+        nanos, _ = number_at(data, at, end, VAR_LONG_MAX)
+        return _TIME_ONLY, _usual_time(first, nanos)
+    ms, at = number_at(data, at, end, VAR_LONG_MAX)
+    nanos, _ = number_at(data, at, end, VAR_LONG_MAX)
+    return _usual_date(first), _usual_time(ms, nanos)
+
+
+@kernel
+def _usual_date(packed: int) -> int:
+    return packed if packed >= 0 and packed >> 9 <= 9999 else _UNUSUAL
+
+
+@kernel
+def _usual_time(ms: int, nanos: int) -> int:
+    if 0 <= ms < _MS_PER_DAY and 0 <= nanos < _NS_PER_SECOND:
+        return ms * _NS_PER_MS + nanos
+    return _UNUSUAL
+
+
+@kernel
+def _packed_day(day: int) -> int:
+    """Return year << 9 | month << 5 | day of a day counted from 1970-01-01, as `datetime` does."""
+    era, day_of_era = (day + 719_468) // 146_097, (day + 719_468) % 146_097
+    year_of_era = (
+        day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
+    ) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    if year < 0 or year > 9999:
+        return _UNUSUAL
+    return year << 9 | month << 5 | (day_of_year - (153 * shifted + 2) // 5 + 1)
+
+
+@kernel
+def _write_moment(data: Any, at: int, end: int, out: Any, to: int) -> int:
+    date, nanos = _moment(data, at, end)
+    if date >= 0:
+        to = _write_parts(date >> 9, date >> 5 & 15, date & 31, 4, _MINUS, out, to)
+    if date >= 0 and nanos >= 0:
+        out[to] = _BLANK
+        to += 1
+    if nanos >= 0:
+        to = _write_time(nanos, out, to)
+    return to
+
+
+@kernel
+def _write_parts(one: int, two: int, three: int, digits: int, sign: int, out: Any, to: int) -> int:
+    """Write three numbers with a sign between them, the first one of ``digits`` digits."""
+    to = _write_digits(np.uint64(one), digits, out, to)
+    out[to] = sign
+    to = _write_digits(np.uint64(two), 2, out, to + 1)
+    out[to] = sign
+    return _write_digits(np.uint64(three), 2, out, to + 1)
+
+
+@kernel
+def _write_time(nanos: int, out: Any, to: int) -> int:
+    seconds, rest = nanos // _NS_PER_SECOND, nanos % _NS_PER_SECOND
+    to = _write_parts(seconds // 3600, seconds // 60 % 60, seconds % 60, 2, _COLON, out, to)
+    if rest:
+        out[to] = _POINT
+        to = _write_digits(np.uint64(rest), 9, out, to + 1)
+        while out[to - 1] == _ZERO:
+            to -= 1
+    return to

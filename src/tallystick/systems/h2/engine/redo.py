@@ -1,0 +1,170 @@
+"""Redo on row keys: what the committed records of a log do to the tables.
+
+In: the tables before redo, and committed records in order. Out: which keys each table has gained
+and lost, the catalogue, and what of the records the engine never writes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tallystick.systems.h2.engine.sparse import KeyStates
+from tallystick.systems.h2.engine.tables import (
+    GENERAL_ERROR,
+    TABLE_KIND,
+    MetaRow,
+    StoreError,
+    Tables,
+    corrupted,
+    meta_row,
+    meta_table,
+)
+from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.numbers import decode_var_int
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.java_text import whole_number
+from tallystick.systems.h2.format.values.types import Value, decode_row
+from tallystick.systems.h2.read.stream import LogStream
+
+DUPLICATE_KEY = 23505
+_NOT_THERE = "removals of rows that are not there"
+
+
+@dataclass(slots=True)
+class Redo:
+    """Redo on row keys: which keys each table has gained and lost."""
+
+    tables: Tables
+    stream: LogStream
+    zone: Zone
+    odd: dict[str, tuple[int, int]]
+    """As `Opening.odd_changes`."""
+    changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
+    emptied: set[int] = field(default_factory=set)
+    catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+
+    def start(self, read_only: bool) -> StoreError | None:
+        """Read the catalog as it is before redo; return what kept it from being read."""
+        row = self.tables.meta.get(TABLE_CATALOG)
+        self.tables.read_only = read_only
+        try:
+            self.catalog = dict(self.tables.rows(row.root)) if row is not None else {}
+        except StoreError as error:
+            return error
+        return None
+
+    def apply(self, entry: Entry) -> None:
+        """Apply one committed record."""
+        _APPLY[entry.code](self, entry)
+
+    def root(self, table: int) -> MetaRow:
+        """Return the row of the page index of a table.
+
+        Raises:
+            StoreError: there is no such table.
+        """
+        row = meta_table() if table == TABLE_META else self.tables.meta.get(table)
+        if row is None:
+            raise StoreError(GENERAL_ERROR, f"table not found: {table}")
+        return row
+
+    def _has(self, table: int, key: int) -> bool:
+        known = self.changed[table].get(key)
+        if known is not None:
+            return known
+        return table not in self.emptied and self.tables.contains(self.root(table).root, key)
+
+    def has_each(self, table: int, keys: Any) -> Any:
+        """Return which of the keys, an ascending array, a table has now.
+
+        Raises:
+            StoreError: the pages of the table cannot be read.
+        """
+        found = self.changed[table].each(keys)
+        unknown = found < 0
+        found[unknown] = 0
+        if table not in self.emptied and unknown.any():
+            found[unknown] = self.tables.contains_each(self.root(table).root, keys[unknown])
+        return found != 0
+
+    def _add(self, entry: Entry) -> None:
+        if entry.table == TABLE_META:
+            self._create(meta_row(entry.values))
+        key = self._key(entry, self.root(entry.table))
+        if key is None:
+            return
+        if self._has(entry.table, key):
+            if _NOT_THERE in self.odd:  # which rows H2 has after that is not known
+                return
+            raise StoreError(DUPLICATE_KEY, f"table {entry.table} has a row with key {key} already")
+        self.changed[entry.table].set(key, present=True)
+        if entry.table == TABLE_CATALOG:
+            self.catalog[key] = entry.values
+
+    def _key(self, entry: Entry, table: MetaRow) -> int | None:
+        """Return the key that the engine gives an added row; None where that is not known."""
+        column = self.tables.key_column(entry.table)
+        count, value = _count_and_value(entry, column, self.zone)
+        if entry.table == TABLE_META and entry.key != meta_row(entry.values).index + 1:
+            self._odd(entry, "rows under another key than the engine gives them")
+        if table.columns not in (0, count):
+            self._odd(entry, "rows of another number of columns than their table has")
+        if column is None:
+            if entry.key:
+                return entry.key
+            self._odd(entry, "rows without a key")
+            return None
+        key = None if value is None else whole_number(value.text)
+        if key != entry.key:
+            self._odd(entry, "rows under another key than the engine gives them")
+        return key
+
+    def _odd(self, entry: Entry, what: str) -> None:
+        count, first = self.odd.get(what) or (0, self.stream.file_offset(entry.start))
+        self.odd[what] = count + 1, first
+
+    def _create(self, row: MetaRow) -> None:
+        if row.kind != TABLE_KIND and row.parent not in self.tables.meta:
+            raise corrupted(f"table not found: {row.parent}")
+        self.tables.put_meta(row.index, row)
+        self.emptied.add(row.index)
+        self.changed[row.index] = KeyStates()
+
+    def _remove(self, entry: Entry) -> None:
+        self.root(entry.table)
+        if not self._has(entry.table, entry.key):
+            # The engine goes on, or fails where the key is after the last one of a page.
+            self._odd(entry, _NOT_THERE)
+            return
+        if entry.table == TABLE_META:
+            self.tables.put_meta(entry.key - 1, None)
+        self.changed[entry.table].set(entry.key, present=False)
+        if entry.table == TABLE_CATALOG:
+            self.catalog.pop(entry.key, None)
+
+    def _truncate(self, entry: Entry) -> None:
+        self.root(entry.table)
+        self.emptied.add(entry.table)
+        self.changed[entry.table] = KeyStates()
+
+
+def _count_and_value(entry: Entry, column: int | None, zone: Zone) -> tuple[int, Value | None]:
+    """Return how many columns an added row has, and the value of one."""
+    values = entry.values
+    if not values and not entry.fault:
+        count, _ = decode_var_int(entry.row, 0)
+        if column is None:
+            return count, None
+        values, _ = decode_row(entry.row, zone)
+    known = column is not None and 0 <= column < len(values)
+    return len(values), values[column] if column is not None and known else None
+
+
+_APPLY: dict[int, Callable[[Redo, Entry], None]] = {
+    Type.ADD: Redo._add,
+    Type.REMOVE: Redo._remove,
+    Type.TRUNCATE: Redo._truncate,
+}

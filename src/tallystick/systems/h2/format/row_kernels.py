@@ -1,0 +1,85 @@
+"""The numbers in rows, as a compiled kernel.
+
+In: rows of bytes that `record_kernels.walk` found in order. Out: their column counts, and the whole
+number in one column. Import this module only where a log is long: it loads the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
+from tallystick.systems.h2.format.record_kernels import after_value, number_at
+from tallystick.systems.h2.format.values.types import (
+    ARRAY,
+    BYTE,
+    DECIMAL_0,
+    DECIMAL_SMALL_0,
+    INT_0_15,
+    INT_NEGATIVE,
+    LONG,
+    LONG_0_7,
+    LONG_NEGATIVE,
+    SHORT,
+)
+
+NO_COLUMN = -1
+_SIGN_32 = 1 << 31
+_MASK_32 = (1 << 32) - 1
+
+
+@kernel
+def read_rows(data: Any, starts: Any, lengths: Any, column: int, counts: Any, numbers: Any) -> bool:
+    """Read how many columns each row has, and the number in ``column`` unless that is `NO_COLUMN`.
+
+    Return False if some row has no whole number there, or only its decoder can tell.
+    """
+    for row in range(len(starts)):
+        at, end = starts[row], starts[row] + lengths[row]
+        counts[row], at = number_at(data, at, end, VAR_INT_MAX)
+        if column == NO_COLUMN:
+            continue
+        if column >= counts[row]:
+            return False
+        for _ in range(column):
+            if data[at] == ARRAY:
+                return False
+            at = after_value(data, at, end)
+            if at < 0:
+                return False
+        if not is_whole(data[at]):
+            return False
+        numbers[row] = whole_number_at(data, at, end)
+    return True
+
+
+@kernel
+def is_whole(code: int) -> bool:
+    """Return True for the type of a whole number of at most 64 bits."""
+    return (
+        BYTE <= code <= LONG
+        or INT_0_15 <= code < DECIMAL_0
+        or INT_NEGATIVE <= code <= LONG_NEGATIVE
+    )
+
+
+@kernel
+def whole_number_at(data: Any, at: int, end: int) -> int:
+    """Return the number at ``at``: of a type of `is_whole`, ENUM, or a DECIMAL without scale."""
+    code = int(data[at])
+    at += 1
+    if code >= INT_0_15 and code < LONG_0_7:
+        return code - INT_0_15
+    if code >= LONG_0_7 and code < DECIMAL_0:
+        return code - LONG_0_7
+    if code == BYTE:
+        return (int(data[at]) ^ 0x80) - 0x80
+    if code == SHORT:
+        return ((int(data[at]) << 8 | int(data[at + 1])) ^ 0x8000) - 0x8000
+    if code in (LONG, LONG_NEGATIVE, DECIMAL_SMALL_0):
+        number, _ = number_at(data, at, end, VAR_LONG_MAX)
+        return -number if code == LONG_NEGATIVE else number
+    number, _ = number_at(data, at, end, VAR_INT_MAX)
+    number = -number if code == INT_NEGATIVE else number
+    return ((number & _MASK_32) ^ _SIGN_32) - _SIGN_32

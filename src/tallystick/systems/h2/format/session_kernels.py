@@ -1,0 +1,76 @@
+"""The records of sessions as transactions, as a compiled kernel.
+
+In: the table that `record_kernels.walk` fills. Out: which transaction each record is of, and
+figures of each transaction. Import this module only where a log is long: it loads the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.record_kernels import CODE, LENGTH
+
+# Rows of the table of figures, by number.
+SLOT, RECORDS, BYTES, CHANGES, PREPARED_AT, LAST, END = range(7)
+FIGURES = 7
+"""``LAST``: the row of its last record that is no change; ``END``: of the one that ends it.
+
+``PREPARED_AT``: how many changes come before the last prepare record. -1 stands for none.
+"""
+NONE = -1
+
+_ADD, _TRUNCATE, _PREPARE, _COMMIT = map(
+    int, (Type.ADD, Type.TRUNCATE, Type.PREPARE_COMMIT, Type.COMMIT)
+)
+
+
+@kernel
+def number_transactions(
+    table: Any, slots: Any, carried: Any, current: Any, numbers: Any, found: Any
+) -> int:
+    """Give each record of a session the number of its transaction; return how many there are.
+
+    ``slots`` has the place of the session of each record in ``carried``, -1 for none; ``carried``
+    the figures of what is open before the first record, ``current`` is scratch, all -1.
+    """
+    count = 0
+    for row in range(len(slots)):
+        slot = slots[row]
+        numbers[row] = NONE
+        if slot < 0:
+            continue
+        number = current[slot]
+        if number < 0:
+            number = count
+            count += 1
+            current[slot] = number
+            _begin(carried, slot, found, number)
+        numbers[row] = number
+        found[RECORDS, number] += 1
+        found[BYTES, number] += table[LENGTH, row]
+        code = table[CODE, row]
+        if _ADD <= code <= _TRUNCATE:
+            found[CHANGES, number] += 1
+            continue
+        found[LAST, number] = row
+        if code == _PREPARE:
+            found[PREPARED_AT, number] = found[CHANGES, number]
+        elif code == _COMMIT or found[PREPARED_AT, number] < 0:
+            found[END, number] = row
+            current[slot] = NONE
+    return count
+
+
+@kernel
+def _begin(carried: Any, slot: int, found: Any, number: int) -> None:
+    """Begin a transaction with what its session carries, which is then taken."""
+    found[SLOT, number] = slot
+    for figure in (RECORDS, BYTES, CHANGES):
+        found[figure, number] = carried[figure, slot]
+        carried[figure, slot] = 0
+    found[PREPARED_AT, number] = carried[PREPARED_AT, slot]
+    carried[PREPARED_AT, slot] = NONE
+    found[LAST, number] = NONE
+    found[END, number] = NONE

@@ -1,0 +1,239 @@
+"""The transactions of a log whose records come as columns.
+
+In: the pieces of a plain log, one after the other. Out: for each piece a `Page`: the transactions
+that have records in it, numbered as they begin, with figures of each. What `transactions` finds
+entry by entry; memory grows with open transactions only. Import this module only where a log is
+long: it loads NumPy and the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tallystick.records import State
+from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.record_kernels import CODE, NUMBER, TABLE
+from tallystick.systems.h2.format.session_kernels import (
+    BYTES,
+    CHANGES,
+    END,
+    FIGURES,
+    LAST,
+    NONE,
+    PREPARED_AT,
+    RECORDS,
+    SLOT,
+    number_transactions,
+)
+from tallystick.systems.h2.read.skim import PlainLog
+from tallystick.systems.h2.read.transactions import LoggedTransaction
+from tallystick.systems.h2.read.walk import Piece
+
+_INVERSES = Type.ADD + Type.REMOVE
+"""Of no other two changes the types have this sum."""
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction that has records before a piece and does not end there.
+
+    ``figures`` are those of `session_kernels`; ``parts`` its changes: type, table and key each.
+    """
+
+    figures: Any
+    names: list[str] = field(default_factory=list)
+    last: Entry | None = None
+    parts: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Page:
+    """The transactions that have records in a piece.
+
+    Attributes:
+        sessions: the sessions, in the order of `session_kernels.SLOT`.
+        numbers: of each record, its transaction; -1: it is of none.
+        figures: of each transaction.
+        names: of transactions, the names they prepared under.
+        before: of transactions that were open before the piece, what is known of them.
+    """
+
+    plain: PlainLog
+    piece: Piece
+    sessions: list[int]
+    numbers: Any
+    figures: Any
+    names: dict[int, list[str]]
+    before: dict[int, OpenTransaction]
+
+    def ended(self) -> Any:
+        """Return the transactions that end and are to be listed, in the order of their ends."""
+        ends, prepared = self.figures[END], self.figures[PREPARED_AT] != NONE
+        listed = np.flatnonzero((ends != NONE) & ((self.figures[CHANGES] > 0) | prepared))
+        return listed[np.argsort(ends[listed])]
+
+    def committed(self, ended: Any) -> Any:
+        """Return which of the transactions that end are committed."""
+        found = self.piece.codes[self.figures[END][ended]] == Type.COMMIT
+        figures = self.figures[:, ended]
+        halves = figures[CHANGES] == 2 * figures[PREPARED_AT]
+        for at in np.flatnonzero(found & halves & (figures[PREPARED_AT] > 0)).tolist():
+            found[at] = not self._was_compensated(int(ended[at]))
+        return found
+
+    def states(self) -> dict[State, int]:
+        """Return how many transactions end in each state."""
+        ended = self.ended()
+        committed = int(self.committed(ended).sum())
+        counts = {State.COMMITTED: committed, State.ROLLED_BACK: len(ended) - committed}
+        return {state: count for state, count in counts.items() if count}
+
+    def rows_of(self, number: int) -> Any:
+        """Return the places of the changes of a transaction in the piece."""
+        return np.flatnonzero((self.numbers == number) & self.piece.changes)
+
+    def all_changes(self, number: int) -> Any:
+        """Return type, table and key of each change of a transaction."""
+        own = self.piece.table[[CODE, TABLE, NUMBER]][:, self.rows_of(number)]
+        before = self.before[number].parts if number in self.before else []
+        return np.concatenate([*before, own], axis=1)
+
+    def _was_compensated(self, number: int) -> bool:
+        """Return True if the second half of the changes undoes the first, last one first."""
+        changes = self.all_changes(number)
+        half = changes.shape[1] // 2
+        done, undone = changes[:, :half], changes[:, half:][:, ::-1]
+        return bool((done[0] + undone[0] == _INVERSES).all() and (done[1:] == undone[1:]).all())
+
+    def transactions(
+        self, filled: bool, by_hand: Callable[[], Collection[int]]
+    ) -> Iterator[LoggedTransaction]:
+        """Yield those that end and are to be listed; ``filled``: no-ops stand before the piece.
+
+        ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
+        """
+        ended = self.ended()
+        rows = self.figures[END][ended]
+        after_fill = (np.append(filled, self.piece.codes[:-1] == Type.NOOP))[rows].tolist()
+        committed = self.committed(ended).tolist()
+        entries = self.plain.entries(self.piece, rows)
+        for number, end, follows, ok in zip(
+            ended.tolist(), entries, after_fill, committed, strict=True
+        ):
+            names, figures = self.names.get(number, []), self.figures[:, number]
+            state = State.COMMITTED if ok else State.ROLLED_BACK
+            one = logged(end.session, figures, names, end, state)
+            bare = end.code == Type.ROLLBACK
+            one.by_hand = not names and (bare or (follows and end.start in by_hand()))
+            yield one
+
+    def last_of(self, number: int) -> Entry | None:
+        """Return the last record of a transaction that is no change, if there is one."""
+        row = int(self.figures[LAST, number])
+        if row != NONE:
+            return next(self.plain.entries(self.piece, np.array([row])))
+        return self.before[number].last if number in self.before else None
+
+
+class Ledger:
+    """The transactions that are open between two pieces, as `transactions.Tracker` has them."""
+
+    def __init__(self, plain: PlainLog) -> None:
+        self._plain = plain
+        self._open: dict[int, OpenTransaction] = {}
+
+    def add(self, piece: Piece) -> Page:
+        """Take the next piece; return the transactions in it."""
+        sessions, slots = piece.sessions()
+        numbers = np.empty(len(slots), np.int64)
+        figures = np.empty((FIGURES, len(slots)), np.int64)
+        current = np.full(len(sessions), NONE, np.int64)
+        count = number_transactions(
+            piece.table, slots, self._carried(sessions), current, numbers, figures
+        )
+        figures = figures[:, :count]
+        page = Page(self._plain, piece, sessions, numbers, figures, {}, {})
+        self._continue(page)
+        self._name(page)
+        self._keep(page)
+        return page
+
+    def rest(self) -> Iterator[LoggedTransaction]:
+        """Yield the transactions that are open at the end of the log."""
+        for session, one in self._open.items():
+            yield logged(session, one.figures, one.names, one.last, open_state(one.names))
+
+    def _carried(self, sessions: list[int]) -> Any:
+        carried = np.zeros((FIGURES, len(sessions)), np.int64)
+        carried[PREPARED_AT] = NONE
+        for slot, session in enumerate(sessions):
+            if session in self._open:
+                carried[:, slot] = self._open[session].figures
+        return carried
+
+    def _continue(self, page: Page) -> None:
+        """Note which transactions were open before: the first one of each session that has any."""
+        slots = page.figures[SLOT]
+        _, firsts = np.unique(slots, return_index=True)
+        for number in firsts.tolist():
+            one = self._open.get(page.sessions[slots[number]])
+            if one is not None:
+                page.before[number] = one
+                page.names[number] = one.names
+
+    @staticmethod
+    def _name(page: Page) -> None:
+        rows = page.piece.of_type(Type.PREPARE_COMMIT)
+        entries = page.plain.entries(page.piece, rows)
+        for number, entry in zip(page.numbers[rows].tolist(), entries, strict=True):
+            page.names.setdefault(number, []).append(entry.name)
+
+    def _keep(self, page: Page) -> None:
+        """Drop what ends, and keep what is open after the piece, in the order of beginnings."""
+        ends, slots = page.figures[END], page.figures[SLOT]
+        for number in page.before:
+            if ends[number] != NONE:
+                del self._open[page.sessions[slots[number]]]
+        for number in np.flatnonzero(ends == NONE).tolist():
+            session = page.sessions[slots[number]]
+            one = self._open.setdefault(session, OpenTransaction(None))
+            one.last = page.last_of(number)
+            one.names = page.names.get(number, one.names)
+            one.figures = page.figures[:, number].copy()
+            one.parts.append(page.piece.table[[CODE, TABLE, NUMBER]][:, page.rows_of(number)])
+
+
+def plain_transactions(
+    plain: PlainLog, by_hand: Callable[[], Collection[int]]
+) -> Iterator[LoggedTransaction]:
+    """Yield what `transactions.transactions_of` yields, without the entries of changes."""
+    ledger, filled = Ledger(plain), False
+    for piece in plain.pieces():
+        yield from ledger.add(piece).transactions(filled, by_hand)
+        filled = int(piece.codes[-1]) == Type.NOOP
+    yield from ledger.rest()
+
+
+def open_state(names: list[str]) -> State:
+    """Return the state of a transaction that did not end."""
+    return State.PREPARED if names else State.ACTIVE
+
+
+def logged(
+    session: int, figures: Any, names: list[str], last: Entry | None, state: State
+) -> LoggedTransaction:
+    """Return a transaction without the entries of its changes."""
+    return LoggedTransaction(
+        session,
+        names=names,
+        prepared_at=max(int(figures[PREPARED_AT]), 0),
+        records=int(figures[RECORDS]),
+        bytes=int(figures[BYTES]),
+        state=state,
+        last=last,
+        count=int(figures[CHANGES]),
+    )
