@@ -19,9 +19,9 @@ from tests.kit import closed_alike
 
 SYSTEMS = ("bitronix", "cloudtran", "derby", "h2", "jboss", "tally")
 FIXTURES = (*SYSTEMS[:-1], "estate")
-SIZES = (1, 5_000, 50_000, 1 << 30)
-"""Targets of splits in bytes: from a split of every group to one of every file."""
-MUTANTS = 60
+SIZES = (5_000, 1 << 30)
+"""Targets of splits in bytes: splits of few groups, and one of every file."""
+MUTANTS = 40
 
 
 def _readings(folder: Path) -> Iterator[ClosesBySplit]:
@@ -66,4 +66,4 @@ def test_splits_of_damaged_logs_never_give_other_rows(system: str, tmp_path: Pat
     mutator = Mutator(system, pool, lambda data, size: random.Random(size).randbytes(len(data)))
     for seed in range(MUTANTS):
         files = mutator.mutant(pool[seed % len(pool)], seed)
-        _closed(_put(tmp_path / str(seed), files), (1, 20_000))
+        _closed(_put(tmp_path / str(seed), files), (1 if seed % 2 else 20_000,))

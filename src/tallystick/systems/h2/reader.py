@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
@@ -152,11 +151,9 @@ class H2Reading:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         result, plain = self._result, self._plain
         if plain is None or isinstance(result, Finding):
-            from tallystick.arrow.schemas import CHANGES, batch_of, change_rows
+            from tallystick.arrow.schemas import batches_of_changes
 
-            found = change_rows(self.changes(), self.clock.value)
-            while chunk := list(islice(found, rows)):
-                yield batch_of(chunk, CHANGES)
+            yield from batches_of_changes(self.changes(), self.clock.value, rows)
             return
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
