@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.errors import TallystickError
 from tallystick.reading.discovery import discover
-from tallystick.records import Outcome, State
+from tallystick.records import Answer, Outcome, State
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
 from tallystick.systems.protocol import ReadOptions
@@ -216,6 +216,17 @@ def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
     assert (transaction.state, transaction.complete) == (State.INCOMPLETE, False)
     assert transaction.holes == "segment 1: 1 of 2 elements"
     assert list(one.changes()) == []
+
+
+def test_the_answer_alone_counts_what_is_at_stake_as_the_whole_verdict_does() -> None:
+    fs = every_kind()
+    content = _segment(fs)
+    content[DATA_OFFSET + 200] ^= 1  # of the first group
+    fs.open(SEGMENT).pwrite(bytes(content), 0)
+    one, again = reading(fs), reading(fs)
+    assert one.judgement == again.verdict().judgement
+    assert one.judgement.answer is not Answer.SAFE
+    assert one.judgement.at_stake.transactions is not None
 
 
 def test_unknown_code_that_may_be_ignored_is_skipped_and_any_other_refused() -> None:

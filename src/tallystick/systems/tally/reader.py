@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import (
+    Answer,
     Change,
     Clock,
     Finding,
@@ -293,10 +294,11 @@ class TallyReading:
         transactions = ended_first(self.source.path, steps, self._key, incomplete)
         return judged.verdict(self.format, transactions)
 
-    @property
+    @cached_property
     def judgement(self) -> Judgement:
-        """The answer, without the number of transactions at stake."""
-        return self._judged.judgement()
+        """The answer; only what is at stake needs the whole verdict."""
+        one = self._judged.judgement()
+        return one if one.answer is Answer.SAFE else self.verdict().judgement
 
     @property
     def _incomplete(self) -> Mapping[int, str]:
