@@ -61,7 +61,8 @@ _CHECKED = int(CHECKED_FLAGS)
 _FIRST, _LAST, _PREPARE = int(Group.FIRST), int(Group.LAST), int(Group.PREPARE)
 _ENDS = _LAST | _PREPARE
 _VERSION_MAX = 1 << 62
-_MIX, _SHIFT = 0x1E3779B97F4A7C15, 20
+_MIX, _SHIFT, _KEY_MASK = 0x1E3779B1, 20, 0xFFFFFFFF
+"""A product of a masked key and the factor fits 64 bits."""
 
 
 def _flags() -> Flags:
@@ -218,7 +219,7 @@ def _has_gap(
 def find(table: Table, number: Number) -> Number:
     """Return the slot of a transaction, or the free one that it would take."""
     mask = len(table) - 1
-    slot = ((number * _MIX) >> _SHIFT) & mask
+    slot = (((number & _KEY_MASK) * _MIX) >> _SHIFT) & mask
     while table[slot, NUMBER] != FREE and table[slot, NUMBER] != number:
         slot = (slot + 1) & mask
     return slot
@@ -228,7 +229,8 @@ def find(table: Table, number: Number) -> Number:
 def find_page(pages: Table, segment: Number, container: Number, page: Number) -> Number:
     """Return the slot of a page, or the free one that it would take."""
     mask = len(pages) - 1
-    slot = (((page + container * 31 + segment) * _MIX) >> _SHIFT) & mask
+    key = (page ^ (container << 7) ^ segment) & _KEY_MASK
+    slot = ((key * _MIX) >> _SHIFT) & mask
     while pages[slot, 0] != FREE and (
         pages[slot, 2] != page or pages[slot, 1] != container or pages[slot, 0] != segment
     ):
@@ -243,7 +245,7 @@ def remove(table: Table, slot: Number) -> None:
     table[slot, NUMBER] = FREE
     at = (slot + 1) & mask
     while table[at, NUMBER] != FREE:
-        home = ((table[at, NUMBER] * _MIX) >> _SHIFT) & mask
+        home = (((table[at, NUMBER] & _KEY_MASK) * _MIX) >> _SHIFT) & mask
         if (at - home) & mask >= (at - slot) & mask:
             for column in range(table.shape[1]):
                 table[slot, column] = table[at, column]

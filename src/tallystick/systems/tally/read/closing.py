@@ -9,7 +9,8 @@ what it hands on; that of the fold with the same of all splits.
 
 from __future__ import annotations
 
-import pickle
+import base64
+import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -99,13 +100,26 @@ class Rest(NamedTuple):
 
     def packed(self) -> bytes:
         """Return the rest as bytes."""
-        return pickle.dumps((tuple(self.edges), self.closed, [tuple(one) for one in self.records]))
+        return json.dumps((self.edges, self.closed, self.records), default=_text_of).encode()
 
     @classmethod
     def of(cls, rest: bytes) -> Rest:
-        """Return a rest from its bytes, which come from our own workers."""
-        edges, closed, records = pickle.loads(rest)
-        return cls(Edges(*edges), closed, [HandedRecord(*one) for one in records])
+        """Return a rest from its bytes."""
+        (segment, begin, end), closed, records = json.loads(rest, object_hook=_bytes_of)
+        handed = [HandedRecord(*one)._replace(resources=tuple(one[8])) for one in records]
+        return cls(Edges(segment, tuple(begin), tuple(end)), closed, handed)
+
+
+_BYTES = "base64"
+"""The key of an object of JSON that stands for bytes."""
+
+
+def _text_of(value: bytes) -> dict[str, str]:
+    return {_BYTES: base64.b64encode(value).decode()}
+
+
+def _bytes_of(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value[_BYTES]) if value.keys() == {_BYTES} else value
 
 
 class NotPlainError(TallystickError):
