@@ -19,9 +19,11 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Loaded = TypeVar("_Loaded")
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 
 
@@ -59,3 +61,16 @@ def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
     not; the unit is the caller's.
     """
     return work >= (loaded_from if "numba" in sys.modules else compiled_from)
+
+
+def loaded_compiled(load: Callable[[], _Loaded]) -> _Loaded | None:
+    """Return what ``load`` imports from a module of kernels.
+
+    None without a compiler, where kernels are slower than reading record by record.
+    """
+    if find_spec("numba") is None:
+        return None
+    try:
+        return load()
+    except (ImportError, RuntimeError):
+        return None  # numba refuses where it finds no folder for what it compiles

@@ -21,6 +21,7 @@ from tallystick.systems.protocol import (
     LogReading,
     LogSource,
     Split,
+    TransactionBatches,
     judgement_on,
 )
 
@@ -76,6 +77,8 @@ def batches_of(
 def _other_batches(
     reading: LogReading, table: str, rows: int, judged: Judging
 ) -> Iterator[pa.RecordBatch]:
+    if table == "transactions" and isinstance(reading, TransactionBatches):
+        return reading.transaction_batches(rows)
     if table == "transactions":
         return schemas.batches_of_transactions(reading.transactions(), reading.clock.value, rows)
     if table == "changes" and isinstance(reading, ChangeBatches):

@@ -365,6 +365,18 @@ class ChangeBatches(Protocol):
 
 
 @runtime_checkable
+class TransactionBatches(Protocol):
+    """A `LogReading` that gives its transactions as Arrow batches, too."""
+
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``transactions()``, in any order, as batches of the `TRANSACTIONS` schema.
+
+        A batch has at most ``rows`` rows.
+        """
+        ...
+
+
+@runtime_checkable
 class ChangesBetween(Protocol):
     """A `LogReading` whose commits can be followed: `Change.commit_sequence` grows and stays.
 

@@ -6,10 +6,9 @@ not plain. The modules of this package that need NumPy are imported once a file 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
 
-from tallystick.arrow.numba_kernel import pays
+from tallystick.arrow.numba_kernel import loaded_compiled, pays
 from tallystick.systems.bitronix.read.plain_records import Chunk
 
 COMPILED_FROM = 1 << 21
@@ -20,10 +19,12 @@ LOADED_FROM = 1 << 16
 
 def read_chunks(data: memoryview, begin: int, end: int) -> Iterator[Chunk]:
     """Yield the plain records of a range; none of a short one."""
-    if not pays(end - begin, LOADED_FROM, COMPILED_FROM) or find_spec("numba") is None:
-        return
-    try:
-        from tallystick.systems.bitronix.columns.chunk_columns import walk_chunks
-    except (ImportError, RuntimeError):
-        return  # numba refuses where it finds no folder for what it compiles
-    yield from walk_chunks(data, begin, end)
+    walk = loaded_compiled(_walk) if pays(end - begin, LOADED_FROM, COMPILED_FROM) else None
+    if walk is not None:
+        yield from walk(data, begin, end)
+
+
+def _walk() -> Callable[[memoryview, int, int], Iterator[Chunk]]:
+    from tallystick.systems.bitronix.columns.chunk_columns import walk_chunks
+
+    return walk_chunks

@@ -6,9 +6,7 @@ loaded late. Both ways verify every block alike.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from tallystick.arrow.numba_kernel import pays
+from tallystick.arrow.numba_kernel import loaded_compiled, pays
 from tallystick.systems.cloudtran.read.block_order import BlockOrder
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.cloudtran.read.whole_blocks import RunReader, WholeBlocks
@@ -31,15 +29,11 @@ class DeferredRunReader:
         """Return the run that begins with the block at ``offset``; None while the log is short."""
         if self._reader is None and offset == 0:
             self._bytes += scan.end
-            self._reader = _compiled() if pays(self._bytes, *self._from) else None
+            self._reader = loaded_compiled(_reader) if pays(self._bytes, *self._from) else None
         return None if self._reader is None else self._reader(scan, order, offset)
 
 
-def _compiled() -> RunReader | None:
-    if find_spec("numba") is None:
-        return None  # in plain Python runs are slower than blocks
-    try:
-        from tallystick.systems.cloudtran.columns.block_runs import read_run
-    except (ImportError, RuntimeError):
-        return None  # numba refuses where it finds no folder for what it compiles
+def _reader() -> RunReader:
+    from tallystick.systems.cloudtran.columns.block_runs import read_run
+
     return read_run

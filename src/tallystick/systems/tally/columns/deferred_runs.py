@@ -7,9 +7,9 @@ late. Both ways verify every group alike.
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from typing import Final
 
+from tallystick.arrow.numba_kernel import loaded_compiled
 from tallystick.systems.tally.read.walk import Expected, Place, RunReader, SegmentView
 
 _RUNS: Final = "tallystick.systems.tally.columns.group_runs"
@@ -40,10 +40,10 @@ class DeferredRunReader:
 
 def compiled_reader() -> RunReader | None:
     """Return a reader of runs with all codes, large groups too; None without compiled code."""
-    if find_spec("numba") is None:
-        return None  # in plain Python runs are slower than steps
-    try:
-        from tallystick.systems.tally.columns.group_runs import ALL_CODES, CompiledRunReader
-    except (ImportError, RuntimeError):
-        return None  # numba refuses where it finds no folder for what it compiles
+    return loaded_compiled(_reader)
+
+
+def _reader() -> RunReader:
+    from tallystick.systems.tally.columns.group_runs import ALL_CODES, CompiledRunReader
+
     return CompiledRunReader(known=ALL_CODES, large=True)
