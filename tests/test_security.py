@@ -17,7 +17,6 @@ SOURCE = ROOT / "src"
 
 ALLOWED = {
     ("pickle", "pipeline/tables/write_task.py"),  # Spark's task of the same program, not a log
-    ("pickle", "pipeline/tables/bundle_tasks.py"),  # sums that tasks of one run leave for another
     ("subprocess", "disposal/disposers.py"),  # the command of a configuration, never a shell
     ("subprocess", "cli/commands/bench.py"),  # this Python, with programs of the repository
 }

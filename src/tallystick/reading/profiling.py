@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,24 +67,29 @@ class _Ended:
     sizes: Counter[int] = field(default_factory=Counter)
     oldest_in_doubt: int | None = None
 
-    def add(self, one: Mapping[str, Any]) -> None:
-        """Count a transaction."""
-        state, first, last = one["state"], one["first_time"], one["last_time"]
-        self.states[state] += 1
-        if one["records"] is not None:
-            self.sizes[one["records"]] += 1
-        if state == State.COMMITTED.value and None not in (first, last):
-            self.latencies[last - first] += 1
-        if state in _IN_DOUBT and last is not None:
-            known = self.oldest_in_doubt
-            self.oldest_in_doubt = last if known is None else min(known, last)
-
     def merge(self, other: _Ended) -> None:
         """Count what another one has counted."""
         self.states.update(other.states)
         self.latencies.update(other.latencies)
         self.sizes.update(other.sizes)
         self.oldest_in_doubt = _known(min, self.oldest_in_doubt, other.oldest_in_doubt)
+
+    def sums(self) -> list[Any]:
+        """Return the arguments of `of_sums`, as JSON takes them."""
+        counted = (self.states, self.latencies, self.sizes)
+        return [*([*one.items()] for one in counted), self.oldest_in_doubt]
+
+    @classmethod
+    def of_sums(
+        cls,
+        states: Iterable[tuple[str, int]],
+        latencies: Iterable[tuple[int, int]],
+        sizes: Iterable[tuple[int, int]],
+        oldest_in_doubt: int | None,
+    ) -> _Ended:
+        """Return what was counted as pairs of value and number."""
+        counted = Counter(dict(states)), Counter(dict(latencies)), Counter(dict(sizes))
+        return cls(*counted, oldest_in_doubt)
 
     def row(self, newest: int | None, units: float | None) -> dict[str, Any]:
         """Return the columns; ``units`` are those of the clock in a second."""
@@ -161,14 +166,20 @@ class LogProfile:
         self._written[key] = count + ours[0], size + ours[1], max(most, ours[2])
 
     def add_transactions(self, batch: pa.RecordBatch) -> None:
-        """Count rows of the table ``transactions``."""
-        for one in batch.to_pylist():
-            last = one["last_time"]
-            if last is not None:
-                self._newest = last if self._newest is None else max(self._newest, last)
-            for resource in (None, *(one["participants"] or ())):
-                key = one["clock"], resource, _bucket(last, one["clock"])
-                self._ended.setdefault(key, _Ended()).add(one)
+        """Count rows of the table ``transactions``; `TRANSACTION_COLUMNS` are looked at."""
+        if not batch.num_rows:
+            return
+        self._newest = _known(max, self._newest, pc.max(batch["last_time"]).as_py())
+        rows = _by_resource(batch)
+        for counted in ("states", "sizes", "latencies"):
+            for key, value, count in _counts(rows, counted):
+                getattr(self._of(key), counted)[value] += count
+        for key, oldest in _least(rows, "in_doubt"):
+            ended = self._of(key)
+            ended.oldest_in_doubt = _known(min, ended.oldest_in_doubt, oldest)
+
+    def _of(self, key: _Key) -> _Ended:
+        return self._ended.setdefault(key, _Ended())
 
     def merge(self, other: LogProfile) -> None:
         """Count what another task has counted of the same log."""
@@ -176,8 +187,28 @@ class LogProfile:
             ours = self._written.get(key, (0, 0, 0))
             self._written[key] = ours[0] + count, ours[1] + size, max(ours[2], most)
         for key, ended in other._ended.items():
-            self._ended.setdefault(key, _Ended()).merge(ended)
+            self._of(key).merge(ended)
         self._newest = _known(max, self._newest, other._newest)
+
+    def sums(self) -> dict[str, Any]:
+        """Return the sums as JSON takes them, for `of_sums`."""
+        return {
+            "system": self.system,
+            "log": self.log,
+            "newest": self._newest,
+            "written": [[*key, *sums] for key, sums in self._written.items()],
+            "ended": [[*key, *ended.sums()] for key, ended in self._ended.items()],
+        }
+
+    @classmethod
+    def of_sums(cls, sums: Mapping[str, Any]) -> LogProfile:
+        """Return the profile with these sums."""
+        found = cls(sums["system"], sums["log"], _newest=sums["newest"])
+        for clock, resource, bucket, count, size, most in sums["written"]:
+            found._written[clock, resource, bucket] = count, size, most
+        for clock, resource, bucket, *ended in sums["ended"]:
+            found._ended[clock, resource, bucket] = _Ended.of_sums(*ended)
+        return found
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield rows of `PROFILE`."""
@@ -201,6 +232,76 @@ def profile_rows(reading: LogReading) -> Iterator[dict[str, Any]]:
     yield from found.rows()
 
 
+def _by_resource(batch: pa.RecordBatch) -> pa.Table:
+    """Return a row per transaction and one for each of its resources, with what is counted."""
+    states, first, last = (batch[name] for name in ("state", "first_time", "last_time"))
+    doubtful = pc.is_in(states, pa.array(sorted(_IN_DOUBT)))
+    columns = {
+        "clock": batch["clock"],
+        "bucket": _buckets(last, batch["clock"]),
+        "states": states,
+        "sizes": batch["records"],
+        "latencies": pc.if_else(
+            pc.equal(states, State.COMMITTED.value), _between(first, last), None
+        ),
+        "in_doubt": pc.if_else(doubtful, last, None),
+    }
+    parents = pc.list_parent_indices(batch["participants"])
+    places = pa.concat_arrays([pa.array(np.arange(batch.num_rows)), parents.cast(pa.int64())])
+    resources = pc.list_flatten(batch["participants"])
+    nothing = pa.nulls(batch.num_rows, resources.type)
+    return (
+        pa.table(columns)
+        .take(places)
+        .append_column("resource", pa.concat_arrays([nothing, resources]))
+    )
+
+
+def _between(first: pa.Array, last: pa.Array) -> pa.Array:
+    """Return the times from ``first`` to ``last``; the longest that there is for longer ones."""
+    found, backwards = pc.subtract(last, first), pc.less(last, first)
+    longest = pc.if_else(backwards, -_LONGEST, _LONGEST)
+    return pc.if_else(pc.equal(pc.less(found, 0), backwards), found, longest)
+
+
+def _buckets(times: pa.Array, clocks: pa.Array) -> pa.Array:
+    """Return the buckets of times by these clocks; null without any."""
+    found = pa.nulls(len(times), pa.int64())
+    for clock in clocks.unique().to_pylist():
+        units = _units(clock)
+        if units is not None:
+            bucket = pc.floor(
+                pc.divide(
+                    pc.divide(times.cast(pa.float64(), safe=False), units), float(BUCKET_SECONDS)
+                )
+            )
+            found = pc.if_else(
+                pc.equal(clocks, clock),
+                pc.multiply(bucket, float(BUCKET_SECONDS)).cast(pa.int64()),
+                found,
+            )
+    return found
+
+
+def _counts(rows: pa.Table, column: str) -> Iterator[tuple[_Key, Any, int]]:
+    """Yield key, value and number of the rows with each value of a column."""
+    known = rows.filter(pc.is_valid(rows[column]))
+    groups = known.group_by([*_KEY_COLUMNS, column]).aggregate([([], "count_all")])
+    yield from _groups(groups, column, "count_all")
+
+
+def _least(rows: pa.Table, column: str) -> Iterator[tuple[_Key, int]]:
+    """Yield key and least value of a column."""
+    known = rows.filter(pc.is_valid(rows[column]))
+    groups = known.group_by(_KEY_COLUMNS).aggregate([(column, "min")])
+    yield from _groups(groups, f"{column}_min")
+
+
+def _groups(groups: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    keys = zip(*(groups[name].to_pylist() for name in _KEY_COLUMNS), strict=True)
+    return zip(keys, *(groups[name].to_pylist() for name in columns), strict=True)
+
+
 def _known(choice: Callable[..., int], *values: int | None) -> int | None:
     """Return one of the values that are known."""
     known = [one for one in values if one is not None]
@@ -209,6 +310,10 @@ def _known(choice: Callable[..., int], *values: int | None) -> int | None:
 
 RECORD_COLUMNS = ("clock", "time", "length")
 """Columns of ``records`` that a profile needs."""
+TRANSACTION_COLUMNS = ("clock", "state", "first_time", "last_time", "records", "participants")
+"""Columns of ``transactions`` that a profile needs."""
+_KEY_COLUMNS = ["clock", "resource", "bucket"]
+_LONGEST = (1 << 63) - 1
 _SUMS = ("records", "bytes", "record_bytes_max")
 
 _Written = tuple[int, int, int]

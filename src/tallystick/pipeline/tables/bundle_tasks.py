@@ -9,11 +9,13 @@ not in the tables before the fold puts it there.
 
 from __future__ import annotations
 
-import pickle
+import base64
+import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from tallystick.errors import TallystickError
 from tallystick.pipeline.options import SourceOptions
@@ -101,6 +103,20 @@ class _Note:
     closed: Profiles = field(default_factory=Profiles)
     rests: list[bytes | None] = field(default_factory=list)
 
+    def packed(self) -> str:
+        """Return the note as JSON, for `unpacked`."""
+        rests = [None if one is None else base64.b64encode(one).decode() for one in self.rests]
+        sums = {"profiles": self.profiles.sums(), "closed": self.closed.sums()}
+        return json.dumps(sums | {"rests": rests})
+
+    @classmethod
+    def unpacked(cls, note: str) -> Self:
+        """Return what a note says."""
+        values = json.loads(note)
+        profiles, closed = (Profiles.of_sums(values[name]) for name in ("profiles", "closed"))
+        rests = [None if one is None else base64.b64decode(one) for one in values["rests"]]
+        return cls(profiles, closed, rests)
+
 
 @dataclass(frozen=True, slots=True)
 class PartWrite:
@@ -124,7 +140,7 @@ class PartWrite:
         folder = Path(self.root, PARTS)
         folder.mkdir(exist_ok=True)
         partial = folder / f".{self.name}.{uuid.uuid4().hex}"
-        partial.write_bytes(pickle.dumps(note))
+        partial.write_text(note.packed())
         partial.replace(folder / self.name)
 
     def _close(self, note: _Note) -> None:
@@ -175,9 +191,7 @@ class BundleFold:
             write_profile(profiles, self.root, self.name, self.codec)
 
     def _note(self, name: str) -> _Note:
-        note = pickle.loads(Path(self.root, PARTS, name).read_bytes())
-        assert isinstance(note, _Note)
-        return note
+        return _Note.unpacked(Path(self.root, PARTS, name).read_text())
 
     def _closed(self, notes: list[_Note]) -> Profiles:
         """Write the rows of both tables; return the profile of their transactions."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import pickle
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -129,6 +129,16 @@ class Profiles:
         """Count what another task has counted."""
         for log, profile in other.by_log.items():
             self._of(*log).merge(profile)
+
+    def sums(self) -> list[dict[str, Any]]:
+        """Return what was counted as JSON takes it, for `of_sums`."""
+        return [one.sums() for one in self.by_log.values()]
+
+    @classmethod
+    def of_sums(cls, sums: Iterable[Mapping[str, Any]]) -> Self:
+        """Return what these sums say."""
+        found = map(LogProfile.of_sums, sums)
+        return cls({(one.system, one.log): one for one in found})
 
     def _of(self, system: str, log: str) -> LogProfile:
         return self.by_log.setdefault((system, log), LogProfile(system, log))
