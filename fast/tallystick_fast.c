@@ -13,7 +13,12 @@
    was woken goes on, submits again, and wakes the next one as it goes to sleep, when it gives up
    the interpreter lock. The thread that led is the last of the chain and watches it: if no one is
    woken for STALL_NS, and for RELAY groups from then on, each wakes the next one as it wakes
-   itself. */
+   itself.
+
+   To wake a thread takes the kernel longer than that thread then needs the interpreter lock. So as
+   a thread goes to sleep, it also wakes the one after the next, ahead of its turn: that one looks
+   for its call AHEAD_TURNS times, and then sleeps again. No thread is woken ahead where there is
+   only one processor, and for AHEAD_PAUSE groups after one that slept again. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -23,6 +28,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +39,18 @@
 #define INTERFACE 5        /* the main package refuses another number */
 #define STALL_NS 200000    /* time without a wake-up after which a chain is stalled */
 #define RELAY 256          /* groups without a watched chain after that */
+#define AHEAD_TURNS 200    /* looks of a thread that was woken ahead of its turn, some 10 us */
+#define AHEAD_PAUSE 16     /* groups without a thread woken ahead after one that slept again */
 #define WAIT_FLUSHES 2.0   /* longest wait of a leader, in durations of the last flush ... */
 #define WAIT_SECONDS 0.005 /* ... and in seconds */
+
+#if defined(__x86_64__)
+#define RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define RELAX() __asm__ volatile("yield")
+#else
+#define RELAX() (void)0
+#endif
 
 /* Call a method of the writer. */
 #define ASK(queue, method, ...)                                                                    \
@@ -48,7 +64,7 @@
 typedef struct Waiter {
     struct Waiter *previous, *next;
     struct List *list; /* where it is; NULL once another thread has taken it out to call it */
-    uint32_t called;   /* futex word */
+    uint32_t called;   /* futex word: ASLEEP and so on */
     char counted;      /* in the queue's `pending` */
 } Waiter;
 
@@ -85,11 +101,29 @@ static int futex(uint32_t *word, int operation, uint32_t value, const struct tim
                         FUTEX_BITSET_MATCH_ANY);
 }
 
-/* The waiter may be gone after the store: its address is then only a number to the kernel. */
+enum { ASLEEP, AWAKE, ASLEEP_AGAIN, IS_CALLED }; /* AWAKE: woken ahead, and looking */
+
+static int exchange(uint32_t *word, uint32_t from, uint32_t to) {
+    return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void wake(uint32_t *word) { futex(word, FUTEX_WAKE, 1, NULL); }
+
+/* The waiter may be gone after the exchange: its address is then only a number to the kernel. */
 static void call(Waiter *waiter) {
     uint32_t *word = &waiter->called;
-    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-    futex(word, FUTEX_WAKE, 1, NULL);
+    if (__atomic_exchange_n(word, IS_CALLED, __ATOMIC_ACQ_REL) != AWAKE) wake(word);
+}
+
+/* Return the value of the word, after some looks if the thread was woken ahead. */
+static uint32_t look_at(uint32_t *word) {
+    uint32_t value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    for (int turn = 1; value == AWAKE; turn++) {
+        if (turn > AHEAD_TURNS && exchange(word, AWAKE, ASLEEP_AGAIN)) return ASLEEP_AGAIN;
+        RELAX();
+        value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    }
+    return value;
 }
 
 static int64_t now_ns(clockid_t clock) {
@@ -131,6 +165,7 @@ typedef struct {
     Py_ssize_t pending;  /* threads that are in the chain, or woken and not back yet */
     List leader;         /* the leader that waits until `pending` is 0 */
     int watched, relay;  /* the leader will watch the chain; groups without that */
+    int not_ahead;       /* groups of which no thread is woken ahead */
     double wait_seconds;
 } Queue;
 
@@ -278,28 +313,40 @@ static void came_back(Queue *queue) {
     call_leader(queue);
 }
 
+/* Mark the first of the chain as woken ahead; return its word, to be woken, or NULL. It may be
+   gone once the interpreter lock is given up: its address is then only a number to the kernel. */
+static uint32_t *mark_ahead(Queue *queue) {
+    Waiter *first = queue->not_ahead ? NULL : queue->chain.first;
+    return first && exchange(&first->called, ASLEEP, AWAKE) ? &first->called : NULL;
+}
+
 /* Sleep in a list until called, interrupted by a signal, or `until` (0: no limit), without the
    interpreter lock; the next one of the chain is woken first. */
 static int sleep_in(Queue *queue, List *list, int64_t until) {
     Waiter *waiter = calloc(1, sizeof *waiter); /* it outlives a thread that the exit ends */
     struct timespec at = {until / 1000000000, until % 1000000000};
-    int how = CALLED;
+    int how = CALLED, in_vain = 0;
     if (!waiter) return PyErr_NoMemory(), INTERRUPTED;
     push(list, waiter);
     waiter->counted = list == &queue->chain;
     queue->pending += waiter->counted;
     Waiter *next = pop(&queue->chain);
+    uint32_t *word = &waiter->called, *ahead = next ? mark_ahead(queue) : NULL, value;
     PyThreadState *state = PyEval_SaveThread();
     if (next) call(next);
-    while (how == CALLED && !__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE))
-        if (futex(&waiter->called, FUTEX_WAIT_BITSET, 0, until ? &at : NULL))
+    if (ahead) wake(ahead);
+    while (how == CALLED && (value = look_at(word)) != IS_CALLED) {
+        in_vain |= value == ASLEEP_AGAIN;
+        if (futex(word, FUTEX_WAIT_BITSET, value, until ? &at : NULL))
             how = errno == EINTR ? INTERRUPTED : errno == ETIMEDOUT ? LATE : CALLED;
+    }
     PyEval_RestoreThread(state);
     if (waiter->list)
         unlink_waiter(waiter);
     else /* taken out of the list, so it is called, if not yet then soon */
-        for (how = CALLED; !__atomic_load_n(&waiter->called, __ATOMIC_ACQUIRE);)
-            futex(&waiter->called, FUTEX_WAIT_BITSET, 0, NULL);
+        for (how = CALLED; (value = look_at(word)) != IS_CALLED;)
+            futex(word, FUTEX_WAIT_BITSET, value, NULL);
+    if (in_vain) queue->not_ahead = AHEAD_PAUSE;
     if (waiter->counted) came_back(queue);
     free(waiter);
     return how;
@@ -372,11 +419,18 @@ static int watch_chain(Queue *queue) {
     return how == INTERRUPTED ? interrupted() : 0;
 }
 
+static int one_processor(void) {
+    cpu_set_t set; /* too small for this machine: it has more than one */
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
+}
+
 /* Flush; the callback releases the flush lock, whatever happens. */
 static int lead(Queue *queue) {
     queue->owner = PyThread_get_thread_ident();
     if (queue->relay) queue->relay--;
     queue->watched = !queue->relay;
+    if (queue->not_ahead) queue->not_ahead--;
+    if (one_processor()) queue->not_ahead = 1;
     PyObject *done = ASK(queue, lead, Py_True);
     release_if_owned(queue);
     XDROP(done);
