@@ -1,7 +1,7 @@
 """Large estates by our own writers, for the benchmarks of the pipeline.
 
 In: sizes and how often a transaction is left at a fault. Out: Bitronix coordinators over native
-journals, each filled up with plain records.
+journals, each filled up with plain records or with local transactions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ FAULTS = ("no-decision", "open-decision", "lost-commit")
 @dataclass(frozen=True, slots=True)
 class Estate:
     """How large, and how often a transaction is left at a fault (0: never). ``mib`` is the size
-    of all plain records."""
+    of the records that fill the journals up: plain ones, or with ``rows`` committed by so many."""
 
     coordinators: int
     resources: int
     transactions: int
     fault_every: int
     mib: int
+    rows: int = 0
 
     def write(self, root: Path) -> None:
         """Write it below ``root``."""
@@ -58,12 +59,27 @@ class Estate:
                 transfer(decisions, journals, number, owner.encode(), self._fault(number))
             for journal in journals.values():
                 for begin in range(0, fill, FILL_ROUND):
-                    journal.append_many([BODY] * min(FILL_ROUND, fill - begin))
+                    count = min(FILL_ROUND, fill - begin)
+                    if self.rows:
+                        commit_rows(journal, self.transactions + 1 + begin, count, self.rows)
+                    else:
+                        journal.append_many([BODY] * count)
 
     def _fault(self, number: int) -> str | None:
         if not self.fault_every or number % self.fault_every:
             return None
         return FAULTS[number // self.fault_every % len(FAULTS)]
+
+
+def commit_rows(journal: TallyJournal, first: int, count: int, rows: int) -> None:
+    """Commit ``count`` records in transactions of ``rows`` each; the first one is ``first``."""
+    tickets = []
+    for number in range(count // rows):
+        for row in range(rows):
+            journal.add_in(first + number, number * rows + row, BODY)
+        tickets.append(journal.commit(first + number))
+    for ticket in tickets:
+        ticket.wait()
 
 
 def transfer(

@@ -1,6 +1,7 @@
 """What all tables cost as an estate grows: time, memory and shuffle at several sizes.
 
-``python benchmarks/pipeline_scale.py [--gib 0.25 0.5 1 2] [--transactions 50] [--place DIR]``
+``python benchmarks/pipeline_scale.py [--gib 0.25 0.5 1 2] [--transactions 50] [--rows 5]
+[--place DIR]``
 writes an estate per size, as `benchmarks/pipeline_scan.py` does, and builds the seven tables with
 ``local[2]`` in a process of its own, twice; and then, in another process, twice a copy of the same
 rows from Parquet to Parquet, by Spark with its defaults. A line says how long the tables took
@@ -8,7 +9,8 @@ first, the processor time of the driver, Java and all workers, the peak of priva
 of the driver's Python, of Java, of the largest worker and of all workers together, and the bytes
 that were shuffled. The next lines have the processor time of tables and copy, first and again.
 Sizes are of valid bytes: what segments keep free counts for nothing. With more ``--transactions``
-per coordinator the shuffle grows, with more records it does not.
+per coordinator the shuffle grows, with more records it does not. With ``--rows`` the records that
+fill the journals up are committed by so many, else they are plain.
 """
 
 from __future__ import annotations
@@ -219,6 +221,7 @@ def main() -> None:
     parser.add_argument("--coordinators", type=int, default=4)
     parser.add_argument("--resources", type=int, default=3)
     parser.add_argument("--transactions", type=int, default=50)
+    parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--fault-every", type=int, default=10)
     parser.add_argument("--place", type=Path, help="a folder with space, for logs and tables")
     parser.add_argument("--build", type=Path, nargs=2, help=argparse.SUPPRESS)
@@ -235,6 +238,7 @@ def main() -> None:
             given.transactions,
             given.fault_every,
             int(gib * 1024),
+            given.rows,
         )
         with tempfile.TemporaryDirectory(dir=given.place) as place:
             measure(estate, Path(place))

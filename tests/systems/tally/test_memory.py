@@ -90,6 +90,11 @@ def changes(path: Path) -> None:
         assert change.commit_sequence
 
 
+def files(path: Path) -> None:
+    for file in reading(path).files():
+        assert file.spans
+
+
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A small log and one that is twenty times as long."""
@@ -113,9 +118,12 @@ def peak(work: Callable[[Path], None], path: Path) -> int:
 
 @pytest.mark.parametrize(
     ("work", "allowed"),
-    [(append, 0), (reopen, 0), (replay, 0), (verdict, 0), (changes, 0), (batches, BATCH_BYTES)],
+    [
+        (append, 0), (reopen, 0), (replay, 0), (verdict, 0), (files, 0), (changes, 0),
+        (batches, BATCH_BYTES),
+    ],
     ids=lambda one: getattr(one, "__name__", ""),
-)
+)  # fmt: skip
 def test_log_twenty_times_as_long_takes_no_more_memory(
     work: Callable[[Path], None],
     allowed: int,

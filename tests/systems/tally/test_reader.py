@@ -117,6 +117,13 @@ def test_spans_tile_every_file(make: type[MemoryFileSystem]) -> None:
         check_tiling(file)
 
 
+def test_whole_groups_next_to_each_other_share_a_span() -> None:
+    files = reading(segments_of_plain()).files()
+    groups = [[one for one in file.spans if one.what == "groups"] for file in files]
+    assert max(map(len, groups)) == 1
+    assert sum(map(len, groups)) > 2
+
+
 @pytest.mark.parametrize("size", [1, 511, 2971, 4096, 8191, 8192, 8193])
 def test_spans_tile_a_file_cut_before_its_first_group(size: int) -> None:
     fs = every_kind()

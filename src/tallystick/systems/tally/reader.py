@@ -52,9 +52,15 @@ from tallystick.systems.tally.read.files import (
 )
 from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.scan import Scan, Step
-from tallystick.systems.tally.read.spans import cut, doubled_spans, remains, segment_spans
+from tallystick.systems.tally.read.spans import (
+    add_place,
+    cut,
+    doubled_spans,
+    remains,
+    segment_spans,
+)
 from tallystick.systems.tally.read.transactions import ended_first, transactions_of
-from tallystick.systems.tally.read.walk import Place, RunReader, SegmentView
+from tallystick.systems.tally.read.walk import RunReader, SegmentView
 from tallystick.systems.tally.verdict.answer import end_findings
 from tallystick.systems.tally.verdict.strict import JudgedLog, judge
 
@@ -110,12 +116,12 @@ class TallyReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the control file, the segments by number, then freed, spare and foreign files."""
-        places: dict[str, list[Place]] = {}
-        for step in Scan(self.catalog, self._access).steps():
-            places.setdefault(step.file.path, []).append(step.place)
+        judged: dict[str, list[Span]] = {}
+        for step in Scan(self.catalog, self._access, run_reader=DeferredRunReader()).steps():
+            add_place(judged.setdefault(step.file.path, []), step.place)
         found = [self._control_file()] if self.catalog.control_path else []
         for file in (*self.catalog.segments, *self.catalog.others):
-            found.append(self._file(file, places.get(file.path, []), len(found)))
+            found.append(self._file(file, judged.get(file.path, []), len(found)))
         return found
 
     def lives(self) -> Mapping[str, FileLife]:
@@ -158,7 +164,7 @@ class TallyReading:
             spans=(*spans, *rest),
         )  # fmt: skip
 
-    def _file(self, file: SegmentFile, places: list[Place], order: int) -> LogFile:
+    def _file(self, file: SegmentFile, judged: list[Span], order: int) -> LogFile:
         try:
             source = self._access.open(file.path)
         except LogUnreadableError:
@@ -171,7 +177,7 @@ class TallyReading:
         else:
             used = data[: header.size]
             view = SegmentView(used, header, file.durable_lsn)
-            spans = segment_spans(file, view, places)
+            spans = segment_spans(file, view, judged)
             spans += remains(data, len(used), len(data), header.number)
         return LogFile(
             file.path, len(data), file.status.value, order,

@@ -54,19 +54,28 @@ def cut(spans: Iterable[Span], size: int) -> Iterator[Span]:
             yield Span(span.offset, length, span.outcome, span.what, span.reason)
 
 
-def segment_spans(file: SegmentFile, view: SegmentView, places: Iterable[Place]) -> list[Span]:
-    """Return the spans of a live segment, from the places that its walk found."""
+def add_place(spans: list[Span], place: Place) -> None:
+    """Append the span of a place of one segment; whole groups next to each other share one."""
+    outcome = _OUTCOME.get(place.case)
+    if outcome is None or place.end <= place.offset:  # the file may end before the place
+        return
+    whole = place.case is Case.VALID
+    what, reason = ("groups", "") if whole else ("group", place.reason)
+    begin = place.offset
+    if whole and spans and spans[-1].what == what and spans[-1].end == begin:
+        begin = spans.pop().offset
+    spans.append(Span(begin, place.end - begin, outcome, what, reason))
+
+
+def segment_spans(file: SegmentFile, view: SegmentView, judged: Iterable[Span]) -> list[Span]:
+    """Return the spans of a live segment, with those of the places that its walk found."""
     spans = doubled_spans(len(view.data), "segment header", file.damaged_copy)
     end = min(DATA_OFFSET, len(view.data))
-    for place in places:
-        outcome = _OUTCOME.get(place.case)
-        if outcome is None or place.end <= place.offset:  # the file may end before the place
-            continue
-        if place.offset > end:
-            spans += remains(view.data, end, place.offset, view.header.number)
-        reason = "" if place.case is Case.VALID else place.reason
-        spans.append(Span(place.offset, place.end - place.offset, outcome, "group", reason))
-        end = place.end
+    for span in judged:
+        if span.offset > end:
+            spans += remains(view.data, end, span.offset, view.header.number)
+        spans.append(span)
+        end = span.end
     index = view.index
     limit = index.offset if index is not None and index.offset >= end else len(view.data)
     spans += remains(view.data, end, limit, view.header.number)
