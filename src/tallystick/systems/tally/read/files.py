@@ -49,6 +49,8 @@ from tallystick.systems.tally.format.layout import (
 
 _MISSING_MAX = 100_000
 """Numbers of missing segments that are listed: a hostile control block may claim any range."""
+_LISTINGS_MAX = 20
+"""Times that a folder is listed while its files change their names."""
 _REPORTED_MAX = 100
 """Missing segments with a finding of their own."""
 
@@ -201,12 +203,23 @@ def read_catalog(folder: str, paths: Iterable[str], access: FileAccess | None = 
 def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
     """Return the catalog of the log in ``folder``, and the access to its files through ``fs``.
 
+    The log may be written meanwhile: if a file gets another name or goes between its listing and
+    its reading, the folder is listed again.
+
     Raises:
         UnsupportedFormatError: a file is of a later format version.
     """
     access = access_through(fs)
-    paths = [posixpath.join(folder, name) for name in fs.list(folder) if is_member(name)]
-    return read_catalog(folder, paths, access), access
+    for _ in range(_LISTINGS_MAX):
+        catalog = read_catalog(folder, _members(fs, folder), access)
+        unread = {one.file for one in catalog.findings if one.code == UNREADABLE.code}
+        if not unread or unread <= set(_members(fs, folder)):
+            break
+    return catalog, access
+
+
+def _members(fs: FileSystem, folder: str) -> list[str]:
+    return [posixpath.join(folder, name) for name in fs.list(folder) if is_member(name)]
 
 
 def readable_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
