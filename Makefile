@@ -28,7 +28,8 @@ test: $(READY)
 interop: $(READY)
 	@scripts/ensure.sh java maven
 	@scripts/sparks.sh --fetch-only
-	$(PYTHON) -m pytest -m "interop and not soak" $(ARGS)
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "interop and not soak and not spark" $(ARGS)
+	@test -n "$(ARGS)" || $(PYTHON) -m pytest -m "interop and spark and not soak"
 
 # Storage, native log, journal and command line on the other Pythons that are found.
 pythons: $(READY)

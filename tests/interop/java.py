@@ -12,6 +12,7 @@ a folder of this user below the system's temporary one.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -49,8 +50,10 @@ def classpath(coordinates: Sequence[str]) -> str:
     need("maven")
     home = _home()
     remembered = home / f"classpath-{_stamp(sorted(coordinates))}"
-    if not _still_there(remembered):
-        _resolve(coordinates, remembered)
+    with (home / "lock").open("w") as lock:  # Maven's cache is not made for two at a time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _still_there(remembered):
+            _resolve(coordinates, remembered)
     return remembered.read_text()
 
 
