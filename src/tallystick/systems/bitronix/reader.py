@@ -107,6 +107,19 @@ class BitronixReading:
         with self._opened() as pair:
             yield from by_gtrid.transactions(pair, self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `transactions` in the same order, at most ``rows`` in a batch."""
+        log, clock = self.source.path, self.clock.value
+        with self._opened() as pair:
+            if any(part.plain is not None and part.plain.count for part in pair.parts):
+                from tallystick.systems.bitronix.columns.transactions import transaction_batches
+
+                yield from transaction_batches(pair, log, clock, rows)
+                return
+            from tallystick.arrow.schemas import batches_of_transactions
+
+            yield from batches_of_transactions(by_gtrid.transactions(pair, log), clock, rows)
+
     def changes(self) -> Sequence[Change]:
         """Return none: a coordinator's journal holds decisions, not data."""
         return ()

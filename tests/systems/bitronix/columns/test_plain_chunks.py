@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.systems.bitronix.columns import plain_chunks
+from tallystick.arrow.schemas import TRANSACTIONS
+from tallystick.systems.bitronix.columns import chunk_columns, plain_chunks
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -29,6 +30,7 @@ SMALL_CASES = [
     if sum(path.stat().st_size for path in folder_of(case).glob("*.tlog*")) < 10_000
 ]
 NEVER = 1 << 62
+BATCH_ROWS = 5
 PAIRS = 30
 MUTANTS = 60
 STATUSES = (ACTIVE, COMMITTED, COMMITTED, ROLLEDBACK, UNKNOWN, COMMITTING, COMMITTING, 77)
@@ -43,7 +45,10 @@ def read_in_chunks(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
 
 
 def tables(log: BitronixReading) -> object:
-    return log.judgement, list(log.files()), list(log.transactions()), list(log.findings())
+    batches = list(log.transaction_batches(BATCH_ROWS))
+    assert all(one.num_rows <= BATCH_ROWS and one.schema == TRANSACTIONS for one in batches)
+    rows = [row for one in batches for row in one.to_pylist()]
+    return log.judgement, list(log.files()), list(log.transactions()), rows, list(log.findings())
 
 
 def compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +130,7 @@ def test_chunks_agree_with_records_in_pairs_of_all_kinds_of_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(PAIRS):
+        monkeypatch.setattr(chunk_columns, "WINDOW", (1 << 20, 700)[seed % 2])
         write_pair(tmp_path, *written(seed))
         compare(tmp_path, monkeypatch)
 

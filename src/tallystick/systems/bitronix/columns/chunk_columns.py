@@ -71,27 +71,41 @@ class PlainChunk:
 
     def gtrids(self) -> tuple[Iterator[GtridRow], Iterator[NamesRow]]:
         """Return the records by gtrid, and the names that they have one after the other."""
+        table, marked = self.by_gtrid()
+        begins, sizes, *others = table
+        columns = (begins, begins + GTRID_OFFSET + sizes, *others)
+        return (
+            zip(*(one.tolist() for one in columns), strict=True),
+            zip(*(one.tolist() for one in marked), strict=True),
+        )
+
+    def by_gtrid(self) -> tuple[Any, Any]:
+        """Return two tables: the records by gtrid, and the names as in `NamesRow`.
+
+        The first has the columns of `GtridRow`, but the size of the gtrid for its end.
+        """
         groups, marks, found = self._grouped()
         order = np.argsort(groups, kind="stable")
         starts = np.searchsorted(groups[order], np.arange(found))
         firsts, lasts = order[starts], order[np.append(starts[1:], self.count) - 1]
         deciding = np.where(self._table["statuses"] == COMMITTING, self._table["offsets"], -1)
         begins, times = self._table["offsets"], self._table["times"]
-        rows = zip(
-            begins[firsts].tolist(),
-            (begins[firsts] + GTRID_OFFSET + self._gtrid_sizes[firsts]).tolist(),
-            times[firsts].tolist(),
-            self._table["statuses"][lasts].tolist(),
-            times[lasts].tolist(),
-            begins[lasts].tolist(),
-            np.maximum.reduceat(deciding[order], starts).tolist(),
-            np.bincount(groups).tolist(),
-            np.add.reduceat(self._lengths[order], starts).tolist(),
-            strict=True,
+        table = np.stack(
+            [
+                begins[firsts],
+                self._gtrid_sizes[firsts],
+                times[firsts],
+                self._table["statuses"][lasts],
+                times[lasts],
+                begins[lasts],
+                np.maximum.reduceat(deciding[order], starts),
+                np.bincount(groups),
+                np.add.reduceat(self._lengths[order], starts),
+            ]
         )
-        names = self._rows(marks)
-        numbers = groups[marks].tolist()
-        return rows, ((number, one[1], one[2]) for number, one in zip(numbers, names, strict=True))
+        names = begins[marks] + GTRID_OFFSET + self._gtrid_sizes[marks]
+        ends = begins[marks] + self._lengths[marks] - len(END_MARKER)
+        return table, np.stack([groups[marks], names, ends])
 
     def _grouped(self) -> tuple[Any, Any, int]:
         """Return the group of each record, whether its names are new there, how many there are."""
