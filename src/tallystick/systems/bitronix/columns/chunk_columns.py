@@ -5,14 +5,24 @@ In: the bytes of a file and a range. Out: `PlainChunk`s; the walk is that of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from secrets import randbelow
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from tallystick.arrow.columns import byte_ranges
 from tallystick.arrow.crc_kernel import crc_table
-from tallystick.systems.bitronix.columns.kernels import group_rows, mark_servers, new_columns, walk
+from tallystick.systems.bitronix.columns.kernels import (
+    HASH_MODULUS,
+    group_rows,
+    mark_servers,
+    new_columns,
+    walk,
+)
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTING,
@@ -29,6 +39,8 @@ WINDOW = 1 << 20
 ROWS = 1 << 14
 """Largest number of records in a chunk."""
 _TABLE = crc_table()
+_HASH_FACTOR = 256 + randbelow(HASH_MODULUS - 256)
+"""Secret, so that nobody can make a journal of gtrids that all have one hash."""
 _DECIDING = np.array(sorted({COMMITTING, *CLOSING}), np.int32)
 
 
@@ -107,21 +119,50 @@ class PlainChunk:
         ends = begins[marks] + self._lengths[marks] - len(END_MARKER)
         return table, np.stack([groups[marks], names, ends])
 
-    def _grouped(self) -> tuple[Any, Any, int]:
-        """Return the group of each record, whether its names are new there, how many there are."""
-        begins = self._table["offsets"] + GTRID_OFFSET
-        names_ends = self._table["offsets"] + self._lengths - len(END_MARKER)
-        groups, latest = np.empty(self.count, np.int32), np.empty(self.count, np.int32)
-        marks = np.empty(self.count, np.bool_)
-        slots = np.full(2 << self.count.bit_length(), -1, np.int32)
+    def _grouped(self, chosen: Any = slice(None)) -> tuple[Any, Any, int]:
+        """Return the group of records, whether their names are new there, how many there are."""
+        sizes = self._gtrid_sizes[chosen]
+        begins = self._table["offsets"][chosen] + GTRID_OFFSET
+        names_ends = begins - GTRID_OFFSET + self._lengths[chosen] - len(END_MARKER)
+        count = len(begins)
+        groups, latest = np.empty(count, np.int32), np.empty(count, np.int32)
+        marks = np.empty(count, np.bool_)
+        slots = np.full(2 << count.bit_length(), -1, np.int32)
         found = group_rows(
-            self._window, begins, self._gtrid_sizes, names_ends, slots, latest, groups, marks
+            self._window, begins, sizes, names_ends, _HASH_FACTOR, slots, latest, groups, marks
         )
         return groups, marks, int(found)
 
-    def decisions(self) -> Iterator[Row]:
-        """Yield those whose status opens or closes a decision."""
-        return self._rows(np.isin(self._table["statuses"], _DECIDING))
+    def decisions(self, known: Collection[bytes]) -> tuple[Iterator[Row], Iterable[bytes]]:
+        """Return records that open or close decisions, and those of ``known`` that are closed.
+
+        A COMMITTING record and the one that closes it under the same names leave nothing open of
+        their gtrid, so both are left out with all that is before them.
+        """
+        deciding = np.flatnonzero(np.isin(self._table["statuses"], _DECIDING))
+        if not len(deciding):
+            return iter(()), ()
+        groups, marks, found = self._grouped(deciding)
+        order = np.argsort(groups, kind="stable")
+        groups, marks, places = groups[order], marks[order], np.arange(len(order))
+        starts = np.searchsorted(groups, np.arange(found))
+        opening = self._table["statuses"][deciding[order]] == COMMITTING
+        lasts = np.maximum.reduceat(np.where(opening, places, -1), starts)
+        follows = np.minimum(lasts + 1, len(order) - 1)
+        closed = (lasts >= 0) & (groups[follows] == np.arange(found)) & ~marks[follows]
+        left = deciding[np.sort(order[~closed[groups] & (places >= lasts[groups])])]
+        return self._rows(left), self._among(known, deciding[order[starts[closed]]])
+
+    def _among(self, known: Collection[bytes], chosen: Any) -> Iterable[bytes]:
+        """Return the gtrids of records that are in a set."""
+        if not known:
+            return ()
+        starts = self._table["offsets"][chosen] + GTRID_OFFSET
+        gtrids = byte_ranges(self._window, starts, self._gtrid_sizes[chosen]).cast(pa.binary())
+        if len(known) <= len(gtrids):
+            wanted = pa.array(known, pa.binary(), size=len(known))
+            gtrids = gtrids.filter(pc.is_in(gtrids, value_set=wanted))
+        return [one for one in gtrids.to_pylist() if one in known]
 
     def first_of_servers(self) -> Iterator[Row]:
         """Yield the first one, and each whose server id is not that of the one before it."""

@@ -8,7 +8,7 @@ header.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -67,8 +67,11 @@ class Chunk(Protocol):
         """Return the records by gtrid, and the names that they have one after the other."""
         ...
 
-    def decisions(self) -> Iterator[Row]:
-        """Yield those whose status opens or closes a decision."""
+    def decisions(self, known: Collection[bytes]) -> tuple[Iterator[Row], Iterable[bytes]]:
+        """Return records that open or close decisions, and those of ``known`` that are closed.
+
+        Records that do not change what is open after the chunk may be missing.
+        """
         ...
 
     def first_of_servers(self) -> Iterator[Row]:
@@ -146,7 +149,10 @@ class _OpenDecisions:
     def apply(self, chunk: Chunk) -> None:
         """Apply the records of a chunk."""
         data, base = chunk.data, chunk.base
-        for begin, gtrid_end, names_end, status in chunk.decisions():
+        rows, closed = chunk.decisions(self._open.keys())
+        for gtrid in closed:
+            del self._open[gtrid]
+        for begin, gtrid_end, names_end, status in rows:
             gtrid = data[begin + GTRID_OFFSET : gtrid_end]
             if status == COMMITTING:
                 self._open[gtrid] = base + begin, data[gtrid_end:names_end]
