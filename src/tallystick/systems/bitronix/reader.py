@@ -25,7 +25,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source, read_head
 from tallystick.systems.bitronix.codes import CODES
-from tallystick.systems.bitronix.columns.plain_chunks import read_chunks
+from tallystick.systems.bitronix.columns.plain_chunks import read_chunks, read_run
 from tallystick.systems.bitronix.engine.reached import with_reached
 from tallystick.systems.bitronix.format.layout import (
     FORMAT_NAME,
@@ -64,6 +64,8 @@ class BitronixReading:
     options: ReadOptions
     _clock: Clock | None = field(default=None, repr=False)
     _judgement: Judgement | None = field(default=None, repr=False)
+    _files: list[LogFile] | None = field(default=None, repr=False)
+    _found: list[Finding] | None = field(default=None, repr=False)
 
     @property
     def format(self) -> str:
@@ -81,12 +83,10 @@ class BitronixReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the earlier part, then the one in use."""
-        with self._opened() as pair:
-            return [
-                log_file(part, order, pair.newest, self.clock)
-                for order, part in enumerate(pair.order())
-                if part.data is not None
-            ]
+        if self._files is None:
+            with self._opened() as pair:
+                self._files = self._log_files(pair)
+        return self._files
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
         """Yield the records that 2.1.4 reaches when it skips damage, and damaged ranges.
@@ -136,8 +136,10 @@ class BitronixReading:
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings about the files, their order, damage and server ids."""
-        with self._opened() as pair:
-            return self._findings(pair)
+        if self._found is None:
+            with self._opened() as pair:
+                self._found = self._findings(pair)
+        return self._found
 
     def verdict(self) -> Verdict:
         """Return both verdicts. Memory grows with the records, which the engine's part lists."""
@@ -146,10 +148,11 @@ class BitronixReading:
 
     @property
     def judgement(self) -> Judgement:
-        """The answer about the journal."""
+        """The answer about the journal; files and findings are found with it, in one opening."""
         if self._judgement is None:
             with self._opened(keeps=True) as pair:
-                self._judgement = strict.judgement(pair, self._findings(pair))
+                self._files, self._found = self._log_files(pair), self._findings(pair)
+                self._judgement = strict.judgement(pair, self._found)
         return self._judgement
 
     def batches(
@@ -193,7 +196,7 @@ class BitronixReading:
                 data = None
                 with suppress(LogUnreadableError):  # `findings` reports it
                     data = None if path is None else stack.enter_context(open_source(path)).data
-                parts.append(Part(number, path, data, keeps, read_chunks))
+                parts.append(Part(number, path, data, keeps, read_chunks, read_run))
             yield DualFiles((parts[0], parts[1]))
 
     def _numbered(self) -> list[tuple[int, str | None]]:
@@ -203,6 +206,13 @@ class BitronixReading:
             other = part_number(self.source.files[0]) == 2
             paths = [None, *paths] if other else [*paths, None]
         return list(enumerate(paths, 1))
+
+    def _log_files(self, pair: DualFiles) -> list[LogFile]:
+        return [
+            log_file(part, order, pair.newest, self.clock)
+            for order, part in enumerate(pair.order())
+            if part.data is not None
+        ]
 
     def _findings(self, pair: DualFiles) -> list[Finding]:
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)

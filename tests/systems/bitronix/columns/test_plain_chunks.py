@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,22 @@ def _file(
         body += one if HEADER_LENGTH + len(body) + len(one) <= size else b""
     position = HEADER_LENGTH + len(body)
     tail = rng.choice((b"", b"", _record(rng, clock + 9, 0, known).encode(), b"remains"))
+    tail += _stale(rng, begun, known) if rng.random() < 0.5 else b""
     stamp = rng.choice((begun, begun, begun, position))
     content = FileHeader(stamp, rng.choice((0, -1)), position).encode() + body + tail
     return content.ljust(size, b"\0"), clock
+
+
+def _stale(rng: random.Random, begun: int, known: list[tuple[bytes, tuple[str, ...]]]) -> bytes:
+    """Return records of an earlier life of a file, some with an odd length of their header."""
+    found = []
+    for sequence in range(rng.randrange(12)):
+        one = _record(rng, begun - rng.choice((9, 9, -9000)), sequence, known)
+        if rng.random() < 0.1:
+            one = replace(one, header_length=29)
+            one = replace(one, crc32=one.calculate_crc32())
+        found.append(one.encode() + rng.choice((b"", b"", b"", b"", b"", b"parts")))
+    return b"".join(found)
 
 
 def _record(

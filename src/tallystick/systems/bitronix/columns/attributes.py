@@ -37,8 +37,8 @@ def plain_attributes(
     parts = (
         '{"status":', _text(statuses),
         ',"recordLength":', _text(lengths - LENGTH_OUTSIDE),
-        ',"headerLength":', _text(_at(data, places + HEADER_LENGTH_OFFSET, _INT)),
-        ',"crc32":', _text(_at(data, places + CRC_OFFSET, _INT)),
+        ',"headerLength":', _text(numbers_at(data, places + HEADER_LENGTH_OFFSET, _INT)),
+        ',"crc32":', _text(numbers_at(data, places + CRC_OFFSET, _INT)),
         ',"gtridServerId":', server_ids,
         ',"gtridTimestamp":', times,
         ',"gtridSequence":', sequences,
@@ -56,8 +56,8 @@ def gtrid_parts(
     """
     ends = starts + sizes
     sequences, times = (
-        _at(data, ends - _INT.itemsize, _INT),
-        _at(data, ends - GTRID_TAIL.size, _LONG),
+        numbers_at(data, ends - _INT.itemsize, _INT),
+        numbers_at(data, ends - GTRID_TAIL.size, _LONG),
     )
     return (
         _server_ids(data, starts, sizes - GTRID_TAIL.size),
@@ -66,7 +66,7 @@ def gtrid_parts(
     )
 
 
-def _at(
+def numbers_at(
     data: npt.NDArray[np.uint8], places: Longs, kind: np.dtype[np.generic]
 ) -> npt.NDArray[np.generic]:
     """Return the big-endian numbers at ``places``, none of which is before or after the data."""

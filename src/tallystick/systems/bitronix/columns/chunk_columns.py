@@ -1,6 +1,7 @@
 """Plain records as columns, for those who need a few values of each.
 
-In: the bytes of a file and a range. Out: `PlainChunk`s; the walk is that of the batches.
+In: the bytes of a file, and where to begin. Out: `PlainChunk`s, or a `Run`; the walk is that of the
+batches.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges
 from tallystick.arrow.crc_kernel import crc_table
+from tallystick.systems.bitronix.columns.attributes import numbers_at
 from tallystick.systems.bitronix.columns.kernels import (
     HASH_MODULUS,
     group_rows,
@@ -28,11 +30,13 @@ from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     END_MARKER,
     GTRID_OFFSET,
+    HEADER_LENGTH_OFFSET,
     LARGEST_FOR_PAGE,
     LENGTH_OUTSIDE,
+    RECORD_HEADER_LENGTH,
     RECORD_MIN,
 )
-from tallystick.systems.bitronix.read.plain_records import GtridRow, NamesRow, Row
+from tallystick.systems.bitronix.read.plain_records import GtridRow, NamesRow, Row, Run
 
 WINDOW = 1 << 20
 """Bytes that one chunk may have: bounds its columns."""
@@ -58,6 +62,22 @@ def walk_chunks(data: memoryview, begin: int, end: int) -> Iterator[PlainChunk]:
         gtrids = columns["gtrids"][:count, 0].astype(np.int64)
         yield PlainChunk(begin, window[:size].tobytes(), window, table, lengths, gtrids)
         begin += int(size)
+
+
+def walk_run(data: memoryview, begin: int) -> Run:
+    """Return the plain records that begin at an offset: those that a search finds."""
+    window = np.frombuffer(data, np.uint8)[begin : begin + WINDOW]
+    columns = new_columns(min(ROWS, len(window) // RECORD_MIN + 1))
+    count, size, _ = walk(window, _TABLE, **columns)
+    offsets = columns["offsets"][:count]
+    heads = numbers_at(window, offsets + HEADER_LENGTH_OFFSET, np.dtype(">i4"))
+    odd = np.flatnonzero(heads != RECORD_HEADER_LENGTH)
+    count = int(odd[0]) if len(odd) else int(count)
+    if not count:
+        return Run(begin, 0, begin, begin + int(size))
+    end = int(offsets[count - 1] + columns["lengths"][count - 1])
+    newest = np.lexsort((columns["sequences"][:count], columns["times"][:count]))[-1]
+    return Run(begin + end, count, begin + int(offsets[newest]), begin + int(size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +168,8 @@ class PlainChunk:
         starts = np.searchsorted(groups, np.arange(found))
         opening = self._table["statuses"][deciding[order]] == COMMITTING
         lasts = np.maximum.reduceat(np.where(opening, places, -1), starts)
-        follows = np.minimum(lasts + 1, len(order) - 1)
-        closed = (lasts >= 0) & (groups[follows] == np.arange(found)) & ~marks[follows]
+        follows = np.minimum(lasts + 1, np.append(starts[1:], len(order)) - 1)
+        closed = (lasts >= 0) & (follows > lasts) & ~marks[follows]
         left = deciding[np.sort(order[~closed[groups] & (places >= lasts[groups])])]
         return self._rows(left), self._among(known, deciding[order[starts[closed]]])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
@@ -81,6 +81,26 @@ class Chunk(Protocol):
 
 ReadChunks = Callable[[memoryview, int, int], Iterator[Chunk]]
 """Yields the plain records of a file from one offset on, up to another or the first that is not."""
+
+
+class Run(NamedTuple):
+    """Plain records that follow each other, as a search finds them.
+
+    Attributes:
+        end: the offset after the last one.
+        records: how many there are; perhaps none.
+        newest: the offset of the one with the greatest time and sequence number.
+        tried: the offset up to which no other run begins.
+    """
+
+    end: int
+    records: int
+    newest: int
+    tried: int
+
+
+ReadRun = Callable[[memoryview, int], Run | None]
+"""Reads the plain records of a file from an offset on; None where few bytes are left."""
 
 
 @dataclass(frozen=True, slots=True)
