@@ -6,7 +6,7 @@ files are open only while they are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -39,11 +39,11 @@ from tallystick.systems.bitronix.read import transactions as by_gtrid
 from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
-from tallystick.systems.bitronix.read.spans import log_file
+from tallystick.systems.bitronix.read.spans import Lives, log_file
 from tallystick.systems.bitronix.verdict import strict
 from tallystick.systems.bitronix.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import LogSource, ReadOptions, Split
+from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,6 +123,15 @@ class BitronixReading:
     def changes(self) -> Sequence[Change]:
         """Return none: a coordinator's journal holds decisions, not data."""
         return ()
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Return timestamp and size of every file."""
+        return Lives(self.source.files)
+
+    def resume(self, path: str, offset: int) -> int:
+        """Return 0: which records 2.1.4 reaches depends on all that lies before."""
+        del path, offset
+        return 0
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the ends of records: nothing is committed at any place."""
