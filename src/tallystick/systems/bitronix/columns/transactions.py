@@ -1,7 +1,7 @@
 """The global transactions of a journal as Arrow batches, without a Python object for each.
 
 In: the records of both parts, plain ones in chunks. Out: batches of the `TRANSACTIONS` schema, the
-rows of `read.transactions`. Memory grows with the gtrids of the journal, about 250 bytes for each.
+rows of `read.transactions`. Memory grows with the gtrids of the journal, about 300 bytes for each.
 Import this module only where a file is long: it loads NumPy and the compiler.
 """
 
