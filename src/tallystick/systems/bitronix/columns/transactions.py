@@ -59,12 +59,14 @@ def transaction_batches(
         while some := list(islice(spans, ROWS)):
             found.add_records(some, number)
     gtrids, table = found.merged()
-    dangling = pair.dangling()
+    open_records = pair.dangling().records()
+    known = pa.array([record.gtrid for record in open_records], gtrids.type)
+    kept = pc.index_in(gtrids, value_set=known).fill_null(len(known)).to_numpy()
     paths = pa.array([part.path or "" for part in pair.order()], pa.string())
-    made = _Batches(log, clock, paths, found.names.sets, dangling.records())
+    made = _Batches(log, clock, paths, found.names.sets, open_records)
     for begin in range(0, len(gtrids), rows):
-        some = gtrids.slice(begin, rows)
-        yield made.batch(some.cast(pa.binary()), table[:, begin : begin + rows])
+        some, place = gtrids.slice(begin, rows).cast(pa.binary()), slice(begin, begin + rows)
+        yield made.batch(some, table[:, place], kept[place])
 
 
 class _NameSets:
@@ -188,20 +190,18 @@ class _Batches:
         self._names = pa.array(sets, _LISTS)
         self._single = pa.array(["true" if len(names) == 1 else "false" for names in sets])
         self._open = pa.array([*(record.unique_names for record in kept), ()], _LISTS)
-        self._kept = pa.array([record.gtrid for record in kept], pa.binary())
 
-    def batch(self, gtrids: pa.Array, table: Any) -> pa.RecordBatch:
-        """Return one batch."""
-        count = len(gtrids)
-        kept = pc.index_in(gtrids, value_set=self._kept).fill_null(len(self._kept)).to_numpy()
-        decided = (kept < len(self._kept)) & (table[_DECISION] != _NONE)
+    def batch(self, gtrids: pa.Array, table: Any, kept: Any) -> pa.RecordBatch:
+        """Return a batch; ``kept``: the place of each gtrid among the open ones, or after them."""
+        count, is_open = len(gtrids), kept < len(self._open) - 1
+        decided = is_open & (table[_DECISION] != _NONE)
         places = np.where(decided, table[_DECISION], table[_LAST])
         names, statuses = pa.array(table[_NAMES]), table[_STATUS]
         columns: dict[str, Any] = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self._log, count),
             "key": _hex(gtrids, empty="(empty)"),
-            "state": _states(statuses, kept < len(self._kept)),
+            "state": _states(statuses, is_open),
             "format_id": pa.repeat(pa.scalar(FORMAT_ID, pa.int32()), count),
             "gtrid": gtrids,
             "name": pc.ascii_upper(_hex(gtrids, empty="")),
