@@ -42,6 +42,12 @@ def test_a_transaction_row_names_its_evidence() -> None:
     assert (read["state"], read["evidence_file"], read["evidence_offset"]) == ("prepared", "f", 8)
 
 
+def test_half_a_pair_of_surrogates_in_a_name_is_replaced() -> None:
+    one = Transaction("h2", "l", "k", State.PREPARED, name="a\ude00\U0001f600")
+    (batch,) = schemas.batches_of_transactions([one], Clock.NONE.value)
+    assert batch.column("name").to_pylist() == ["a\ufffd\U0001f600"]
+
+
 def test_changes_can_have_another_name_of_their_log() -> None:
     change = Change("h2", "l", 1, 0, Kind.ADD, "T", "k", "f", 8, values={"A": b"\x01", "B": None})
     (own,) = schemas.batches_of_changes([change], "none")

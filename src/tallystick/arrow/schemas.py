@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -291,10 +291,24 @@ def _batches_of_objects(
         arrays = [
             pa.repeat(pa.scalar(constant[field.name], field.type), len(chunk))
             if field.name in constant
-            else pa.array(map(get, chunk), field.type, size=len(chunk))
+            else _array(partial(map, get, chunk), field.type, len(chunk))
             for field, get in zip(schema, getters, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: Callable[[], Iterable[Any]], kind: pa.DataType, count: int) -> pa.Array:
+    """Make a column; half a pair of UTF-16 surrogates, which is no UTF-8, becomes U+FFFD."""
+    try:
+        return pa.array(values(), kind, size=count)
+    except UnicodeEncodeError:
+        return pa.array(map(_whole_text, values()), kind, size=count)
+
+
+def _whole_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

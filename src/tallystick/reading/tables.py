@@ -193,5 +193,6 @@ def _small_rows(reading: LogReading, table: str, judged: Judging) -> Iterable[di
     if table == "logs":
         return [schemas.log_row(judged(reading), system, log, reading.format)]
     if table == "files":
-        return schemas.file_rows(reading.files(), system, log, judged(reading).answer.value)
+        answer = judged(reading).answer.value  # first: some find the files with it
+        return schemas.file_rows(reading.files(), system, log, answer)
     return schemas.finding_rows(reading.findings())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,12 @@ from tallystick.pipeline.source import tailer as module
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import Position, digests, reader_offset, require_unchanged
 from tallystick.pipeline.source.tailer import Tailer
+from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems import registry
+from tallystick.systems.bitronix import reader
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED
 from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.bitronix.read import spans
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -167,6 +171,36 @@ def test_only_records_stream() -> None:
     with pytest.raises(OptionError, match="only records"):
         source.streamReader(source.schema())
     assert parse({"path": "/x", "maxRowsPerTrigger": "5"}).limit == Limit(rows=5)
+
+
+def test_a_step_reads_only_the_file_of_a_bitronix_journal_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SourceOptions((str(tmp_path),))
+    tailer = Tailer(options)
+    journal = DiskJournal(str(tmp_path), max_log_size=1 << 20)
+    journal.log_forced(COMMITTED, b"first", ()).wait()
+    os.utime(tmp_path / "btm2.tlog", (0, 0))
+    position, seen = tailer.advance({}), set()
+
+    def opened(path: str) -> ByteSource:
+        seen.add(Path(path).name)
+        return open_source(path)
+
+    for reading in (reader, spans):
+        monkeypatch.setattr(reading, "open_source", opened)
+    for number in range(3):
+        journal.log_forced(COMMITTED, b"%d" % number, ()).wait()
+        after = tailer.advance(position)
+        rows = [
+            row
+            for one in file_ranges(options, position, after)
+            for batch in read([one], options)
+            for row in batch.column("gtrid").to_pylist()
+        ]
+        assert (rows, seen) == ([b"%d" % number], {"btm1.tlog"})
+        position = after
+    journal.close()
 
 
 @pytest.mark.usefixtures("streams")

@@ -30,6 +30,7 @@ def told(path: str, **options: Any) -> tuple[dict[str, Any], bool]:
         table: [row for batch in batches_of(reading, table, rows=97) for row in batch.to_pylist()]
         for table in TABLES
     }
+    rows["transactions"].sort(key=lambda row: row["key"])
     verdict = reading.verdict()
     engine = {name: value for name, value in dict(verdict.engine).items() if name != "records"}
     rows["explain"] = engine, verdict.strict, verdict.differences, verdict.judgement

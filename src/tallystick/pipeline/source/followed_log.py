@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tallystick.arrow.schemas import batches_of_changes
 from tallystick.reading.names import log_name
-from tallystick.reading.tables import batches_of
+from tallystick.reading.tables import batches_of, selected
 from tallystick.records import Outcome
 from tallystick.storage.local import sync_for_reading
 from tallystick.storage.source import is_remote
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _VALID = Outcome.VALID.value
+_PLACES = selected("records", ("file", "offset", "length", "outcome", "sequence"))
+"""The columns that tell where records end."""
 
 Ends = npt.NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
@@ -97,7 +99,7 @@ class FollowedLog:
         life = self.lives[path]
         if life.begin is not None:
             return life.begin
-        for batch in self.batches(path, 0, life.size):
+        for batch in self.batches(path, 0, life.size, _PLACES):
             if batch.num_rows:
                 return int(min(batch.column("offset").to_pylist()))
         return 0
@@ -108,7 +110,7 @@ class FollowedLog:
         The end at ``begin`` itself is included, and some ends before it may be.
         """
         size, self.held_back = self.lives[path].size, False
-        ends, sequences = self._ends_of(self.batches(path, begin, size))
+        ends, sequences = self._ends_of(self.batches(path, begin, size, _PLACES))
         if isinstance(self._reading, ProvesDurability) and len(ends):
             kept = sequences <= self._reading.durable_sequence(path, int(ends.max()))
             self.held_back = not kept.all()
@@ -176,15 +178,18 @@ class FollowedLog:
         if self.collection is not None and isinstance(reading, Typed):
             yield from reading.rows_before(self.collection)
 
-    def batches(self, path: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, path: str, begin: int, end: int, schema: pa.Schema | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the valid records of a file that end after ``begin`` and begin before ``end``.
 
-        Some that end before ``begin`` may be included.
+        Some that end before ``begin`` may be included. ``schema`` has ``file`` and ``outcome``.
         """
         import pyarrow.compute as pc
 
         reading, end = self._reading, min(end, self.lives[path].size)
         begin = reading.resume(path, begin) if isinstance(reading, FileByFile) else 0
-        for batch in batches_of(reading, "records", Split(path, begin, end), attributes=False):
+        split = Split(path, begin, end)
+        for batch in batches_of(reading, "records", split, schema=schema, attributes=False):
             ours = pc.equal(batch.column("file"), path)
             yield batch.filter(pc.and_(ours, pc.equal(batch.column("outcome"), _VALID)))

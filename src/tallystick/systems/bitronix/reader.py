@@ -6,7 +6,7 @@ files are open only while they are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source, read_head
 from tallystick.systems.bitronix.codes import CODES
-from tallystick.systems.bitronix.columns.plain_chunks import read_chunks
+from tallystick.systems.bitronix.columns.plain_chunks import read_chunks, read_run
 from tallystick.systems.bitronix.engine.reached import with_reached
 from tallystick.systems.bitronix.format.layout import (
     FORMAT_NAME,
@@ -39,11 +39,11 @@ from tallystick.systems.bitronix.read import transactions as by_gtrid
 from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
-from tallystick.systems.bitronix.read.spans import log_file
+from tallystick.systems.bitronix.read.spans import Lives, log_file
 from tallystick.systems.bitronix.verdict import strict
 from tallystick.systems.bitronix.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import LogSource, ReadOptions, Split
+from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +64,8 @@ class BitronixReading:
     options: ReadOptions
     _clock: Clock | None = field(default=None, repr=False)
     _judgement: Judgement | None = field(default=None, repr=False)
+    _files: list[LogFile] | None = field(default=None, repr=False)
+    _found: list[Finding] | None = field(default=None, repr=False)
 
     @property
     def format(self) -> str:
@@ -81,12 +83,10 @@ class BitronixReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the earlier part, then the one in use."""
-        with self._opened() as pair:
-            return [
-                log_file(part, order, pair.newest, self.clock)
-                for order, part in enumerate(pair.order())
-                if part.data is not None
-            ]
+        if self._files is None:
+            with self._opened() as pair:
+                self._files = self._log_files(pair)
+        return self._files
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
         """Yield the records that 2.1.4 reaches when it skips damage, and damaged ranges.
@@ -107,9 +107,31 @@ class BitronixReading:
         with self._opened() as pair:
             yield from by_gtrid.transactions(pair, self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `transactions` in the same order, at most ``rows`` in a batch."""
+        log, clock = self.source.path, self.clock.value
+        with self._opened() as pair:
+            if any(part.plain is not None and part.plain.count for part in pair.parts):
+                from tallystick.systems.bitronix.columns.transactions import transaction_batches
+
+                yield from transaction_batches(pair, log, clock, rows)
+                return
+            from tallystick.arrow.schemas import batches_of_transactions
+
+            yield from batches_of_transactions(by_gtrid.transactions(pair, log), clock, rows)
+
     def changes(self) -> Sequence[Change]:
         """Return none: a coordinator's journal holds decisions, not data."""
         return ()
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Return timestamp and size of every file."""
+        return Lives(self.source.files)
+
+    def resume(self, path: str, offset: int) -> int:
+        """Return 0: which records 2.1.4 reaches depends on all that lies before."""
+        del path, offset
+        return 0
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the ends of records: nothing is committed at any place."""
@@ -123,8 +145,10 @@ class BitronixReading:
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings about the files, their order, damage and server ids."""
-        with self._opened() as pair:
-            return self._findings(pair)
+        if self._found is None:
+            with self._opened() as pair:
+                self._found = self._findings(pair)
+        return self._found
 
     def verdict(self) -> Verdict:
         """Return both verdicts. Memory grows with the records, which the engine's part lists."""
@@ -133,10 +157,11 @@ class BitronixReading:
 
     @property
     def judgement(self) -> Judgement:
-        """The answer about the journal."""
+        """The answer about the journal; files and findings are found with it, in one opening."""
         if self._judgement is None:
             with self._opened(keeps=True) as pair:
-                self._judgement = strict.judgement(pair, self._findings(pair))
+                self._files, self._found = self._log_files(pair), self._findings(pair)
+                self._judgement = strict.judgement(pair, self._found)
         return self._judgement
 
     def batches(
@@ -180,7 +205,7 @@ class BitronixReading:
                 data = None
                 with suppress(LogUnreadableError):  # `findings` reports it
                     data = None if path is None else stack.enter_context(open_source(path)).data
-                parts.append(Part(number, path, data, keeps, read_chunks))
+                parts.append(Part(number, path, data, keeps, read_chunks, read_run))
             yield DualFiles((parts[0], parts[1]))
 
     def _numbered(self) -> list[tuple[int, str | None]]:
@@ -190,6 +215,13 @@ class BitronixReading:
             other = part_number(self.source.files[0]) == 2
             paths = [None, *paths] if other else [*paths, None]
         return list(enumerate(paths, 1))
+
+    def _log_files(self, pair: DualFiles) -> list[LogFile]:
+        return [
+            log_file(part, order, pair.newest, self.clock)
+            for order, part in enumerate(pair.order())
+            if part.data is not None
+        ]
 
     def _findings(self, pair: DualFiles) -> list[Finding]:
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)

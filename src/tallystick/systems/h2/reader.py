@@ -7,7 +7,7 @@ never written. Memory: one record, open transactions, and the undo map (16 bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,6 @@ from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.opening import EngineResult, judge
-from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.changes import changes_of, collections, table_names
@@ -139,6 +138,19 @@ class H2Reading:
             for number, one in enumerate(ended, 1):
                 yield one.to_transaction(number, stream, self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `transactions` as batches of at most ``rows`` rows, in nearly that order."""
+        plain = self._plain
+        if plain is None:
+            from tallystick.arrow.schemas import batches_of_transactions
+
+            yield from batches_of_transactions(self.transactions(), self.clock.value, rows)
+            return
+        from tallystick.systems.h2.columns.transactions import TransactionColumns
+
+        by_hand = hand_commits_of(plain.stream, plain.zone)
+        yield from TransactionColumns(plain, self.source.path, by_hand).batches(rows)
+
     def changes(self) -> Iterable[Change]:
         """Yield committed changes in commit order."""
         result = self._result
@@ -215,16 +227,18 @@ def logged_transactions(
     stream: LogStream, zone: Zone, plain: PlainLog | None
 ) -> Iterator[LoggedTransaction]:
     """Return the transactions of a log; ``plain`` is the log where all of it is in order."""
-
-    def entries() -> Iterator[Entry]:
-        return Skim(stream, zone, ()).entries()
-
-    by_hand = cache(lambda: hand_commits(entries()))
+    by_hand = hand_commits_of(stream, zone)
     if plain is None:
-        return transactions_of(entries(), keep_rows=False, by_hand=by_hand)
+        entries = Skim(stream, zone, ()).entries()
+        return transactions_of(entries, keep_rows=False, by_hand=by_hand)
     from tallystick.systems.h2.read.ledger import plain_transactions
 
     return plain_transactions(plain, by_hand)
+
+
+def hand_commits_of(stream: LogStream, zone: Zone) -> Callable[[], frozenset[int]]:
+    """Return a function that finds the `hand_commits` of a log, once."""
+    return cache(lambda: hand_commits(Skim(stream, zone, ()).entries()))
 
 
 def _decided_records(result: EngineResult, stream: LogStream) -> Iterator[Record]:

@@ -33,25 +33,40 @@ def plain_attributes(
 ) -> pa.Array:
     """Return the attributes of the whole records at ``places`` of ``data``, as JSON."""
     sizes = data[places + GTRID_SIZE_OFFSET].astype(np.int64)
-    ends = places + GTRID_OFFSET + sizes
-    sequences, times = (
-        _at(data, ends - _INT.itemsize, _INT),
-        _at(data, ends - GTRID_TAIL.size, _LONG),
-    )
+    server_ids, times, sequences = gtrid_parts(data, places + GTRID_OFFSET, sizes)
     parts = (
         '{"status":', _text(statuses),
         ',"recordLength":', _text(lengths - LENGTH_OUTSIDE),
-        ',"headerLength":', _text(_at(data, places + HEADER_LENGTH_OFFSET, _INT)),
-        ',"crc32":', _text(_at(data, places + CRC_OFFSET, _INT)),
-        ',"gtridServerId":', _server_ids(data, places + GTRID_OFFSET, sizes - GTRID_TAIL.size),
-        ',"gtridTimestamp":', _known(sizes >= GTRID_TAIL.size, times),
-        ',"gtridSequence":', _known(sizes >= _INT.itemsize, sequences),
+        ',"headerLength":', _text(numbers_at(data, places + HEADER_LENGTH_OFFSET, _INT)),
+        ',"crc32":', _text(numbers_at(data, places + CRC_OFFSET, _INT)),
+        ',"gtridServerId":', server_ids,
+        ',"gtridTimestamp":', times,
+        ',"gtridSequence":', sequences,
         f',"endRecord":{END_RECORD}}}',
     )  # fmt: skip
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _at(
+def gtrid_parts(
+    data: npt.NDArray[np.uint8], starts: Longs, sizes: Longs
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return server id, time and sequence number of gtrids as JSON.
+
+    ``data`` has at least as many bytes as the tail of a gtrid.
+    """
+    ends = starts + sizes
+    sequences, times = (
+        numbers_at(data, ends - _INT.itemsize, _INT),
+        numbers_at(data, ends - GTRID_TAIL.size, _LONG),
+    )
+    return (
+        _server_ids(data, starts, sizes - GTRID_TAIL.size),
+        _known(sizes >= GTRID_TAIL.size, times),
+        _known(sizes >= _INT.itemsize, sequences),
+    )
+
+
+def numbers_at(
     data: npt.NDArray[np.uint8], places: Longs, kind: np.dtype[np.generic]
 ) -> npt.NDArray[np.generic]:
     """Return the big-endian numbers at ``places``, none of which is before or after the data."""

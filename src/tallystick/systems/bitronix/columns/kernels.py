@@ -40,7 +40,9 @@ _END_RECORD, _END_SIZE = layout.END_RECORD, len(layout.END_MARKER)
 _COUNT, _NAME_LENGTH = layout.COUNT.size, layout.NAME_LENGTH.size
 _GTRID_MAX, _NAME_MAX = layout.GTRID_MAX, layout.NAME_MAX
 _GTRID_TAIL = layout.GTRID_TAIL.size
-_HASH_FACTOR, _HASH_MASK, _HASH_SHIFT = 1_000_003, 0xFFFFFFFF, 15
+_HASH_BITS = 31
+HASH_MODULUS = (1 << _HASH_BITS) - 1
+"""A prime number; what is above its bits is added to them, which leaves the remainder as it is."""
 _HIGH_BITS = 0x80808080
 _CRC_MASK = 0xFFFFFFFF
 
@@ -185,6 +187,7 @@ def group_rows(
     begins: Longs,
     sizes: Longs,
     names_ends: Longs,
+    factor: Number,
     slots: Ints,
     latest: Ints,
     groups: Ints,
@@ -193,13 +196,14 @@ def group_rows(
     """Give each row the number of its gtrid, from 0 in order; return how many gtrids there are.
 
     A row is marked if it is the first of its group, or has other names than the one before it in
-    the group. Names stand between the gtrid and ``names_ends``. ``slots`` is a hash table filled
-    with -1, of a power of two of places and more than rows; ``latest`` has a place per row.
+    the group. Names stand between the gtrid and ``names_ends``. ``factor`` is that of the hash,
+    below `HASH_MODULUS`. ``slots`` is a hash table filled with -1, of a power of two of places and
+    more than rows; ``latest`` has a place per row.
     """
     found = 0
     for row in range(len(begins)):
         begin, size = begins[row], sizes[row]
-        slot = _hash(data, begin, size) & (len(slots) - 1)
+        slot = _hash(data, begin, size, factor) & (len(slots) - 1)
         while slots[slot] >= 0:
             other = latest[slots[slot]]
             if sizes[other] == size and _same_bytes(data, begins[other], begin, size):
@@ -220,11 +224,13 @@ def group_rows(
 
 
 @kernel
-def _hash(data: Bytes, begin: Number, size: Number) -> Number:
+def _hash(data: Bytes, begin: Number, size: Number, factor: Number) -> Number:
     mixed: Number = 0
     for index in range(size):
-        mixed = (mixed * _HASH_FACTOR + np.int64(data[np.uint64(begin + index)])) & _HASH_MASK
-    return mixed ^ (mixed >> _HASH_SHIFT)
+        mixed = mixed * factor + np.int64(data[np.uint64(begin + index)])
+        mixed = (mixed & HASH_MODULUS) + (mixed >> _HASH_BITS)
+        mixed = (mixed & HASH_MODULUS) + (mixed >> _HASH_BITS)
+    return mixed
 
 
 @kernel

@@ -20,7 +20,7 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
 from tallystick.systems.bitronix.read.open_decisions import DanglingSet
-from tallystick.systems.bitronix.read.plain_records import PlainRecords, ReadChunks
+from tallystick.systems.bitronix.read.plain_records import PlainRecords, ReadChunks, ReadRun
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
     RecordSpan,
@@ -46,6 +46,7 @@ class Part:
         data: None where the file is missing or cannot be read.
         keeps: walk through the file once and keep its spans in memory.
         read_chunks: reads plain records; None where all are read one by one.
+        read_run: the same of records after the counted range.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Part:
     data: memoryview | None
     keeps: bool = False
     read_chunks: ReadChunks | None = None
+    read_run: ReadRun | None = None
     _kept: list[RecordSpan] | None = field(default=None, init=False, repr=False)
 
     @cached_property
@@ -106,15 +108,19 @@ class Part:
         for span in self.counted_spans():
             yield span
             place = span.end
-        yield from self._uncounted(place, newest)
+        yield from self._uncounted(place, newest, None)
 
     def odd_spans(self, newest: Stamp | None) -> Iterator[RecordSpan]:
-        """Yield all spans of the file except those of the records in `plain`."""
+        """Yield all spans of the file except those of the records in `plain`.
+
+        Many stale records may be one span.
+        """
         place = 0
         for span in self.odd_counted_spans():
             yield span
             place = span.end
-        yield from self._uncounted(place if self.plain is None else self.plain.end, newest)
+        place = place if self.plain is None else self.plain.end
+        yield from self._uncounted(place, newest, self.read_run)
 
     def odd_counted_spans(self) -> Iterator[RecordSpan]:
         """Yield the spans of the header and of the counted range except those in `plain`."""
@@ -122,14 +128,16 @@ class Part:
             return self.counted_spans()
         return iter((header_span(self.data),))
 
-    def _uncounted(self, place: int, newest: Stamp | None) -> Iterator[RecordSpan]:
+    def _uncounted(
+        self, place: int, newest: Stamp | None, read_run: ReadRun | None
+    ) -> Iterator[RecordSpan]:
         """Yield the spans from ``place``, the end of the counted range, to the end of the file."""
         if self.data is None or place >= self.size:
             return
         if place >= self.content_end:
             yield unused_span(place, self.size)
         else:
-            yield from tail_spans(self.data, place, newest)
+            yield from tail_spans(self.data, place, newest, read_run)
 
     @cached_property
     def swap_defect(self) -> bool:

@@ -8,10 +8,10 @@ header.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
@@ -67,8 +67,11 @@ class Chunk(Protocol):
         """Return the records by gtrid, and the names that they have one after the other."""
         ...
 
-    def decisions(self) -> Iterator[Row]:
-        """Yield those whose status opens or closes a decision."""
+    def decisions(self, known: Collection[bytes]) -> tuple[Iterator[Row], Iterable[bytes]]:
+        """Return records that open or close decisions, and those of ``known`` that are closed.
+
+        Records that do not change what is open after the chunk may be missing.
+        """
         ...
 
     def first_of_servers(self) -> Iterator[Row]:
@@ -78,6 +81,26 @@ class Chunk(Protocol):
 
 ReadChunks = Callable[[memoryview, int, int], Iterator[Chunk]]
 """Yields the plain records of a file from one offset on, up to another or the first that is not."""
+
+
+class Run(NamedTuple):
+    """Plain records that follow each other, as a search finds them.
+
+    Attributes:
+        end: the offset after the last one.
+        records: how many there are; perhaps none.
+        newest: the offset of the one with the greatest time and sequence number.
+        tried: the offset up to which no other run begins.
+    """
+
+    end: int
+    records: int
+    newest: int
+    tried: int
+
+
+ReadRun = Callable[[memoryview, int], Run | None]
+"""Reads the plain records of a file from an offset on; None where few bytes are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +169,10 @@ class _OpenDecisions:
     def apply(self, chunk: Chunk) -> None:
         """Apply the records of a chunk."""
         data, base = chunk.data, chunk.base
-        for begin, gtrid_end, names_end, status in chunk.decisions():
+        rows, closed = chunk.decisions(self._open.keys())
+        for gtrid in closed:
+            del self._open[gtrid]
+        for begin, gtrid_end, names_end, status in rows:
             gtrid = data[begin + GTRID_OFFSET : gtrid_end]
             if status == COMMITTING:
                 self._open[gtrid] = base + begin, data[gtrid_end:names_end]

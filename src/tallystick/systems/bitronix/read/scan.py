@@ -16,6 +16,7 @@ from tallystick.records import Outcome
 from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
 from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
+from tallystick.systems.bitronix.read.plain_records import ReadRun
 from tallystick.systems.bitronix.read.search import RecordSearch
 
 Stamp = tuple[int, int]
@@ -26,7 +27,8 @@ Stamp = tuple[int, int]
 class RecordSpan:
     """A range of bytes and what it is; ``record`` where it is a whole one.
 
-    ``counted`` is true below the position in the header.
+    ``counted`` is true below the position in the header. A span of ``count`` stale records has the
+    newest of them.
     """
 
     offset: int
@@ -36,6 +38,7 @@ class RecordSpan:
     reason: str = ""
     record: TransactionLogRecord | None = None
     counted: bool = True
+    count: int = 1
 
     @property
     def end(self) -> int:
@@ -127,15 +130,26 @@ class CountedWalk:
         return RecordSpan(begin, stop - begin, outcome, what, reason)
 
 
-def tail_spans(data: memoryview, begin: int, newest: Stamp | None) -> Iterator[RecordSpan]:
+def tail_spans(
+    data: memoryview, begin: int, newest: Stamp | None, read_run: ReadRun | None = None
+) -> Iterator[RecordSpan]:
     """Yield the spans from ``begin``, the end of the counted range, to the end of the file.
 
     Whole records newer than ``newest`` (of all that both files count), directly at ``begin``, were
-    written but not counted; all others are of an earlier life of the file.
+    written but not counted; all others are of an earlier life of the file. With ``read_run`` many
+    of the latter may be one span.
     """
     search = RecordSearch(data)
-    place, size, fresh = begin, len(data), True
+    place, size, fresh, tried = begin, len(data), True, 0
     while place < size:
+        run = read_run(data, place) if read_run and not fresh and place >= tried else None
+        tried = tried if run is None else run.tried
+        if run is not None and run.records and search.passes(run.end - place, run.records):
+            record = decode_record(data, run.newest, size)
+            assert record is not None  # the walk has just checked it
+            yield _stale_span(place, run.end - place, record, run.records)
+            place = run.end
+            continue
         found = search.next_record(place, size)
         fresh = fresh and found == place
         limit = size if found is None else found
@@ -146,16 +160,22 @@ def tail_spans(data: memoryview, begin: int, newest: Stamp | None) -> Iterator[R
         record = decode_record(data, found, size)
         assert record is not None  # the search has just decoded it
         fresh = fresh and (newest is None or stamp(record) > newest)
-        yield _tail_span(found, record, fresh)
+        yield _fresh_span(found, record) if fresh else _stale_span(found, record.size, record)
         place = found + record.size
 
 
-def _tail_span(offset: int, record: TransactionLogRecord, fresh: bool) -> RecordSpan:
-    outcome = Outcome.VALID if fresh else Outcome.STALE
+def _fresh_span(offset: int, record: TransactionLogRecord) -> RecordSpan:
     reason = "whole, and newer than all that the headers count: its position was not stored"
-    if not fresh:
-        reason = "after the position in the header: left from before the file was rewound"
-    return RecordSpan(offset, record.size, outcome, "record", reason, record, counted=False)
+    return RecordSpan(offset, record.size, Outcome.VALID, "record", reason, record, counted=False)
+
+
+def _stale_span(
+    offset: int, length: int, newest: TransactionLogRecord, count: int = 1
+) -> RecordSpan:
+    reason = "after the position in the header: left from before the file was rewound"
+    return RecordSpan(
+        offset, length, Outcome.STALE, "record", reason, newest, counted=False, count=count
+    )
 
 
 def _remains(data: memoryview, begin: int, end: int) -> Iterator[RecordSpan]:

@@ -59,6 +59,17 @@ class RecordSearch:
             place = start + 1
         return None
 
+    def passes(self, size: int, count: int) -> bool:
+        """Return whether the search may find ``count`` records of ``size`` bytes in a row.
+
+        The search then goes on after them, with as much work done as for each of them alone.
+        """
+        work = size + count * (RECORD_MIN - LENGTH_OUTSIDE)
+        if self._budget <= work:
+            return False
+        self._budget -= work
+        return True
+
     def last_record(self, begin: int, end: int) -> TransactionLogRecord | None:
         """Return the last whole record that starts in ``begin <= offset < end``."""
         place = end + len(_RECORD_SIGN) + _SIGN_OFFSET

@@ -31,7 +31,7 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.plain_records import Chunk, stored_names
 
-_STATE_OF = {
+STATE_OF = {
     ACTIVE: State.ACTIVE,
     MARKED_ROLLBACK: State.ACTIVE,
     PREPARING: State.UNDECIDED,
@@ -127,7 +127,7 @@ def _transaction(
         system=SYSTEM_NAME,
         log=log,
         key=gtrid.hex() or "(empty)",
-        state=_STATE_OF.get(last, State.UNKNOWN) if kept is None else State.COMMITTING,
+        state=STATE_OF.get(last, State.UNKNOWN) if kept is None else State.COMMITTING,
         format_id=FORMAT_ID,
         gtrid=gtrid,
         name=gtrid.hex().upper(),

@@ -125,7 +125,7 @@ def _records_by_outcome(pair: DualFiles) -> dict[str, int]:
         for span in part.odd_spans(pair.newest):
             damaged = span.outcome in (Outcome.CORRUPT, Outcome.TORN) and span.offset > 0
             if span.record is not None or damaged:
-                counts[span.outcome.value] += 1
+                counts[span.outcome.value] += span.count
     return counts
 
 

@@ -68,15 +68,17 @@ class _Commits:
 
     Attributes:
         first: the number of the first commit.
-        sessions: the session of each.
-        gtrids: the global id of each, if it has one.
+        sessions: the sessions of the piece.
+        slots: the place of each one's session among these.
         counts: the changes of each before the piece.
+        gtrids: the global ids of those that have one.
     """
 
     first: int
-    sessions: list[str]
-    gtrids: list[bytes | None]
+    sessions: pa.Array
+    slots: Any
     counts: Any
+    gtrids: dict[int, bytes] = field(default_factory=dict)
     kept: dict[int, list[_Rows]] = field(default_factory=dict)
     """Of some, their changes before the piece."""
 
@@ -159,20 +161,21 @@ class ChangeColumns:
         )
 
     def _committed(self, page: Page, committed: Any) -> _Commits:
-        sessions = [str(page.sessions[slot]) for slot in page.figures[SLOT][committed].tolist()]
-        listed = committed.tolist()
-        names = [page.names.get(number, ())[-1:] for number in listed]
-        xids = [branch_of(one[0]) if one else None for one in names]
-        before = [page.before[one].figures[COUNT] if one in page.before else 0 for one in listed]
         commits = _Commits(
             self._commits + 1,
-            sessions,
-            [None if xid is None else xid.gtrid for xid in xids],
-            np.array(before, np.int64),
+            pa.array(map(str, page.sessions), pa.string(), size=len(page.sessions)),
+            page.figures[SLOT][committed],
+            np.zeros(len(committed), np.int64),
         )
-        for rank, number in enumerate(listed):
+        for rank in np.flatnonzero(np.isin(committed, [*page.names, *page.before])).tolist():
+            number = int(committed[rank])
+            names = page.names.get(number)
+            xid = branch_of(names[-1]) if names else None
+            if xid is not None:
+                commits.gtrids[rank] = xid.gtrid
             if number in page.before:
-                session = page.sessions[int(page.figures[SLOT, number])]
+                session = page.sessions[int(commits.slots[rank])]
+                commits.counts[rank] = page.before[number].figures[COUNT]
                 commits.kept[rank] = self._kept.get(session, [])
         return commits
 
@@ -201,12 +204,14 @@ class ChangeColumns:
             "kind": _KIND_NAMES.take(pa.array(rows.codes)),
             "collection": self._collections(rows.tables),
             "key": _keys(rows),
-            "transaction": pa.array(commits.sessions, pa.string()).take(pa.array(ranks)),
-            "gtrid": pa.array(commits.gtrids, pa.binary()).take(pa.array(ranks)),
+            "transaction": commits.sessions.take(pa.array(commits.slots[ranks])),
             "after": _bodies(rows, added),
             "values": self._texts.column(rows.data, rows.starts, rows.lengths, rows.tables),
             "offset": numbers(rows.offsets, None),
         }
+        if commits.gtrids:
+            gtrids = map(commits.gtrids.get, ranks.tolist())
+            columns["gtrid"] = pa.array(gtrids, pa.binary(), size=count)
         arrays = [
             columns[one.name] if one.name in columns else nulls(one.type, count) for one in CHANGES
         ]

@@ -66,10 +66,8 @@ class RowTexts:
         size = _ESCAPE_SIZE * int(lengths[added].sum()) + _VALUE_SIZE * int(counts.sum())
         size += label_size + len(others[0]) + len(starts)
         out, ends = np.empty(size, np.uint8), np.empty(len(starts) + 1, np.int64)
-        write_objects(
-            data, starts, lengths, bases, self._kinds,
-            *labels, *self._constants, *others, out, ends,
-        )  # fmt: skip
+        texts = (labels, self._constants, others)
+        write_objects(data, starts, lengths, bases, self._kinds, texts, out, ends)
         return _texts(out[: ends[-1]], ends, bases != NO_OBJECT)
 
     def _labels(self, tables: Any, counts: Any) -> tuple[tuple[Any, Any], Any, int]:

@@ -151,26 +151,15 @@ def is_other(data: Any, at: int, end: int, kinds: Any) -> bool:
 
 @kernel
 def write_objects(
-    data: Any,
-    starts: Any,
-    lengths: Any,
-    bases: Any,
-    kinds: Any,
-    labels: Any,
-    label_ends: Any,
-    constants: Any,
-    constant_ends: Any,
-    others: Any,
-    other_ends: Any,
-    out: Any,
-    ends: Any,
+    data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, texts: Any, out: Any, ends: Any
 ) -> None:
     """Write the JSON object of each row to ``out``, and where it ends there to ``ends``.
 
-    ``bases`` has the number of the label of each row's first column, or `NO_OBJECT` or `WHOLE_ROW`;
-    texts stand one after the other, with where they end: labels, constants by type, and what
-    `find_others` listed.
+    ``bases`` has the number of the label of each row's first column, or `NO_OBJECT` or `WHOLE_ROW`.
+    ``texts``: labels, constants by type, and what `find_others` listed; of each the texts one after
+    the other, and where they end.
     """
+    (labels, label_ends), (constants, constant_ends), (others, other_ends) = texts
     to = 0
     other = 0
     for row in range(len(starts)):

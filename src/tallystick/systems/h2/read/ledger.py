@@ -50,6 +50,30 @@ class OpenTransaction:
     parts: list[Any] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Transactions that end in a piece, in the order of their ends.
+
+    Attributes:
+        numbers: their numbers in the piece.
+        rows: the places of the records that end them.
+        committed: which are committed; the others are rolled back.
+        named: which were prepared under a name.
+        by_hand: which were ended by hand.
+    """
+
+    numbers: Any
+    rows: Any
+    committed: Any
+    named: Any
+    by_hand: Any
+
+    def chosen(self, places: Any) -> Endings:
+        """Return some of them."""
+        columns = (self.numbers, self.rows, self.committed, self.named, self.by_hand)
+        return Endings(*(one[places] for one in columns))
+
+
 @dataclass(slots=True)
 class Page:
     """The transactions that have records in a piece.
@@ -109,26 +133,30 @@ class Page:
         done, undone = changes[:, :half], changes[:, half:][:, ::-1]
         return bool((done[0] + undone[0] == _INVERSES).all() and (done[1:] == undone[1:]).all())
 
-    def transactions(
-        self, filled: bool, by_hand: Callable[[], Collection[int]]
-    ) -> Iterator[LoggedTransaction]:
-        """Yield those that end and are to be listed; ``filled``: no-ops stand before the piece.
+    def endings(self, filled: bool, by_hand: Callable[[], Collection[int]]) -> Endings:
+        """Return those that end and are to be listed; ``filled``: no-ops stand before the piece.
 
         ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
         """
-        ended = self.ended()
-        rows = self.figures[END][ended]
-        after_fill = (np.append(filled, self.piece.codes[:-1] == Type.NOOP))[rows].tolist()
-        committed = self.committed(ended).tolist()
-        entries = self.plain.entries(self.piece, rows)
-        for number, end, follows, ok in zip(
-            ended.tolist(), entries, after_fill, committed, strict=True
-        ):
+        numbers = self.ended()
+        rows = self.figures[END][numbers]
+        named = np.isin(numbers, [number for number, names in self.names.items() if names])
+        hand = ~named & (self.piece.codes[rows] == Type.ROLLBACK)
+        after_fill = np.append(filled, self.piece.codes[:-1] == Type.NOOP)[rows]
+        doubtful = np.flatnonzero(after_fill & ~named & ~hand)
+        if len(doubtful):
+            hand[doubtful] = np.isin(self.piece.starts[rows[doubtful]], list(by_hand()))
+        return Endings(numbers, rows, self.committed(numbers), named, hand)
+
+    def logged(self, endings: Endings) -> Iterator[LoggedTransaction]:
+        """Yield transactions that end."""
+        entries = self.plain.entries(self.piece, endings.rows)
+        columns = (endings.numbers, endings.committed, endings.by_hand)
+        for number, ok, hand, end in zip(*(one.tolist() for one in columns), entries, strict=True):
             names, figures = self.names.get(number, []), self.figures[:, number]
             state = State.COMMITTED if ok else State.ROLLED_BACK
             one = logged(end.session, figures, names, end, state)
-            bare = end.code == Type.ROLLBACK
-            one.by_hand = not names and (bare or (follows and end.start in by_hand()))
+            one.by_hand = hand
             yield one
 
     def last_of(self, number: int) -> Entry | None:
@@ -213,7 +241,8 @@ def plain_transactions(
     """Yield what `transactions.transactions_of` yields, without the entries of changes."""
     ledger, filled = Ledger(plain), False
     for piece in plain.pieces():
-        yield from ledger.add(piece).transactions(filled, by_hand)
+        page = ledger.add(piece)
+        yield from page.logged(page.endings(filled, by_hand))
         filled = int(piece.codes[-1]) == Type.NOOP
     yield from ledger.rest()
 

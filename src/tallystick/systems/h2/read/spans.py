@@ -6,6 +6,7 @@ In: an `OpenedFile`. Out: spans in file order, page by page, like neighbours joi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from tallystick.records import Outcome, Span
 from tallystick.systems.h2.format import layout
@@ -35,46 +36,30 @@ def spans_of(opened: OpenedFile) -> tuple[Span, ...]:
             return ()
         reason = str(opened.problem) if opened.problem else "no page store header"
         return (Span(0, opened.size, Outcome.CORRUPT, "file", reason),)
-    return tuple(_joined(_page_spans(opened, opened.pages)))
-
-
-def _joined(spans: Iterator[Span]) -> Iterator[Span]:
-    waiting: Span | None = None
-    for span in spans:
-        if waiting is not None and _alike(waiting, span):
-            length = waiting.length + span.length
-            waiting = Span(waiting.offset, length, span.outcome, span.what, span.reason)
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = span
-    if waiting is not None:
-        yield waiting
-
-
-def _alike(one: Span, other: Span) -> bool:
-    return (one.outcome, one.what, one.reason) == (other.outcome, other.what, other.reason)
+    return tuple(_page_spans(opened, opened.pages))
 
 
 def _page_spans(opened: OpenedFile, pages: PageFile) -> Iterator[Span]:
     judged = _log_pages(opened.stream) if opened.stream is not None else {}
-    size = pages.page_size
-    for page_id in range(pages.page_count):
-        judgement = _header(opened, pages, page_id) or judged.get(page_id) or _other(pages, page_id)
-        yield Span(page_id * size, size, *judgement)
-    whole = pages.page_count * size
-    if whole < opened.size:
+    for page_id in (0, *layout.VARIABLE_HEADER_PAGES):
+        if pages.exists(page_id):
+            judged[page_id] = _header(opened, pages, page_id)
+    every = (judged.get(page_id) or _other(pages, page_id) for page_id in range(pages.page_count))
+    place = 0
+    for judgement, run in groupby(every):
+        length = sum(1 for _ in run) * pages.page_size
+        yield Span(place, length, *judgement)
+        place += length
+    if place < opened.size:
         reason = "the file ends inside a page; the engine ignores the fragment"
-        yield Span(whole, opened.size - whole, Outcome.TORN, "fragment of a page", reason)
+        yield Span(place, opened.size - place, Outcome.TORN, "fragment of a page", reason)
 
 
-def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Judgement | None:
+def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Judgement:
     if page_id == 0:
         if pages.static.magic_ok:
             return Outcome.VALID, "static header", ""
         return Outcome.CORRUPT, "static header", "the text it begins with is damaged"
-    if page_id not in layout.VARIABLE_HEADER_PAGES:
-        return None
     header = pages.headers()[page_id - 1]
     if header is None:
         return Outcome.CORRUPT, "variable header", "its CRC-32 is wrong"

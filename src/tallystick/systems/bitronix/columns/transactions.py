@@ -1,0 +1,271 @@
+"""The global transactions of a journal as Arrow batches, without a Python object for each.
+
+In: the records of both parts, plain ones in chunks. Out: batches of the `TRANSACTIONS` schema, the
+rows of `read.transactions`. Memory grows with the gtrids of the journal, about 300 bytes for each.
+Import this module only where a file is long: it loads NumPy and the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.arrow.columns import byte_ranges, constant, nulls, numbers
+from tallystick.arrow.schemas import TRANSACTIONS, plain
+from tallystick.records import State
+from tallystick.systems.bitronix.columns.attributes import gtrid_parts
+from tallystick.systems.bitronix.columns.chunk_columns import ROWS, PlainChunk, walk_chunks
+from tallystick.systems.bitronix.format.layout import (
+    COMMITTING,
+    FORMAT_ID,
+    GTRID_OFFSET,
+    GTRID_TAIL,
+    HEADER_LENGTH,
+    SYSTEM_NAME,
+    status_name,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.files import DualFiles
+from tallystick.systems.bitronix.read.plain_records import stored_names
+from tallystick.systems.bitronix.read.scan import RecordSpan
+from tallystick.systems.bitronix.read.transactions import STATE_OF
+
+_FIRST_TIME, _STATUS, _TIME, _LAST, _DECISION, _RECORDS, _BYTES, _FILES, _NAMES = range(9)
+"""Rows of a table of gtrids: status, time and place of the last record; `_DECISION` is the place of
+the last COMMITTING (-1: none), `_FILES` has a bit per file, `_NAMES` is the number of a set."""
+_FILE = 1 << 56
+"""A place is an offset, and this times the number of the file in the order of both."""
+_NONE = -1
+_LISTS = TRANSACTIONS.field("participants").type
+_HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
+
+
+def transaction_batches(
+    pair: DualFiles, log: str, clock: str, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `read.transactions.transactions` yields, in batches of at most ``rows`` rows."""
+    found = _Gtrids()
+    for number, part in enumerate(pair.order()):
+        if part.plain is not None and part.data is not None:
+            for chunk in walk_chunks(part.data, HEADER_LENGTH, part.plain.end):
+                found.add_chunk(chunk, number)
+        spans = iter(pair.records_of(part))
+        while some := list(islice(spans, ROWS)):
+            found.add_records(some, number)
+    gtrids, table = found.merged()
+    open_records = pair.dangling().records()
+    known = pa.array([record.gtrid for record in open_records], gtrids.type)
+    kept = pc.index_in(gtrids, value_set=known).fill_null(len(known)).to_numpy()
+    paths = pa.array([part.path or "" for part in pair.order()], pa.string())
+    made = _Batches(log, clock, paths, found.names.sets, open_records)
+    for begin in range(0, len(gtrids), rows):
+        some, place = gtrids.slice(begin, rows).cast(pa.binary()), slice(begin, begin + rows)
+        yield made.batch(some, table[:, place], kept[place])
+
+
+class _NameSets:
+    """Sets of names, numbered as they are met; 0 is that of no names."""
+
+    def __init__(self) -> None:
+        self.sets: list[tuple[str, ...]] = [()]
+        self._numbers: dict[tuple[str, ...], int] = {(): 0}
+
+    def number(self, names: Iterable[str]) -> int:
+        """Return the number of a set of names."""
+        key = tuple(sorted({*names}))
+        number = self._numbers.setdefault(key, len(self.sets))
+        if number == len(self.sets):
+            self.sets.append(key)
+        return number
+
+    def stored(self, data: Any, begins: Any, ends: Any) -> Any:
+        """Return the numbers of sets that stand in ``data``."""
+        found = byte_ranges(data, begins, ends - begins).cast(pa.binary()).dictionary_encode()
+        every = [self.number(stored_names(one)) for one in found.dictionary.to_pylist()]
+        return np.array(every, np.int64)[found.indices.to_numpy()]
+
+    def united(self, groups: Any, sets: Any, count: int) -> Any:
+        """Return the union of the sets of each of ``count`` groups."""
+        found = np.zeros(count, np.int64)
+        known = sets != 0
+        width = len(self.sets)
+        groups, sets = np.divmod(np.unique(groups[known] * width + sets[known]), width)
+        ranks = np.arange(len(groups)) - np.searchsorted(groups, groups)
+        order = np.argsort(ranks, kind="stable")
+        for places in np.split(order, np.cumsum(np.bincount(ranks))[:-1]):
+            found[groups[places]] = self._unions(found[groups[places]], sets[places])
+        return found
+
+    def _unions(self, ones: Any, others: Any) -> Any:
+        width = len(self.sets)
+        pairs, places = np.unique(ones * width + others, return_inverse=True)
+        every = [
+            self.number((*self.sets[pair // width], *self.sets[pair % width]))
+            for pair in pairs.tolist()
+        ]
+        return np.array(every, np.int64)[places]
+
+
+class _Gtrids:
+    """What the records of each gtrid come to, table by table in the order of the log."""
+
+    def __init__(self) -> None:
+        self.names = _NameSets()
+        self._gtrids: list[pa.Array] = []
+        self._tables: list[Any] = []
+
+    def add_chunk(self, chunk: PlainChunk, file: int) -> None:
+        """Take plain records of a file."""
+        table, (groups, begins, ends) = chunk.by_gtrid()
+        starts, sizes, first, status, time, last, decision, records, size = table
+        data = np.frombuffer(chunk.data, np.uint8)
+        base = file * _FILE + chunk.base
+        decision = np.where(decision < 0, _NONE, decision + base)
+        names = self.names.united(groups, self.names.stored(data, begins, ends), len(starts))
+        files = np.full(len(starts), 1 << file)
+        self._gtrids.append(byte_ranges(data, starts + GTRID_OFFSET, sizes).cast(pa.large_binary()))
+        self._tables.append(
+            np.stack([first, status, time, last + base, decision, records, size, files, names])
+        )
+
+    def add_records(
+        self, found: Sequence[tuple[RecordSpan, TransactionLogRecord]], file: int
+    ) -> None:
+        """Take other records of a file, one row each."""
+        rows = []
+        for span, one in found:
+            place = file * _FILE + span.offset
+            decision = place if one.status == COMMITTING else _NONE
+            names = self.names.number(one.unique_names)
+            row = (one.time, one.status, one.time, place, decision, 1, one.size, 1 << file, names)
+            rows.append(row)
+        self._gtrids.append(pa.array([one.gtrid for _, one in found], pa.large_binary()))
+        self._tables.append(np.array(rows, np.int64).T)
+
+    def merged(self) -> tuple[pa.Array, Any]:
+        """Return the gtrids in the order of their first records, and their table."""
+        found = pa.concat_arrays(self._gtrids).dictionary_encode()
+        self._gtrids = []
+        groups = found.indices.to_numpy()
+        tables = np.concatenate(self._tables, axis=1)
+        self._tables = []
+        order = np.argsort(groups, kind="stable")
+        starts = np.searchsorted(groups[order], np.arange(len(found.dictionary)))
+        lasts = order[np.append(starts[1:], len(order)) - 1]
+        table = np.empty((len(tables), len(starts)), np.int64)
+        table[_FIRST_TIME] = tables[_FIRST_TIME][order[starts]]
+        table[_STATUS : _LAST + 1] = tables[_STATUS : _LAST + 1, lasts]
+        for row, sums in ((_DECISION, np.maximum), (_RECORDS, np.add), (_BYTES, np.add)):
+            table[row] = sums.reduceat(tables[row][order], starts)
+        table[_FILES] = np.bitwise_or.reduceat(tables[_FILES][order], starts)
+        table[_NAMES] = self.names.united(groups, tables[_NAMES], len(starts))
+        return found.dictionary, table
+
+
+class _Batches:
+    """Makes batches of gtrids with their table.
+
+    ``kept`` are the records of the decisions that are open.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        clock: str,
+        paths: pa.Array,
+        sets: Sequence[tuple[str, ...]],
+        kept: Sequence[TransactionLogRecord],
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._paths = paths
+        one, two = paths.to_pylist()
+        self._files = pa.array([(), (one,), (two,), (one, two)], _LISTS)
+        self._names = pa.array(sets, _LISTS)
+        self._single = pa.array(["true" if len(names) == 1 else "false" for names in sets])
+        self._open = pa.array([*(record.unique_names for record in kept), ()], _LISTS)
+
+    def batch(self, gtrids: pa.Array, table: Any, kept: Any) -> pa.RecordBatch:
+        """Return a batch; ``kept``: the place of each gtrid among the open ones, or after them."""
+        count, is_open = len(gtrids), kept < len(self._open) - 1
+        decided = is_open & (table[_DECISION] != _NONE)
+        places = np.where(decided, table[_DECISION], table[_LAST])
+        names, statuses = pa.array(table[_NAMES]), table[_STATUS]
+        columns: dict[str, Any] = {
+            "system": constant(SYSTEM_NAME, count),
+            "log": constant(self._log, count),
+            "key": _hex(gtrids, empty="(empty)"),
+            "state": _states(statuses, is_open),
+            "format_id": pa.repeat(pa.scalar(FORMAT_ID, pa.int32()), count),
+            "gtrid": gtrids,
+            "name": pc.ascii_upper(_hex(gtrids, empty="")),
+            "participants": self._names.take(names),
+            "open_participants": self._open.take(pa.array(kept)),
+            "first_time": numbers(table[_FIRST_TIME], None),
+            "last_time": numbers(table[_TIME], None),
+            "clock": constant(self._clock, count),
+            "records": numbers(table[_RECORDS], None),
+            "bytes": numbers(table[_BYTES], None),
+            "files": self._files.take(pa.array(table[_FILES])),
+            "complete": pa.repeat(pa.scalar(True), count),
+            "holes": constant("", count),
+            "evidence_file": self._paths.take(pa.array(places // _FILE)),
+            "evidence_offset": numbers(places % _FILE, None),
+            "evidence_type": _status_texts(np.where(decided, COMMITTING, statuses)),
+            "attributes": _attributes(gtrids, statuses, self._single.take(names)),
+        }
+        arrays = [
+            columns[one.name] if one.name in columns else nulls(one.type, count)
+            for one in TRANSACTIONS
+        ]
+        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+
+
+def _states(statuses: Any, kept: Any) -> pa.Array:
+    found, places = np.unique(statuses, return_inverse=True)
+    states = [STATE_OF.get(one, State.UNKNOWN).value for one in found.tolist()]
+    places = np.where(kept, len(states), places)
+    return pa.array([*states, State.COMMITTING.value]).take(pa.array(places))
+
+
+def _status_texts(statuses: Any) -> pa.Array:
+    found, places = np.unique(statuses, return_inverse=True)
+    return pa.array([status_name(one) for one in found.tolist()]).take(pa.array(places))
+
+
+def _attributes(gtrids: pa.Array, statuses: Any, single: pa.Array) -> pa.Array:
+    found, places = np.unique(statuses, return_inverse=True)
+    names = [json.dumps(status_name(one)) for one in found.tolist()]
+    data, ends = _bytes_of(gtrids)
+    padded = np.append(data, np.zeros(GTRID_TAIL.size, np.uint8))
+    server_ids, times, sequences = gtrid_parts(padded, ends[:-1], np.diff(ends))
+    return pc.binary_join_element_wise(
+        '{"lastStatus":', pa.array(names).take(pa.array(places)),
+        ',"onePhase":', single,
+        ',"serverId":', server_ids,
+        ',"gtridTimestamp":', times,
+        ',"gtridSequence":', sequences,
+        "}", "",
+    )  # fmt: skip
+
+
+def _hex(gtrids: pa.Array, *, empty: str) -> pa.Array:
+    """Return the bytes as hexadecimal digits, and ``empty`` where there are none."""
+    data, ends = _bytes_of(gtrids)
+    digits, sizes = pa.py_buffer(_HEX[data]), pa.py_buffer((2 * ends).astype(np.int32))
+    texts = pa.Array.from_buffers(pa.string(), len(gtrids), [None, sizes, digits])
+    none = np.diff(ends) == 0
+    return pc.if_else(pa.array(none), empty, texts) if none.any() else texts
+
+
+def _bytes_of(gtrids: pa.Array) -> tuple[Any, Any]:
+    """Return all bytes, and where each gtrid ends in them, after a zero."""
+    _, ends, data = gtrids.buffers()
+    ends = np.frombuffer(ends, np.int32)[gtrids.offset :][: len(gtrids) + 1].astype(np.int64)
+    return np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]], ends - ends[0]

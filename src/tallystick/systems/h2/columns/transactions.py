@@ -1,0 +1,135 @@
+"""The transactions of a plain log as Arrow batches, without a Python object per transaction.
+
+In: the pieces of the log. Out: batches of the `TRANSACTIONS` schema, the rows of `transactions()`.
+Transactions that were prepared, or ended by hand, become objects first. Memory grows with open
+transactions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.arrow.columns import constant, no_texts, nulls, numbers
+from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions, plain
+from tallystick.records import Clock, State, Transaction
+from tallystick.systems.h2.columns import kernels
+from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.layout import SYSTEM_NAME
+from tallystick.systems.h2.format.record_kernels import START
+from tallystick.systems.h2.format.session_kernels import BYTES, CHANGES, RECORDS, SLOT
+from tallystick.systems.h2.read.ledger import Endings, Ledger, Page
+from tallystick.systems.h2.read.skim import PlainLog
+from tallystick.systems.h2.read.transactions import LoggedTransaction
+from tallystick.systems.h2.read.walk import distinct
+
+_SESSION, _KEY, _RECORDS, _BYTES, _CHANGES, _OFFSET = range(6)
+"""Rows of the table of committed transactions; a key counts the transactions of the log."""
+
+
+class TransactionColumns:
+    """Makes batches of the transactions of one plain log.
+
+    ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
+    """
+
+    def __init__(self, log: PlainLog, path: str, by_hand: Callable[[], Collection[int]]) -> None:
+        self._log = log
+        self._path = path
+        self._by_hand = by_hand
+        self._ids = np.array(log.stream.data_pages, dtype=np.int64)
+        self._listed = 0
+        self._tables: list[Any] = []
+        self._odd: list[Transaction] = []
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all transactions in batches of at most ``rows`` rows, open ones last."""
+        ledger, filled = Ledger(self._log), False
+        for piece in self._log.pieces():
+            self._add(ledger.add(piece), filled)
+            filled = int(piece.codes[-1]) == Type.NOOP
+            yield from self._gathered(rows, rows)
+        yield from self._gathered(rows, 1)
+        rest = (self._object(one) for one in ledger.rest())
+        yield from batches_of_transactions(rest, Clock.NONE.value, rows)
+
+    def _add(self, page: Page, filled: bool) -> None:
+        """Take what ends in a piece; ``filled``: no-ops stand before it."""
+        ends = page.endings(filled, self._by_hand)
+        alone = ends.by_hand | ends.named
+        keys = np.arange(len(alone)) + self._listed + 1
+        odd = zip(keys[alone].tolist(), page.logged(ends.chosen(alone)), strict=True)
+        self._odd += [self._object(one, key) for key, one in odd]
+        self._tables.append(self._table(page, ends.chosen(~alone), keys[~alone]))
+        self._listed += len(alone)
+
+    def _object(self, one: LoggedTransaction, key: int = 0) -> Transaction:
+        if not key:
+            self._listed += 1
+        return one.to_transaction(key or self._listed, self._log.stream, self._path)
+
+    def _table(self, page: Page, ends: Endings, keys: Any) -> Any:
+        figures, stream = page.figures[:, ends.numbers], self._log.stream
+        offsets = page.piece.table[START][ends.rows]
+        kernels.file_offsets(
+            offsets, page.piece.begin, self._ids, stream.pages.page_size, stream.body_size
+        )
+        sessions = np.array(page.sessions, np.int64)[figures[SLOT]]
+        return np.stack([sessions, keys, *figures[[RECORDS, BYTES, CHANGES]], offsets])
+
+    def _gathered(self, rows: int, least: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches of what was taken, as soon as it has ``least`` rows."""
+        if sum(one.shape[1] for one in self._tables) >= least:
+            table = np.concatenate(self._tables, axis=1)
+            whole = table.shape[1] // least * least
+            for begin in range(0, whole, rows):
+                yield self._batch(table[:, begin : min(begin + rows, whole)])
+            self._tables = [table[:, whole:]]
+        if len(self._odd) >= least:
+            yield from batches_of_transactions(self._odd, Clock.NONE.value, rows)
+            self._odd = []
+
+    def _batch(self, table: Any) -> pa.RecordBatch:
+        count, file = table.shape[1], self._log.stream.pages.file
+        sessions = _texts(table[_SESSION], "{}")
+        keys = pa.array(table[_KEY]).cast(pa.string())
+        columns: dict[str, Any] = {
+            "system": constant(SYSTEM_NAME, count),
+            "log": constant(self._path, count),
+            "key": pc.binary_join_element_wise(sessions, keys, "."),
+            "state": constant(State.COMMITTED.value, count),
+            "transaction": numbers(table[_SESSION], None),
+            "participants": no_texts(count),
+            "open_participants": no_texts(count),
+            "clock": constant(Clock.NONE.value, count),
+            "records": numbers(table[_RECORDS], None),
+            "bytes": numbers(table[_BYTES], None),
+            "files": _list_each(file, count),
+            "complete": pa.repeat(pa.scalar(True), count),
+            "holes": constant("", count),
+            "evidence_file": constant(file, count),
+            "evidence_offset": numbers(table[_OFFSET], None),
+            "evidence_type": constant(Type.COMMIT.name, count),
+            "attributes": _texts(table[_CHANGES], '{{"changes":{}}}'),
+        }
+        arrays = [
+            columns[one.name] if one.name in columns else nulls(one.type, count)
+            for one in TRANSACTIONS
+        ]
+        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+
+
+def _texts(values: Any, form: str) -> pa.Array:
+    """Return numbers, few of them different, each in a text."""
+    found, places = distinct(values)
+    return pa.array([form.format(one) for one in found], pa.string()).take(pa.array(places))
+
+
+def _list_each(text: str, count: int) -> pa.Array:
+    """Return lists of one text each."""
+    texts = pa.repeat(pa.scalar(text, pa.string()), count)
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), texts)
