@@ -38,12 +38,20 @@ def occurrences(
     for index, file in enumerate(files):
         order.enter(file.serial)
         with opened(file) as scan:
-            for block in scan.blocks():
-                if not order.follows(block):
-                    block.state = BlockState.STALE
+            for block in ordered_blocks(scan, order, beyond=beyond):
                 yield BlockOccurrence(index, file, block)
-                if order.ended and not beyond:
-                    break
+
+
+def ordered_blocks(
+    scan: FileScan, order: BlockOrder, offset: int = 0, *, beyond: bool = False
+) -> Iterator[Block]:
+    """Yield the blocks of one file from ``offset`` on, as `occurrences` does."""
+    for block in scan.blocks(offset):
+        if not order.follows(block):
+            block.state = BlockState.STALE
+        yield block
+        if order.ended and not beyond:
+            return
 
 
 @dataclass(slots=True)
