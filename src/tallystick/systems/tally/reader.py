@@ -230,7 +230,10 @@ class TallyReading:
         )
 
     def _records_from(self, lsn: int) -> Iterator[Record]:
-        """Yield every record from ``lsn`` on, which must be there; nothing may be damaged."""
+        """Yield every record from ``lsn`` on, which must be there; nothing may be damaged.
+
+        Groups before it are verified where no index tells where it is, but not decoded.
+        """
         start = seek(self.catalog, self._access, lsn=lsn)
         if start is None or start[0].header is None or start[0].header.first_lsn > lsn:
             raise LogUnreadableError(
@@ -245,6 +248,9 @@ class TallyReading:
                     "records are damaged", file=step.file.path, offset=step.place.offset,
                     advice="Look at the log with `tallystick explain`",
                 )  # fmt: skip
+            header = step.place.header
+            if header is not None and header.last_lsn < lsn:
+                continue
             yield from (one for one in step_records(step, self._key) if (one.sequence or 0) >= lsn)
         self._require_readable(scan.findings)
 

@@ -83,8 +83,9 @@ def changes_between(
         after: all changes that were committed up to here are known.
         until: the last LSN that is read.
     """
-    begin, _ = _needed(_up_to(records_from(after + 1), until), first_of, after + 1)
-    _, incomplete = _needed(_up_to(records_from(begin), until), first_of, begin)
+    begin, incomplete = _needed(_up_to(records_from(after + 1), until), first_of, after + 1)
+    if begin <= after:
+        _, incomplete = _needed(_up_to(records_from(begin), until), first_of, begin)
     feed = ChangeFeed(log, incomplete)
     for change in feed.take(_up_to(records_from(begin), until)):
         if change.commit_sequence > after:
