@@ -216,6 +216,19 @@ class CloudtranReading:
         """Return one per persisting entry's number; memory grows with the transactions."""
         return fold_transactions(self._parts(), self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `transactions` in the same order, as batches of at most ``rows`` rows.
+
+        Memory grows with the transactions.
+        """
+        from tallystick.arrow.schemas import batches_of_transactions
+        from tallystick.systems.cloudtran.columns.transactions import TransactionBatcher
+
+        found = TransactionBatcher(self.source.path, rows).batches(self._parts())
+        if found is None:
+            return batches_of_transactions(self.transactions(), self.clock.value, rows)
+        return found
+
     def changes(self) -> Iterator[Change]:
         """Yield the operations of every transaction by ascending number, pending ones included.
 
