@@ -50,7 +50,11 @@ from tallystick.systems.cloudtran.read.block_format import (
     SizeTrial,
     find_signature,
 )
-from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, occurrences
+from tallystick.systems.cloudtran.read.block_order import (
+    BlockOccurrence,
+    occurrences,
+    occurrences_after,
+)
 from tallystick.systems.cloudtran.read.files import (
     ANY_SERIAL,
     BlockFile,
@@ -58,7 +62,6 @@ from tallystick.systems.cloudtran.read.files import (
     mark_beside,
 )
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
-from tallystick.systems.cloudtran.read.known_blocks import occurrences_after
 from tallystick.systems.cloudtran.read.records import block_records, count_records
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.cloudtran.read.spans import block_spans, rest_span, whole_spans

@@ -14,7 +14,7 @@ from tallystick.records import Change
 from tallystick.storage import source
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran import reader
-from tallystick.systems.cloudtran.read import changes, known_blocks
+from tallystick.systems.cloudtran.read import block_order, changes
 from tallystick.systems.cloudtran.reader import CloudtranReading
 from tests.systems.cloudtran.blocks import block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
@@ -85,7 +85,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return read
 
     monkeypatch.setattr(reader, "open_source", whole)
-    monkeypatch.setattr(known_blocks, "read_part", part)
+    monkeypatch.setattr(block_order, "read_part", part)
     return found
 
 
@@ -98,7 +98,7 @@ def test_a_step_reads_the_files_of_new_blocks_and_edges_of_others(
     opened.clear()
     assert len(list(log.changes_between(FILES * BLOCKS - 3, FILES * BLOCKS))) == 3
     assert opened[name(FILES)] - size < 512
-    assert opened[name(FILES - 1)] < known_blocks.TAIL_SIZE + 512
+    assert opened[name(FILES - 1)] < block_order.TAIL_SIZE + 512
     assert len(opened) == 2
     opened.clear()
     log.lives()
@@ -151,7 +151,7 @@ def _without_one(files: dict[str, bytes]) -> None:
 
 def _padded(files: dict[str, bytes]) -> None:
     files[name(3)] += bytes(512)
-    files[name(4)] += bytes(known_blocks.TAIL_SIZE)
+    files[name(4)] += bytes(block_order.TAIL_SIZE)
 
 
 def _no_successor(files: dict[str, bytes]) -> None:
