@@ -38,9 +38,9 @@ def test_a_value_comes_back(value: Any) -> None:
 
 
 def test_arrays_come_back_as_integers() -> None:
-    array = np.array([[1, -2], [3, 1 << 62]])
-    (part,) = unpacked(packed([array]), same)
-    assert longs(part).reshape(array.shape).tolist() == array.tolist()
+    for array in (np.array([[1, -2], [3, 1 << 62]]), np.empty((2, 0), np.int64)):
+        (part,) = unpacked(packed([array]), same)
+        assert longs(part).reshape(array.shape).tolist() == array.tolist()
 
 
 @given(st.data())

@@ -43,8 +43,8 @@ def packed(value: Any) -> bytes:
     parts = bytearray()
 
     def placed(part: Any) -> dict[str, tuple[int, int]]:
-        begin = len(parts)
-        parts.extend(memoryview(part).cast("B"))
+        begin, view = len(parts), memoryview(part)
+        parts.extend(view.cast("B") if view.nbytes else b"")
         return {_BYTES: (begin, len(parts))}
 
     head = json.dumps(value, default=placed, separators=(",", ":")).encode()
