@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.systems.cloudtran.columns.rests import Rest as CloudtranRest
+from tallystick.systems.derby.columns.closing import Rest as DerbyRest
+from tallystick.systems.jboss.columns.closing import Rest as JbossRest
 from tallystick.systems.protocol import ClosesBySplit, LogReading, NotClosedInPartsError
 from tallystick.systems.rests import items, longs, packed, unpacked
 from tallystick.systems.tally.read.closing import Rest as TallyRest
@@ -68,7 +70,7 @@ def test_items_of_another_number_or_type_are_refused() -> None:
             items(value, int, int | None)
 
 
-@pytest.mark.parametrize("rest", [TallyRest, CloudtranRest])
+@pytest.mark.parametrize("rest", [TallyRest, CloudtranRest, DerbyRest, JbossRest])
 @given(value=VALUES)
 def test_other_values_are_no_rests(rest: Any, value: Any) -> None:
     with pytest.raises(NotClosedInPartsError):
