@@ -66,7 +66,7 @@ class Rest(NamedTuple):
     def _built(cls, value: Any) -> Rest:
         number, begin, end, closed, left = items(value, int, int, int, bytes, bytes)
         table = longs(left).reshape(body_kernels.BODY_COLUMNS, -1)
-        return cls(number, begin, end, longs(closed), table.copy())  # kernels take no constants
+        return cls(number, begin, end, longs(closed), table.copy())  # kernels take writable arrays
 
     def packed(self) -> bytes:
         """Return it as bytes."""
