@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.systems.cloudtran.columns.rests import Rest as CloudtranRest
@@ -35,6 +35,7 @@ def same(value: Any) -> Any:
 
 
 @given(VALUES)
+@settings(max_examples=50)
 def test_a_value_comes_back(value: Any) -> None:
     assert unpacked(packed(value), same) == value
 
@@ -72,6 +73,7 @@ def test_items_of_another_number_or_type_are_refused() -> None:
 
 @pytest.mark.parametrize("rest", [TallyRest, CloudtranRest, DerbyRest, JbossRest])
 @given(value=VALUES)
+@settings(max_examples=25)
 def test_other_values_are_no_rests(rest: Any, value: Any) -> None:
     with pytest.raises(NotClosedInPartsError):
         rest.of(packed(value))

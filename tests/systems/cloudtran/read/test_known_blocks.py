@@ -21,7 +21,7 @@ from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.columns.test_block_runs import LOGS, mutant, store, written
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
 
-MUTANTS = 40
+MUTANTS = 24
 FILES, BLOCKS = 6, 40
 
 Read = list[Change | str]

@@ -17,7 +17,7 @@ from tests.systems.tally.read.test_closing import interleaved
 def numbers_used_again() -> FileSystem:
     fs = MemoryFileSystem()
     log = tiny_log(fs)
-    for round_ in range(12):
+    for round_ in range(6):
         for item in every_item():
             ticket = log.submit(item)
             if round_ % 2:
@@ -28,7 +28,7 @@ def numbers_used_again() -> FileSystem:
 
 
 @pytest.mark.parametrize("walked_first", [1, 1 << 60], ids=["in runs", "group by group"])
-@pytest.mark.parametrize("written", [interleaved, numbers_used_again])
+@pytest.mark.parametrize("written", [lambda: interleaved(20), numbers_used_again])
 def test_steps_give_what_they_commit(
     written: Callable[[], FileSystem], walked_first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,7 +37,7 @@ def test_steps_give_what_they_commit(
     every = list(log.changes())
     last = max(one.sequence or 0 for one in log.records())
     assert len(log.catalog.segments) > 2
-    for after in range(0, last, 17):
-        for until in (after + 17, last):
+    for after in range(0, last, 23):
+        for until in (after + 23, last):
             expected = [one for one in every if after < one.commit_sequence <= until]
             assert list(log.changes_between(after, until)) == expected
