@@ -62,6 +62,13 @@ def test_head_is_bounded(tmp_path: Path, name: str) -> None:
     assert read_head(str(_write(tmp_path / name)), 10) == CONTENT[:10]
 
 
+@pytest.mark.parametrize("name", ["log.dat", "log.dat.gz", "log.dat.zst"])
+def test_size_is_that_of_the_unpacked_bytes(tmp_path: Path, name: str) -> None:
+    assert source.source_size(str(_write(tmp_path / name))) == len(CONTENT)
+    with pytest.raises(LogUnreadableError, match="vanished"):
+        source.source_size(str(tmp_path / f"gone-{name}"))
+
+
 def test_a_url_is_read_through_its_file_system() -> None:
     import fsspec
 
@@ -69,6 +76,7 @@ def test_a_url_is_read_through_its_file_system() -> None:
         stream.write(CONTENT)
     with open_source("memory://logs/a.dat") as opened:
         assert bytes(opened.data) == CONTENT
+    assert source.source_size("memory://logs/a.dat") == len(CONTENT)
 
 
 @pytest.mark.parametrize(

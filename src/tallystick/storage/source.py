@@ -169,6 +169,21 @@ def read_part(path: str, offset: int, size: int) -> bytes:
         raise unreadable(path, error) from error
 
 
+def source_size(path: str) -> int:
+    """Return how many unpacked bytes a file has; only packed ones are read to tell.
+
+    Raises as `open_source` does.
+    """
+    if path.endswith(PACKINGS):
+        with open_source(path) as source:
+            return source.size
+    try:
+        with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
+            return stream.seek(0, os.SEEK_END)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def packing_damage(path: str) -> str:
     """Return why the bytes of a packed file are not all that were packed; empty if they are.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.errors import TallystickError
 from tallystick.reading.discovery import discover
-from tallystick.records import Answer, Outcome, State
+from tallystick.records import Answer, Outcome, Record, State
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import system
+from tallystick.systems.tally import reader
 from tallystick.systems.tally.format import sealing
 from tallystick.systems.tally.format.headers import (
     decode_segment_header,
@@ -42,6 +44,8 @@ from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.sharded import ShardedLog, merged
 from tallystick.systems.tally.read.header_search import magic_places
+from tallystick.systems.tally.read.records import step_records
+from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem, check_tiling
 from tests.kit import same_rows, untouched
@@ -420,3 +424,22 @@ def test_changes_need_no_file_that_a_writer_had_not_finished(tmp_path: Path) -> 
     read = TallyReading(source, ReadOptions())
     spare.unlink()
     assert len(list(read.changes_between(None, 10))) == 10
+
+
+def test_a_step_that_follows_changes_decodes_the_groups_of_new_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TallyLog(str(tmp_path)) as log:
+        for _ in range(60):
+            log.append(b"one").wait()
+    (source,) = discover(tmp_path).logs
+    decoded: list[int] = []
+
+    def records(step: Step, key: bytes | None) -> Iterator[Record]:
+        decoded.append(step.place.lsn)
+        yield from step_records(step, key)
+
+    monkeypatch.setattr(reader, "step_records", records)
+    read = TallyReading(source, ReadOptions())
+    assert [one.commit_sequence for one in read.changes_between(57, 60)] == [58, 59, 60]
+    assert min(decoded) >= 57

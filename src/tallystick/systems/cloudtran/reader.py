@@ -29,7 +29,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.storage.source import ByteSource, open_source, read_head
+from tallystick.storage.source import ByteSource, open_source, read_head, source_size
 from tallystick.systems.cloudtran.codes import CODES
 from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.cloudtran.columns.rests import Rest, close_rests
@@ -50,7 +50,11 @@ from tallystick.systems.cloudtran.read.block_format import (
     SizeTrial,
     find_signature,
 )
-from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, occurrences
+from tallystick.systems.cloudtran.read.block_order import (
+    BlockOccurrence,
+    occurrences,
+    occurrences_after,
+)
 from tallystick.systems.cloudtran.read.files import (
     ANY_SERIAL,
     BlockFile,
@@ -215,6 +219,19 @@ class CloudtranReading:
         """Return one per persisting entry's number; memory grows with the transactions."""
         return fold_transactions(self._parts(), self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of `transactions` in the same order, as batches of at most ``rows`` rows.
+
+        Memory grows with the transactions.
+        """
+        from tallystick.arrow.schemas import batches_of_transactions
+        from tallystick.systems.cloudtran.columns.transactions import TransactionBatcher
+
+        found = TransactionBatcher(self.source.path, rows).batches(self._parts())
+        if found is None:
+            return batches_of_transactions(self.transactions(), self.clock.value, rows)
+        return found
+
     def changes(self) -> Iterator[Change]:
         """Yield the operations of every transaction by ascending number, pending ones included.
 
@@ -235,9 +252,13 @@ class CloudtranReading:
         """Return serial and size of every file; nothing follows a torn block in its file."""
         found = {}
         for file in self._log_files:
-            with self.scan(file) as scan:
-                serial = None if file.serial == ANY_SERIAL else file.serial
-                found[file.path] = FileLife(serial, None, len(scan.data))
+            serial = None if file.serial == ANY_SERIAL else file.serial
+            try:
+                size = source_size(file.path)
+            except LogUnreadableError as error:
+                self._errors[file.path] = error
+                size = 0
+            found[file.path] = FileLife(serial, None, size)
         return found
 
     def resume(self, path: str, offset: int) -> int:
@@ -253,10 +274,18 @@ class CloudtranReading:
     def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield the operations logged in the blocks above ``after``, up to ``until``.
 
+        Only what is new is read where the numbers of blocks prove what is not. Damage in files
+        before that is none of this: their operations were given, or refused, by earlier calls.
+
         Raises:
             LogUnreadableError: some of these blocks are gone or damaged.
         """
-        return changes.changes_between(self.occurrences, self.source.path, after, until)
+        return changes.changes_between(self._occurrences_after, self.source.path, after, until)
+
+    def _occurrences_after(self, known: int | None) -> Iterator[BlockOccurrence]:
+        if known is None:
+            return self.occurrences()
+        return occurrences_after(self._log_files, self.scan, self.block_format, known)
 
     @cached_property
     def _contents(self) -> LogContents:

@@ -8,8 +8,8 @@ damaged.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
@@ -232,11 +232,19 @@ class TallyReading:
         firsts = {header.number: header.first_lsn for header in live if header is not None}
         after = min(firsts.values(), default=1) - 1 if after is None else after
         yield from changes_between(
-            self.source.path, self._records_from, lambda number: firsts.get(number, 0), after, until
+            self.source.path,
+            partial(self._records_from, after),
+            lambda number: firsts.get(number, 0),
+            after,
+            until,
         )
 
-    def _records_from(self, lsn: int) -> Iterator[Record]:
-        """Yield every record from ``lsn`` on, which must be there; nothing may be damaged."""
+    def _records_from(self, known: int, lsn: int, begun: Collection[int]) -> Iterator[Record]:
+        """Yield records from ``lsn`` on, which must be there; nothing may be damaged.
+
+        Those up to ``known`` are left out, but for those of the transactions ``begun`` there: they
+        are verified, and decoded in runs at most.
+        """
         start = seek(self.catalog, self._access, lsn=lsn)
         if start is None or start[0].header is None or start[0].header.first_lsn > lsn:
             raise LogUnreadableError(
@@ -244,14 +252,22 @@ class TallyReading:
                 expected=f"record {lsn}",
                 advice="Hold segments back until their readers have come past them",
             )  # fmt: skip
-        scan = Scan(self.catalog, self._access, start)
+        scan = Scan(self.catalog, self._access, start, DeferredRunReader())
         for step in scan.steps():
             if step.after_damage or step.place.case is Case.CORRUPT:
                 raise CorruptLogError(
                     "records are damaged", file=step.file.path, offset=step.place.offset,
                     advice="Look at the log with `tallystick explain`",
                 )  # fmt: skip
-            yield from (one for one in step_records(step, self._key) if (one.sequence or 0) >= lsn)
+            header, run = step.place.header, step.place.run
+            if header is not None and header.last_lsn <= known and not begun:
+                continue
+            if run is not None:
+                yield from run.followed(step.file.path, step.view.header.number, known, begun)
+                continue
+            for one in step_records(step, self._key):
+                if (one.sequence or 0) > known or one.transaction in begun:
+                    yield one
         self._require_readable(scan.findings)
 
     def _require_readable(self, findings: Iterable[Finding]) -> None:

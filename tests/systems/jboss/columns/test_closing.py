@@ -14,7 +14,7 @@ from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.tables import TABLES
 from tallystick.systems.jboss.columns import closing
-from tallystick.systems.jboss.columns.closing import Rest, unpacked
+from tallystick.systems.jboss.columns.closing import Rest
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import (
@@ -138,4 +138,4 @@ def test_too_large_a_rest_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_rest_is_packed_and_unpacked() -> None:
     rest = Rest("ä/1.amq", "g3", [-5, 3, 1 << 62], [(16, b"one"), (1 << 40, b"")])
-    assert unpacked(rest.packed()) == rest
+    assert Rest.of(rest.packed()) == rest

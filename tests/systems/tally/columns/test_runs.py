@@ -187,9 +187,7 @@ def test_only_whole_plain_transactions_are_taken_in_columns() -> None:
 def test_a_log_is_read_by_steps_where_there_is_no_compiled_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "tallystick.systems.tally.columns.deferred_runs.find_spec", lambda _name: None
-    )
+    monkeypatch.setattr("tallystick.arrow.numba_kernel.find_spec", lambda _name: None)
     assert compiled_reader() is None
     one = reading(bundle.in_memory(_transactions(1), FOLDER))
     plain = _rows(batches_of_changes(one.changes(), one.clock.value))

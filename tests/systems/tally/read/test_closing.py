@@ -46,7 +46,7 @@ def _alike(fs: FileSystem, key: bytes | None = None, folder: str = FOLDER) -> li
     return [closed_alike(reading(fs, key, folder), size) for size in SIZES]
 
 
-def _interleaved(rounds: int = 40, size: int = 700) -> MemoryFileSystem:
+def interleaved(rounds: int = 40, size: int = 700) -> MemoryFileSystem:
     """Transactions that overlap and cross segments: committed, prepared, rolled back, left open."""
     fs = MemoryFileSystem()
     log = tiny_log(fs)
@@ -63,7 +63,7 @@ def _interleaved(rounds: int = 40, size: int = 700) -> MemoryFileSystem:
 
 
 def test_transactions_that_cross_edges_are_closed_by_the_fold() -> None:
-    fs = _interleaved()
+    fs = interleaved()
     assert _alike(fs) == [True] * len(SIZES)
     rests = [Rest.of(rest) for rest in _rests(reading(fs)) if rest is not None]
     handed = {record.transaction for rest in rests for record in rest.records}
@@ -132,7 +132,7 @@ def test_a_transaction_that_lacks_elements_has_to_be_read_whole() -> None:
 
 
 def test_damage_has_to_be_read_whole() -> None:
-    fs = _interleaved(12)
+    fs = interleaved(12)
     files = fs.contents()
     bodies = [record for record in reading(fs).records() if record.length > 100]
     for record in bodies[:-1:5]:
@@ -153,7 +153,7 @@ def test_an_encrypted_log_is_read_whole_without_its_key() -> None:
 
 
 def test_rests_that_are_no_chain_are_refused() -> None:
-    one = reading(_interleaved())
+    one = reading(interleaved())
     rests = [rest for rest in _rests(one) if rest is not None]
     swapped = [rests[1], rests[0], *rests[2:]]
     for wrong in (rests[1:], rests[:3] + rests[4:], swapped, []):
@@ -162,7 +162,7 @@ def test_rests_that_are_no_chain_are_refused() -> None:
 
 
 def test_a_number_that_stands_for_two_transactions_is_refused() -> None:
-    one = reading(_interleaved())
+    one = reading(interleaved())
     rests = [Rest.of(rest) for rest in _rests(one) if rest is not None]
     number = rests[0].records[0].transaction
     assert number is not None

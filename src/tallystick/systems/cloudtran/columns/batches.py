@@ -28,7 +28,7 @@ from tallystick.arrow.columns import (
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind, Outcome
 from tallystick.systems.cloudtran.columns import kernels
-from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run
+from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run, target_lists
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
@@ -104,7 +104,7 @@ class _Walk:
             "time": numbers(entries[kernels.TIME], None),
             "clock": constant(Clock.WALL_US.value, count),
             "transaction": numbers(entries[kernels.NUMBER], None),
-            "resources": _targets(run.window, bodies, entries[kernels.TARGETS]),
+            "resources": target_lists(run.window, bodies, entries[kernels.TARGETS]),
             "body": _bodies(run.window, bodies, entries[kernels.BODY_LENGTH]),
         }
         return record_batch(columns, count)
@@ -114,12 +114,3 @@ def _bodies(data: Any, starts: Any, lengths: Any) -> pa.Array:
     views, valid = new_views(len(starts)), new_bitmap(len(starts))
     put_views(data, starts, lengths, views, valid)
     return viewed(views, None, pa.py_buffer(data))
-
-
-def _targets(data: Any, starts: Any, counts: Any) -> pa.Array:
-    lists = np.zeros(len(starts) + 1, np.int32)
-    np.cumsum(counts, out=lists[1:])
-    views = new_views(int(lists[-1]))
-    kernels.put_targets(data, starts, counts, views)
-    names = viewed(views, None, pa.py_buffer(data), kind=pa.string_view())
-    return pa.ListArray.from_arrays(pa.array(lists), names)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from tallystick.arrow.columns import VIEWED_MAX
+from tallystick.arrow.columns import VIEWED_MAX, new_views, viewed
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran.columns import kernels
@@ -151,6 +152,17 @@ class BlockRun:
         The former have one entry in its first place, one after it that says that every target
         holds it, and no more; those whose numbers were ``met`` before are not among them.
         """
+        firsts, seconds = self.pairs()
+        numbers = self.entries[kernels.NUMBER][firsts]
+        kept = ~np.fromiter(map(met, numbers.tolist()), bool, len(firsts))
+        firsts, seconds = firsts[kept], seconds[kept]
+        return self._settled(firsts, seconds), self.rows_but(firsts, seconds)
+
+    def pairs(self) -> tuple[Any, Any]:
+        """Return the places of first and last entries of transactions that the run may settle.
+
+        They are those of `settled`, as if no number were met before, by ascending number.
+        """
         numbers = self.entries[kernels.NUMBER]
         order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]
@@ -160,11 +172,14 @@ class BlockRun:
         firsts, seconds = order[:-1][paired], order[1:][paired]
         plain = self.entries[kernels.FLAGS] == ALL_TARGETS
         kept = self.in_first_place()[firsts] & self._closing()[seconds] & plain[seconds]
-        kept &= ~np.fromiter(map(met, numbers[firsts].tolist()), bool, len(firsts))
-        firsts, seconds = firsts[kept], seconds[kept]
-        others = np.ones(len(numbers), bool)
-        others[firsts] = others[seconds] = False
-        return self._settled(firsts, seconds), self._rows(self.entries[:, others])
+        return firsts[kept], seconds[kept]
+
+    def rows_but(self, *places: Any) -> Iterator[Row]:
+        """Yield all entries but those at some places."""
+        others = np.ones(self.count, bool)
+        for some in places:
+            others[some] = False
+        return self._rows(self.entries[:, others])
 
     def _settled(self, firsts: Any, seconds: Any) -> Iterator[Settled]:
         begun, ended = self.entries[:, firsts], self.entries[:, seconds]
@@ -207,15 +222,15 @@ class BlockRun:
 
     def numbers(self) -> list[range]:
         """Return the numbers of all entries, as ranges."""
-        return _ranges(self.entries[kernels.NUMBER])
+        return ranges(self.entries[kernels.NUMBER])
 
     def logged(self) -> list[range]:
         """Return the numbers of persisting entries in their first place, as ranges."""
-        return _ranges(self.entries[kernels.NUMBER][self.in_first_place()])
+        return ranges(self.entries[kernels.NUMBER][self.in_first_place()])
 
     def closed(self) -> list[range]:
         """Return the numbers of entries that say that every target holds them, as ranges."""
-        return _ranges(self.entries[kernels.NUMBER][self._closing()])
+        return ranges(self.entries[kernels.NUMBER][self._closing()])
 
     def carried(self) -> Iterator[tuple[Entry, int]]:
         """Yield the entries that are carried forward, with their offsets in the file."""
@@ -239,7 +254,7 @@ class BlockRun:
         return found
 
 
-def _ranges(numbers: Any) -> list[range]:
+def ranges(numbers: Any) -> list[range]:
     """Return the ranges of consecutive numbers, ascending."""
     if not len(numbers):
         return []
@@ -248,6 +263,16 @@ def _ranges(numbers: Any) -> list[range]:
     firsts = numbers[np.concatenate(([0], breaks + 1))].tolist()
     lasts = numbers[np.concatenate((breaks, [len(numbers) - 1]))].tolist()
     return [range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def target_lists(data: Any, bodies: Any, counts: Any) -> pa.Array:
+    """Return the lists of targets at ``bodies``, as views into ``data``."""
+    ends = np.zeros(len(bodies) + 1, np.int32)
+    np.cumsum(counts, out=ends[1:])
+    views = new_views(int(ends[-1]))
+    kernels.put_targets(data, bodies, counts, views)
+    names = viewed(views, None, pa.py_buffer(data), kind=pa.string_view())
+    return pa.ListArray.from_arrays(pa.array(ends), names)
 
 
 def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:

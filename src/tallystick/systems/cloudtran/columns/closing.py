@@ -17,6 +17,7 @@ from tallystick.systems.cloudtran.columns import kernels
 from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run
 from tallystick.systems.cloudtran.columns.rests import Left, Rest
 from tallystick.systems.cloudtran.columns.run_changes import RunChanges
+from tallystick.systems.cloudtran.columns.run_transactions import settled_in
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.transactions import TransactionFold, entry_of_row
@@ -56,7 +57,7 @@ class ClosingSplit:
                     return
                 self._note(run)
                 yield from self._changes(run)
-                yield from batches_of(self._close(run), (), self.rows)
+                yield from self._close(run)
                 offset = run.end
             at_end = offset == split.end or offset >= scan.end
             self._plain = at_end and len(scan.data) > 0
@@ -83,23 +84,26 @@ class ClosingSplit:
         for begin in range(0, changes.count, self.rows):
             yield "changes", changes.batch(begin, min(begin + self.rows, changes.count))
 
-    def _close(self, run: BlockRun) -> list[Transaction]:
-        """Return the transactions that a run ends and that began in the split."""
-        path, data, fold = self.file.path, run.data(), TransactionFold(self.log)
-        settled, rows = run.settled(self._open.__contains__)
-        fold.settle(path, data, settled)
+    def _close(self, run: BlockRun) -> Batches:
+        """Yield the transactions that a run ends and that began in the split."""
+        path, data = self.file.path, run.data()
+        settled, rows = settled_in(run, self._open, self.log, path)
+        batch = settled.batch()
+        for begin in range(0, batch.num_rows, self.rows):
+            yield "transactions", batch.slice(begin, self.rows)
         touched: dict[int, None] = {}
         for row in rows:
             one = entry_of_row(path, data, row)
             self._open.setdefault(one[0], []).append(one)
             touched[one[0]] = None
-        for number in touched:
-            if (closed := _closed(self._open[number], self.log)) is not None:
-                fold.known[number] = closed
-                del self._open[number]
-        for number in sorted(fold.known):
+        closed = {number: _closed(self._open[number], self.log) for number in touched}
+        ended = {number: one for number, one in sorted(closed.items()) if one is not None}
+        for number in ended:
+            del self._open[number]
             self._rest.closed.add(number)
-        return list(fold.known.values())
+        for numbers in settled.ranges():
+            self._rest.closed.add_range(numbers)
+        yield from batches_of(ended.values(), (), self.rows)
 
 
 def _closed(entries: list[Left], log: str) -> Transaction | None:

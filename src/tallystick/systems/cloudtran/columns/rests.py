@@ -6,18 +6,24 @@ gave alone. A part is a run of whole blocks; joining refuses where the whole log
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tallystick.records import Change, Transaction
-from tallystick.systems.cloudtran.format.entries import Entry, encode_entry, parse_entry
+from tallystick.systems.cloudtran.format.entries import (
+    Entry,
+    EntryKind,
+    encode_entry,
+    parse_entry,
+    signed,
+    unsigned,
+)
 from tallystick.systems.cloudtran.read.changes import entry_changes
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.transactions import Step, TransactionFold
 from tallystick.systems.protocol import NotClosedInPartsError
+from tallystick.systems.rests import items, packed, unpacked
 
 Left = tuple[int, Step, str, int]
 """An entry of a transaction that is left open, as `TransactionFold.add` takes it."""
@@ -50,48 +56,59 @@ class Rest:
     def packed(self) -> bytes:
         """Return it as bytes."""
         left = [
-            (number, *step[1:-1], step.targets, reference, operations)
+            (signed(number), *step[1:-1], step.targets, reference, operations)
             for number, step, reference, operations in self.left
         ]
-        carried = [(encode_entry(entry).hex(), offset) for entry, offset in self.carried]
-        edges = (self.file, self.serial, self.first, self.last)
-        parts = (edges, _pairs(self.closed), _pairs(self.logged), left, carried)
-        return zlib.compress(json.dumps(parts).encode(), 1)
+        carried = [(encode_entry(entry), offset) for entry, offset in self.carried]
+        edges = (self.file, self.serial, signed(self.first), signed(self.last))
+        return packed((edges, _pairs(self.closed), _pairs(self.logged), left, carried))
 
     @classmethod
-    def of(cls, packed: bytes) -> Self:
-        """Return what was packed."""
-        (file, serial, first, last), closed, logged, left, carried = json.loads(
-            zlib.decompress(packed)
-        )
-        entries = [(_parsed(text), offset) for text, offset in carried]
-        open_entries = [_left(file, *one) for one in left]
-        return cls(file, serial, first, last, _set(closed), _set(logged), open_entries, entries)
+    def of(cls, rest: bytes) -> Self:
+        """Return what was packed.
+
+        Raises:
+            NotClosedInPartsError: it is damaged.
+        """
+        return unpacked(rest, cls._built)
+
+    @classmethod
+    def _built(cls, value: Any) -> Self:
+        edges, closed, logged, left, carried = items(value, list, list, list, list, list)
+        file, serial, first, last = items(edges, str, int | None, int, int)
+        entries = [_parsed(*items(one, bytes, int)) for one in carried]
+        open_entries = [_left(file, *items(one, *_LEFT_TYPES)) for one in left]
+        numbers = unsigned(first), unsigned(last), _set(closed), _set(logged)
+        return cls(file, serial, *numbers, open_entries, entries)
+
+
+_LEFT_TYPES = (int, int, int, int, int, int, list, str, int)
+"""The types of the items of an entry that is left open, packed."""
 
 
 def _pairs(numbers: IntervalSet) -> list[tuple[int, int]]:
-    return [(one.start, one.stop) for one in numbers.ranges()]
+    return [(signed(one.start), signed(one.stop - 1)) for one in numbers.ranges()]
 
 
-def _set(pairs: Iterable[Sequence[int]]) -> IntervalSet:
+def _set(pairs: Iterable[Any]) -> IntervalSet:
     found = IntervalSet()
-    for start, stop in pairs:
-        found.add_range(range(start, stop))
+    for pair in pairs:
+        first, last = map(unsigned, items(pair, int, int))
+        if first > last:
+            raise ValueError("an empty range of numbers")
+        found.add_range(range(first, last + 1))
     return found
 
 
-def _parsed(text: str) -> Entry:
-    return parse_entry(memoryview(bytes.fromhex(text)), 0).entry
+def _parsed(encoded: bytes, offset: int) -> tuple[Entry, int]:
+    return parse_entry(memoryview(encoded), 0).entry, offset
 
 
 def _left(file: str, number: int, *rest: Any) -> Left:
     offset, length, kind, flags, time, targets, reference, operations = rest
-    return (
-        number,
-        Step(file, offset, length, kind, flags, time, tuple(targets)),
-        reference,
-        operations,
-    )
+    names = tuple(items(targets, *[str] * len(targets)))
+    step = Step(file, offset, length, EntryKind(kind).value, flags, time, names)
+    return unsigned(number), step, reference, operations
 
 
 def close_rests(rests: Sequence[Rest], log: str) -> tuple[list[Transaction], list[Change]]:

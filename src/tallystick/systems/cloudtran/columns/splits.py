@@ -9,17 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tallystick.errors import LogFormatError
-from tallystick.systems.cloudtran.format.layout import (
-    HEADER_SIZE,
-    PROLOGUE_SIZE,
-    Prologue,
-    parse_header,
-    parse_prologue,
-)
+from tallystick.systems.cloudtran.format.layout import Prologue
 from tallystick.systems.cloudtran.read.block_order import Opener
 from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
-from tallystick.systems.cloudtran.read.header_repair import second_places, signature_places
+from tallystick.systems.cloudtran.read.header_repair import signature_places
 from tallystick.systems.cloudtran.read.scan import FileScan
 from tallystick.systems.protocol import Split
 
@@ -42,10 +35,10 @@ def find_splits(files: Iterable[BlockFile], opened: Opener, target_bytes: int) -
 
 
 def _starts(scan: FileScan, file: BlockFile, target_bytes: int) -> Iterator[int]:
-    before = _prologue(scan, 0)
-    if before is None or file.serial not in (ANY_SERIAL, before.serial):
+    head = scan.head_at(0)
+    if head is None or file.serial not in (ANY_SERIAL, head[0].serial):
         return
-    wished = target_bytes
+    before, wished = head[0], target_bytes
     while wished < len(scan.data):
         found = _block_from(scan, wished, before)
         if found is None:
@@ -58,25 +51,10 @@ def _starts(scan: FileScan, file: BlockFile, target_bytes: int) -> Iterator[int]
 def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Prologue] | None:
     """Return the first block from ``wished`` on that continues the life of the one before."""
     for place in signature_places(scan.data, scan.finder.signature, wished):
-        prologue = _prologue(scan, place)
-        if prologue is None or place % scan.finder.block_size:
+        head = scan.head_at(place)
+        if head is None or place % scan.finder.block_size:
             continue
+        prologue, _ = head
         if prologue.serial == before.serial and prologue.sequence > before.sequence:
             return place, prologue
     return None
-
-
-def _prologue(scan: FileScan, place: int) -> Prologue | None:
-    """Return the prologue of a block at ``place`` with both headers whole, else None."""
-    header = parse_header(scan.data, place)
-    if header is None or header.signature != scan.finder.signature or header.offset != place:
-        return None
-    seconds = second_places(place, header.size, scan.finder.block_size)
-    if header not in (parse_header(scan.data, second) for second in seconds):
-        return None
-    start = place + HEADER_SIZE
-    size = PROLOGUE_SIZE if header.size == PROLOGUE_SIZE else PROLOGUE_SIZE + 1
-    try:
-        return parse_prologue(scan.data[start : start + size])
-    except LogFormatError:
-        return None

@@ -70,9 +70,14 @@ def _carried_entries(
 
 
 def changes_between(
-    occurrences: Callable[[], Iterable[BlockOccurrence]], log: str, after: int | None, until: int
+    occurrences: Callable[[int | None], Iterable[BlockOccurrence]],
+    log: str,
+    after: int | None,
+    until: int,
 ) -> Iterator[Change]:
     """Yield the operations of entries in the blocks above one number, up to another.
+
+    ``occurrences`` gives blocks in order; those up to a number may be missing, with None none.
 
     An entry that is carried forward was in an earlier block, and is left out. With ``after`` None
     it is given where that block is not there.
@@ -80,10 +85,10 @@ def changes_between(
     Raises:
         LogUnreadableError: blocks are gone or damaged.
     """
-    carried = carried_changes(occurrences(), log) if after is None else []
+    carried = carried_changes(occurrences(None), log) if after is None else []
     orphans = {key: [*some] for key, some in groupby(carried, lambda one: one.commit_sequence)}
     last = after
-    for occurrence in occurrences():
+    for occurrence in occurrences(after):
         block = occurrence.block
         if not block.readable or (last is not None and block.prologue.sequence <= last):
             continue

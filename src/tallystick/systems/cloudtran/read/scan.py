@@ -170,14 +170,35 @@ class FileScan:
 
         Call it with ascending offsets only.
         """
-        return self._undamaged(offset) or self._examine(offset)
+        return self.whole_block_at(offset) or self._examine(offset)
 
-    def _undamaged(self, offset: int) -> Block | None:
-        """Return the block if both headers are exact and the data fits them, without a search."""
+    def head_at(self, offset: int) -> tuple[Prologue, int] | None:
+        """Return prologue and end of the block at ``offset`` if both its headers are exact.
+
+        The data is not verified.
+        """
+        first = self._exact_header(offset)
+        if first is None:
+            return None
+        start = offset + HEADER_SIZE
+        try:
+            prologue = parse_prologue(self.data[start : start + min(first.size, PROLOGUE_SIZE + 1)])
+        except LogFormatError:
+            return None
+        length = block_length(first.size, self.finder.block_size)
+        return prologue, min(offset + length, len(self.data))
+
+    def _exact_header(self, offset: int) -> Header | None:
+        """Return the header at ``offset`` if it stands there and an equal one ends the block."""
         first = parse_header(self.data, offset)
         if first is None or first.signature != self.finder.signature or first.offset != offset:
             return None
-        if self._second_at(first) is None:
+        return None if self._second_at(first) is None else first
+
+    def whole_block_at(self, offset: int) -> Block | None:
+        """Return the block if both headers are exact and the data fits them, without a search."""
+        first = self._exact_header(offset)
+        if first is None:
             return None
         content = self.finder.verify(offset, first.size, first.crc)
         if content is None or len(content.entries) != first.count:

@@ -81,8 +81,16 @@ class TransactionFold:
         path, data = occurrence.file.path, occurrence.run.data()
         settled, rows = occurrence.run.settled(self._met)
         self.settle(path, data, settled)
+        self.add_rows(path, data, rows)
+
+    def add_rows(self, path: str, data: bytes, rows: Iterable[Row]) -> None:
+        """Add entries of a run whose bytes are ``data``."""
         for row in rows:
             self.add(*entry_of_row(path, data, row))
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all entries so far."""
+        return [*self.known, *self._early]
 
     def _met(self, number: int) -> bool:
         return number in self.known or number in self._early

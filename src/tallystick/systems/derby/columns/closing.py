@@ -9,8 +9,7 @@ the boot is a part of a transaction's key.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +30,7 @@ from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, make_inst
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.transactions import TransactionCollector
 from tallystick.systems.protocol import NotClosedInPartsError, Split
+from tallystick.systems.rests import items, longs, packed, unpacked
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
 
@@ -54,17 +54,23 @@ class Rest(NamedTuple):
     left: Columns
 
     @classmethod
-    def of(cls, packed: bytes) -> Rest:
-        """Return what `packed` made."""
-        with np.load(BytesIO(packed), allow_pickle=False) as arrays:
-            number, begin, end = arrays["edges"].tolist()
-            return cls(number, begin, end, arrays["closed"], arrays["left"])
+    def of(cls, rest: bytes) -> Rest:
+        """Return what `packed` made.
+
+        Raises:
+            NotClosedInPartsError: it is damaged.
+        """
+        return unpacked(rest, cls._built)
+
+    @classmethod
+    def _built(cls, value: Any) -> Rest:
+        number, begin, end, closed, left = items(value, int, int, int, bytes, bytes)
+        table = longs(left).reshape(body_kernels.BODY_COLUMNS, -1)
+        return cls(number, begin, end, longs(closed), table.copy())  # kernels take writable arrays
 
     def packed(self) -> bytes:
         """Return it as bytes."""
-        found, edges = BytesIO(), np.array((self.number, self.begin, self.end), np.int64)
-        np.savez_compressed(found, edges=edges, closed=self.closed, left=self.left)
-        return found.getvalue()
+        return packed(self)
 
 
 class ClosingSplit:

@@ -11,9 +11,6 @@ Only plain files are closed so; records outside of transactions are changes at o
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +49,7 @@ from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, Replay
 from tallystick.systems.jboss.read.transactions import ended_transaction, unended
 from tallystick.systems.protocol import NotClosedInPartsError, Split
+from tallystick.systems.rests import items, longs, packed, unpacked
 
 FIRST_NUMBERS = 64
 """So many transactions, from the start of a split on, tell which may have begun before it."""
@@ -79,34 +77,25 @@ class Rest:
 
     def packed(self) -> bytes:
         """Return it as bytes."""
-        head = json.dumps([self.path, self.shape, len(self.closed)]).encode()
         steps = np.diff(np.array(sorted(self.closed), np.int64), prepend=np.int64(0))
-        parts = [_HEAD.pack(len(head)), head, steps.tobytes()]
-        for offset, data in self.records:
-            parts += [_RECORD.pack(offset, len(data)), data]
-        return zlib.compress(b"".join(parts), 1)
+        return packed((self.path, self.shape, steps, self.records))
 
+    @classmethod
+    def of(cls, rest: bytes) -> Rest:
+        """Return a rest from its bytes.
 
-_HEAD = struct.Struct("<i")
-"""Size of the head, in bytes."""
-_RECORD = struct.Struct("<qi")
-"""Offset and size of a record."""
+        Raises:
+            NotClosedInPartsError: they are damaged.
+        """
+        return unpacked(rest, cls._built)
 
-
-def unpacked(rest: bytes) -> Rest:
-    """Return a rest from its bytes."""
-    raw = zlib.decompress(rest)
-    (size,) = _HEAD.unpack_from(raw)
-    at = _HEAD.size + size
-    path, shape, count = json.loads(raw[_HEAD.size : at])
-    closed = np.frombuffer(raw, np.int64, count, at).cumsum().tolist()
-    at += 8 * count
-    records = []
-    while at < len(raw):
-        offset, size = _RECORD.unpack_from(raw, at)
-        at += _RECORD.size + size
-        records.append((offset, raw[at - size : at]))
-    return Rest(path, shape, closed, records)
+    @classmethod
+    def _built(cls, value: Any) -> Rest:
+        path, shape, steps, found = items(value, str, str, bytes, list)
+        if shape not in SHAPES:
+            raise ValueError("a shape that no journal has")
+        records = [(offset, data) for offset, data in (items(one, int, bytes) for one in found)]
+        return cls(path, shape, longs(steps).cumsum().tolist(), records)
 
 
 class ClosingSplit:
@@ -202,7 +191,7 @@ def batches_of_rests(
     Raises:
         NotClosedInPartsError: a split closed a transaction that another one knows, too.
     """
-    found = [unpacked(one) for one in rests]
+    found = [Rest.of(one) for one in rests]
     placed = list(_placed(journal, found))
     numbers = Counter(number for one in found for number in one.closed)
     if any(count > 1 for count in numbers.values()):

@@ -110,6 +110,16 @@ class ColumnarRun:
             )
             yield group, Row(lsn, segment, time, record)
 
+    def followed(
+        self, file: str, segment: int, known: int, begun: Collection[int]
+    ) -> Iterator[Record]:
+        """Yield the records after the LSN ``known``, and those of the transactions ``begun``."""
+        some = self.numbers[LSN] > known
+        if begun:
+            of = np.isin(self.numbers[TRANSACTION], np.fromiter(begun, np.int64, len(begun)))
+            some |= of & self.present[0].astype(np.bool_)
+        return self.records(file, segment, np.flatnonzero(some))
+
     def records(self, file: str, segment: int, some: Any) -> Iterator[Record]:
         """Yield some of the records."""
         places = self.numbers[OFFSET, some].tolist()

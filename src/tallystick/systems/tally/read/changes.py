@@ -7,7 +7,7 @@ transactions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
@@ -67,7 +67,7 @@ class ChangeFeed:
 
 def changes_between(
     log: str,
-    records_from: Callable[[int], Iterator[Record]],
+    records_from: Callable[[int, Collection[int]], Iterator[Record]],
     first_of: Callable[[int], int],
     after: int,
     until: int,
@@ -78,15 +78,18 @@ def changes_between(
 
     Args:
         log: the name of the log.
-        records_from: returns the records from an LSN on, in log order.
+        records_from: returns the records from an LSN on, in log order; of those up to ``after``
+            only the ones of some transactions.
         first_of: returns the first LSN of a segment; 0 for one that was given up.
         after: all changes that were committed up to here are known.
         until: the last LSN that is read.
     """
-    begin, _ = _needed(_up_to(records_from(after + 1), until), first_of, after + 1)
-    _, incomplete = _needed(_up_to(records_from(begin), until), first_of, begin)
+    begin, begun = _needed(_up_to(records_from(after + 1, ()), until), first_of, after + 1)
+    incomplete = begun
+    if begin <= after:
+        _, incomplete = _needed(_up_to(records_from(begin, begun), until), first_of, begin)
     feed = ChangeFeed(log, incomplete)
-    for change in feed.take(_up_to(records_from(begin), until)):
+    for change in feed.take(_up_to(records_from(begin, begun), until)):
         if change.commit_sequence > after:
             yield change
 

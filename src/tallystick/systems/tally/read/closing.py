@@ -9,8 +9,6 @@ what it hands on; that of the fold with the same of all splits.
 
 from __future__ import annotations
 
-import base64
-import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,7 +18,8 @@ from typing import Any, NamedTuple
 from tallystick.errors import TallystickError
 from tallystick.records import Change, Kind, Outcome, Record, Severity, Transaction
 from tallystick.systems.protocol import NotClosedInPartsError
-from tallystick.systems.tally.format.layout import DATA_OFFSET, SYSTEM_NAME
+from tallystick.systems.rests import items, packed, unpacked
+from tallystick.systems.tally.format.layout import DATA_OFFSET, LENGTH_MAX, SYSTEM_NAME
 from tallystick.systems.tally.read.changes import ELEMENTS, ChangeFeed
 from tallystick.systems.tally.read.files import Catalog, FileStatus
 from tallystick.systems.tally.read.transactions import JOURNAL, TransactionTable
@@ -28,8 +27,19 @@ from tallystick.systems.tally.read.transactions import JOURNAL, TransactionTable
 _ENDINGS = frozenset({"prepare", "commit", "rollback"})
 _ENTRIES = frozenset({"persisting", "persisted", "discard"})
 _HANDED = _ENTRIES | {"note", "decision", "finish", "heuristic", "settle"}
-_NEEDED_ATTRIBUTES = ("extra", "state", "outcome", "reference", "pairs", "segment", "table")
+_NEEDED_ATTRIBUTES = {
+    "extra": bytes, "state": str, "outcome": str, "reference": str, "pairs": list, "segment": int,
+    "table": int,
+}  # fmt: skip
+"""Attributes of records that rows need, and their types."""
 _WITH_BODY = frozenset({Kind.ADD, Kind.UPDATE})
+
+_OPTIONAL_INT, _OPTIONAL_BYTES = int | None, bytes | None
+_HANDED_TYPES = (
+    str, _OPTIONAL_INT, _OPTIONAL_INT, _OPTIONAL_INT, _OPTIONAL_INT, _OPTIONAL_BYTES, _OPTIONAL_INT,
+    _OPTIONAL_BYTES, list, str, int, dict, int, _OPTIONAL_BYTES,
+)  # fmt: skip
+"""The types of the items of a packed `HandedRecord`."""
 
 Closed = Transaction | Change
 Due = tuple[int, int, int]
@@ -55,6 +65,25 @@ class HandedRecord(NamedTuple):
     attributes: dict[str, Any]
     size: int
     body: bytes | None
+
+    @classmethod
+    def of(cls, value: Any) -> HandedRecord:
+        """Return a record of its packed items.
+
+        Raises:
+            TypeError: they are not those of a record.
+            ValueError: they are none that a split hands on.
+        """
+        one = cls(*items(value, *_HANDED_TYPES))
+        attributes = one.attributes
+        items([*attributes.values()], *(_NEEDED_ATTRIBUTES[name] for name in attributes))
+        for pair in attributes.get("pairs", ()):
+            items(pair, int, int)
+        if one.type in ELEMENTS and "segment" not in attributes:
+            raise ValueError("an element without its segment")
+        if not 0 <= one.size <= LENGTH_MAX:
+            raise ValueError("a body of an impossible size")
+        return one._replace(resources=tuple(items(value[8], *[str] * len(value[8]))))
 
     def record(self) -> Record:
         """Return the record; a body that was left out is zeros."""
@@ -100,26 +129,24 @@ class Rest(NamedTuple):
 
     def packed(self) -> bytes:
         """Return the rest as bytes."""
-        return json.dumps((self.edges, self.closed, self.records), default=_text_of).encode()
+        return packed((self.edges, self.closed, self.records))
 
     @classmethod
     def of(cls, rest: bytes) -> Rest:
-        """Return a rest from its bytes."""
-        (segment, begin, end), closed, records = json.loads(rest, object_hook=_bytes_of)
-        handed = [HandedRecord(*one)._replace(resources=tuple(one[8])) for one in records]
-        return cls(Edges(segment, tuple(begin), tuple(end)), closed, handed)
+        """Return a rest from its bytes.
 
+        Raises:
+            NotClosedInPartsError: they are damaged.
+        """
+        return unpacked(rest, cls._built)
 
-_BYTES = "base64"
-"""The key of an object of JSON that stands for bytes."""
-
-
-def _text_of(value: bytes) -> dict[str, str]:
-    return {_BYTES: base64.b64encode(value).decode()}
-
-
-def _bytes_of(value: dict[str, Any]) -> Any:
-    return base64.b64decode(value[_BYTES]) if value.keys() == {_BYTES} else value
+    @classmethod
+    def _built(cls, value: Any) -> Rest:
+        edges, closed, records = items(value, list, list, list)
+        segment, *dues = items(edges, int, list, list)
+        begin, end = (tuple(items(due, int, int, int)) for due in dues)
+        runs = [(first, last) for first, last in (items(run, int, int) for run in closed)]
+        return cls(Edges(segment, begin, end), runs, [HandedRecord.of(one) for one in records])
 
 
 class NotPlainError(TallystickError):

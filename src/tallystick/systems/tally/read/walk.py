@@ -72,6 +72,12 @@ class GroupRun(Protocol):
         """Yield the rows, each with the offset of its group."""
         ...
 
+    def followed(
+        self, file: str, segment: int, known: int, begun: Collection[int]
+    ) -> Iterator[Record]:
+        """Yield the records after the LSN ``known``, and those of the transactions ``begun``."""
+        ...
+
 
 RAW_MIN = 64 << 20
 """Bytes that a payload may have unpacked although the file is shorter: it may have been cut."""

@@ -1,0 +1,125 @@
+"""The transactions that begin and end in a run of whole blocks, as columns of `TRANSACTIONS`.
+
+In: a `BlockRun`. Out: `RunTransactions`, by ascending number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tallystick.arrow.columns import byte_ranges, constant, no_texts, nulls, numbers
+from tallystick.arrow.schemas import TRANSACTIONS, json_text, plain
+from tallystick.records import Clock, State
+from tallystick.systems.cloudtran.columns import kernels
+from tallystick.systems.cloudtran.columns.block_runs import BlockRun, ranges, target_lists
+from tallystick.systems.cloudtran.format.entries import ENTRY_HEAD_SIZE, EntryKind
+from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
+from tallystick.systems.cloudtran.read.records import TYPES
+from tallystick.systems.cloudtran.read.whole_blocks import Row
+
+_PERSISTED = TYPES[EntryKind.PERSISTED]
+_LIST = TRANSACTIONS.field("files").type
+
+
+@dataclass(frozen=True, slots=True)
+class RunTransactions:
+    """The transactions of a run.
+
+    Attributes:
+        keys: their numbers, unsigned and ascending.
+        times: rows of the times of their first and last entries.
+        places: rows of the offset of the last entry, and of the length of both.
+        operations: how many operations each has.
+        names: their references.
+        targets: lists of their targets.
+    """
+
+    log: str
+    file: str
+    keys: Any
+    times: Any
+    places: Any
+    operations: Any
+    names: pa.Array
+    targets: pa.Array
+
+    @classmethod
+    def of(cls, run: BlockRun, firsts: Any, seconds: Any, log: str, file: str) -> RunTransactions:
+        """Return the transactions of these first and last entries of a run."""
+        begun, ended = run.entries[:, firsts], run.entries[:, seconds]
+        lengths, (offsets, rest) = run.places(begun)[1], run.places(ended)
+        names = begun[kernels.PLACE].view(np.int64) + (ENTRY_HEAD_SIZE - run.base)
+        bodies = begun[kernels.BODY].view(np.int64) - run.base
+        sizes = np.where(bodies > names, bodies - names, -1)
+        return cls(
+            log,
+            file,
+            np.ascontiguousarray(begun[kernels.NUMBER]),
+            np.stack((begun[kernels.TIME], ended[kernels.TIME])).view(np.int64),
+            np.stack((offsets, lengths + rest)).view(np.int64),
+            np.ascontiguousarray(begun[kernels.OPERATIONS]),
+            byte_ranges(run.window, names, sizes).cast(pa.binary()).view(pa.string()),
+            target_lists(run.window, bodies, begun[kernels.TARGETS]).cast(_LIST),
+        )
+
+    def ranges(self) -> list[range]:
+        """Return their numbers as ranges."""
+        return ranges(self.keys)
+
+    def batch(self) -> pa.RecordBatch:
+        """Return all of them."""
+        count = len(self.keys)
+        columns = {
+            "system": constant(SYSTEM_NAME, count),
+            "log": constant(self.log, count),
+            "key": pa.array(self.keys).cast(pa.string()),
+            "state": constant(State.COMMITTED.value, count),
+            "transaction": numbers(self.keys.view(np.int64), None),
+            "name": self.names,
+            "participants": self.targets,
+            "open_participants": no_texts(count),
+            "first_time": numbers(self.times[0], None),
+            "last_time": numbers(self.times[1], None),
+            "clock": constant(Clock.WALL_US.value, count),
+            "records": numbers(np.full(count, 2), None),
+            "bytes": numbers(self.places[1], None),
+            "files": self._files(count),
+            "complete": pa.repeat(pa.scalar(value=True), count),
+            "holes": constant("", count),
+            "evidence_file": constant(self.file, count),
+            "evidence_offset": numbers(self.places[0], None),
+            "evidence_type": constant(_PERSISTED, count),
+            "attributes": self._attributes(),
+        }
+        arrays = [columns.get(one.name, nulls(one.type, count)) for one in TRANSACTIONS]
+        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+
+    def _files(self, count: int) -> pa.Array:
+        ends = pa.array(np.arange(count + 1, dtype=np.int32))
+        return pa.ListArray.from_arrays(ends, pa.repeat(self.file, count), type=_LIST)
+
+    def _attributes(self) -> pa.Array:
+        counts, chosen = np.unique(self.operations, return_inverse=True)
+        texts = [json_text({"operations": count}) for count in counts.tolist()]
+        return pa.array(texts, pa.string()).take(pa.array(chosen))
+
+
+def settled_in(
+    run: BlockRun, met: Collection[int], log: str, file: str
+) -> tuple[RunTransactions, Iterator[Row]]:
+    """Return the transactions that a run settles, and the entries of all others.
+
+    Those whose numbers were ``met`` before it are among the others.
+    """
+    firsts, seconds = run.pairs()
+    if met:
+        numbers = run.entries[kernels.NUMBER][firsts]
+        kept = ~np.isin(numbers, np.fromiter(met, np.uint64, len(met)))
+        firsts, seconds = firsts[kept], seconds[kept]
+    settled = RunTransactions.of(run, firsts, seconds, log, file)
+    return settled, run.rows_but(firsts, seconds)

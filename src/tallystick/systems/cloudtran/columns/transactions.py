@@ -1,0 +1,130 @@
+"""The transactions of a block log as Arrow batches, without an object per plain one.
+
+In: blocks and runs of blocks in the order of reading. Out: batches of the `TRANSACTIONS` schema by
+ascending number. The compiled code is loaded for runs only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from tallystick.arrow.schemas import batches_of_transactions
+from tallystick.records import Clock, Transaction
+from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
+from tallystick.systems.cloudtran.read.interval_set import IntervalSet
+from tallystick.systems.cloudtran.read.transactions import TransactionFold
+from tallystick.systems.cloudtran.read.whole_blocks import Row, RunOccurrence
+
+if TYPE_CHECKING:
+    from tallystick.systems.cloudtran.columns.block_runs import BlockRun
+    from tallystick.systems.cloudtran.columns.run_transactions import RunTransactions
+
+_CLOCK = Clock.WALL_US.value
+
+
+class TransactionBatcher:
+    """Makes batches of at most ``rows`` rows.
+
+    Transactions that begin and end in one run are held as columns, all others as objects, until
+    the end of the log: a later entry may belong to any of them.
+    """
+
+    def __init__(self, log: str, rows: int) -> None:
+        self._rows = rows
+        self._log = log
+        self._fold = TransactionFold(log)
+        self._runs: list[RunTransactions] = []
+        self._settled = IntervalSet()
+        """The numbers of the transactions in ``_runs``."""
+        self._last = 0
+
+    def batches(
+        self, occurrences: Iterable[BlockOccurrence | RunOccurrence]
+    ) -> Iterator[pa.RecordBatch] | None:
+        """Return all transactions; None if one has entries after the run that ended it.
+
+        None, too, if numbers do not grow from run to run.
+        """
+        for occurrence in occurrences:
+            if isinstance(occurrence, RunOccurrence):
+                taken = self._take_run(occurrence)
+            else:
+                taken = self._take_block(occurrence)
+            if not taken:
+                return None
+        return self._merged()
+
+    def _take_block(self, occurrence: BlockOccurrence) -> bool:
+        entries = occurrence.block.entries if occurrence.block.readable else ()
+        if any(placed.entry.number in self._settled for placed in entries):
+            return False
+        if entries:
+            self._fold.add_block(occurrence)
+        return True
+
+    def _take_run(self, occurrence: RunOccurrence) -> bool:
+        run, file = cast("BlockRun", occurrence.run), occurrence.file.path
+        if any(map(self._settled.meets, run.numbers())):
+            return False
+        settled, rows = _settled(run, self._fold.numbers(), self._log, file)
+        self._fold.add_rows(file, run.data(), rows)
+        keys = settled.keys
+        if not len(keys):
+            return True
+        first, self._last, before = int(keys[0]), int(keys[-1]), self._last
+        for numbers in settled.ranges():
+            self._settled.add_range(numbers)
+        self._runs.append(settled)
+        return first > before
+
+    def _merged(self) -> Iterator[pa.RecordBatch]:
+        """Yield all transactions by ascending number."""
+        pieces: list[pa.RecordBatch] = []
+        count = 0
+        for piece in self._pieces():
+            pieces.append(piece)
+            count += piece.num_rows
+            if count >= self._rows:
+                yield from self._joined(pieces)
+                pieces, count = [], 0
+        yield from self._joined(pieces)
+
+    def _joined(self, pieces: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        if not pieces:
+            return []
+        joined: list[pa.RecordBatch] = (
+            pa.Table.from_batches(pieces).combine_chunks().to_batches(max_chunksize=self._rows)
+        )
+        return joined
+
+    def _pieces(self) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions of runs, cut where others come between them."""
+        others = sorted(self._fold.known)
+        at = 0
+        for run in self._runs:
+            batch, begin = run.batch(), 0
+            last = bisect_left(others, int(run.keys[-1]), at)
+            while at < last:
+                place = int(run.keys.searchsorted(run.keys.dtype.type(others[at])))
+                end = bisect_left(others, int(run.keys[place]), at)
+                yield batch.slice(begin, place - begin)
+                yield from self._objects(others[at:end])
+                begin, at = place, end
+            yield batch.slice(begin)
+        yield from self._objects(others[at:])
+
+    def _objects(self, some: list[int]) -> Iterator[pa.RecordBatch]:
+        found: list[Transaction] = [self._fold.known[number] for number in some]
+        return batches_of_transactions(found, _CLOCK, self._rows)
+
+
+def _settled(
+    run: BlockRun, met: Collection[int], log: str, file: str
+) -> tuple[RunTransactions, Iterator[Row]]:
+    from tallystick.systems.cloudtran.columns.run_transactions import settled_in
+
+    return settled_in(run, met, log, file)
