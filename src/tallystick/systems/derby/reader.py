@@ -6,7 +6,8 @@ derby_version). Out: everything that a `LogReading` offers. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,9 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
-from tallystick.systems.derby.engine.recovery import Recovery, reach_of, recover
+from tallystick.systems.derby.engine.recovery import Recovery, reach_from, reach_of, recover
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     Control,
@@ -33,8 +35,14 @@ from tallystick.systems.derby.format.layout import (
     instant_text,
 )
 from tallystick.systems.derby.read.analysis import LogAnalysis, analyse
-from tallystick.systems.derby.read.changes import committed, committed_between, joined_ranges
-from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog
+from tallystick.systems.derby.read.changes import (
+    Pending,
+    committed,
+    committed_between,
+    joined_ranges,
+)
+from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog, file_number
+from tallystick.systems.derby.read.following import part_between
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
@@ -86,7 +94,8 @@ class DerbyReading:
     @cached_property
     def _runs(self) -> CompiledRuns | None:
         """What reads plain records in runs, if the log is long enough for that to pay."""
-        return _run_reader(self.log)
+        files = self.log.files.values()
+        return _run_reader(self.log, sum(last_nonzero_end(one.data, 0, one.size) for one in files))
 
     @cached_property
     def recovery(self) -> Recovery:
@@ -153,11 +162,47 @@ class DerbyReading:
     def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield what records that end after ``after`` commit, up to the instant ``until``.
 
+        Reads these and what their transactions began with: see `read.following`.
+
         Raises:
             LogUnreadableError: some of what is needed was given up.
             CorruptLogError: some of it is damaged.
         """
-        return committed_between(self.scan, self.source.path, after, until)
+        name, found = self.source.path, None if after is None else self._part(after, until)
+        if found is None:
+            yield from committed_between(self.scan, name, after, until)
+            return
+        pending, ranges = found
+        for change in committed(ranges, name, after, pending):
+            if after is None or change.commit_sequence >= after:
+                yield change
+
+    def _part(self, after: int, until: int) -> tuple[Pending, Iterator[ByteRange]] | None:
+        """Return what is open at an instant, and what follows; None if only all files tell it."""
+        found = (file_number(logical_name(path)) for path in self.source.files)
+        numbers = {number for number in found if number is not None}
+        part = part_between(numbers, self._some_files, after, until)
+        if part is None:
+            return None
+        runs = _run_reader(part.log, part.size)
+        scan = LogScan(part.log, reach_from(part.log, part.begin, runs))
+        if not scan.reaches(until):
+            return None
+        pending, place = part.opened(runs)
+        return pending, part.ranges(scan, place, lambda: self._require_whole(after, until))
+
+    def _require_whole(self, after: int, until: int) -> None:
+        """Look at all files; raises as `changes_between` does."""
+        for _ in joined_ranges(self.scan, after, until):
+            pass
+
+    def _some_files(self, numbers: Container[int]) -> LogFiles:
+        """Return some of the log files; only these are read, if nothing is opened yet."""
+        if "_opened" in self.__dict__:
+            files = {one: file for one, file in self.log.files.items() if one in numbers}
+            return replace(self.log, files=files)
+        paths = [one for one in self.source.files if file_number(logical_name(one)) in numbers]
+        return OpenedLog(replace(self.source, files=tuple(paths)), self._options).files
 
     @cached_property
     def _database(self) -> Database:
@@ -283,9 +328,11 @@ class DerbyReading:
         return found
 
 
-def _run_reader(log: LogFiles) -> CompiledRuns | None:
-    """Return what reads runs; None where nothing is compiled, or the log is short or encrypted."""
-    used = sum(last_nonzero_end(one.data, 0, one.size) for one in log.files.values())
+def _run_reader(log: LogFiles, used: int) -> CompiledRuns | None:
+    """Return what reads runs of a log of which so many bytes are used.
+
+    None where nothing is compiled, or the log is short or encrypted.
+    """
     if log.encrypted or not pays(used, LOADED_FROM, COMPILED_FROM) or not find_spec("numba"):
         return None
     try:

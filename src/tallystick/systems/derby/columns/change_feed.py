@@ -6,7 +6,7 @@ transactions have changed is kept, in columns too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -36,7 +36,7 @@ from tallystick.systems.derby.format.layout import (
 )
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.derby.read.changes import CHANGING, Pending
-from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 
@@ -87,6 +87,41 @@ def after_runs(reader: RunReader, scan: LogScan) -> tuple[Pending, Iterator[Byte
     return {}, iter(())
 
 
+def open_at(
+    reader: RunReader, log: LogFiles, begin: int, end: int, numbers: Collection[int]
+) -> tuple[Pending, int]:
+    """Return what transactions have changed between two instants, as far as plain records go.
+
+    Args:
+        reader: reads the log.
+        log: its files, which are one chain from the one instant to the other.
+        begin: the instant of a record.
+        end: the instant at which a later record ends.
+        numbers: the transactions that are wanted.
+
+    Returns:
+        The changes, and the instant after the last record that was taken.
+    """
+    feed, place = ChangeFeed(), begin
+    for file, position, stop in _parts(log, begin, end):
+        for chunk in reader.chunks(file, position, stop):
+            feed.take(chunk)
+            position = chunk.end
+        place = make_instant(file.number, position)
+        if position != stop:
+            break
+    return feed.pending(log, numbers), place
+
+
+def _parts(log: LogFiles, begin: int, end: int) -> Iterator[tuple[LogBytes, int, int]]:
+    """Yield the files of a chain with the offsets between which they are between two instants."""
+    (first, position), (last, stop) = split_instant(begin), split_instant(end)
+    for number in range(first, last):
+        yield log.files[number], position, split_instant(previous_end(log.files[number + 1]))[1]
+        position = HEADER_SIZE
+    yield log.files[last], position, stop
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """Changes in commit order.
@@ -131,10 +166,12 @@ class ChangeFeed:
         self._keep(chunk, rows[commits == change_kernels.PENDING])
         return _in_order(chunk, np.concatenate(pieces, axis=1), np.concatenate(ends))
 
-    def pending(self, log: LogFiles) -> Pending:
-        """Return the changes of open transactions as objects."""
+    def pending(self, log: LogFiles, numbers: Collection[int] | None = None) -> Pending:
+        """Return the changes of open transactions, all or those of the numbers, as objects."""
         found: Pending = {}
         for number, parts in self._open.items():
+            if numbers is not None and number not in numbers:
+                continue
             kept = [
                 one for part in parts for one in part.T.tolist() if one[KEPT_OPERATION] != _UNDONE
             ]

@@ -5,10 +5,10 @@ In: log files that are not encrypted. Out: what recovery, analysis and spans tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tallystick.systems.derby.columns.analysis import count_run, take_run
-from tallystick.systems.derby.columns.change_feed import after_runs
+from tallystick.systems.derby.columns.change_feed import after_runs, open_at
 from tallystick.systems.derby.columns.plain import RunReader
 from tallystick.systems.derby.columns.redo import CompiledRedo
 from tallystick.systems.derby.engine.page_versions import PageVersions
@@ -40,6 +40,10 @@ class CompiledRuns(RunReader):
     def left(self, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
         """Return what is open after the runs that a log begins with, and all ranges after them."""
         return after_runs(self, scan)
+
+    def open_at(self, begin: int, end: int, numbers: Collection[int]) -> tuple[Pending, int]:
+        """Return what transactions changed between two instants, and how far that was read."""
+        return open_at(self, self._log, begin, end, numbers)
 
     def take(self, found: LogAnalysis, scan: FileScan) -> int:
         """Take the run that a file begins with into the analysis; return the offset after it."""
