@@ -137,6 +137,18 @@ class DerbyReading:
         for one in self._analysis.transactions:
             yield one.transaction(self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions in batches; memory grows with their number."""
+        if self._runs is not None:
+            from tallystick.systems.derby.columns.transactions import plain_transactions
+
+            found = plain_transactions(self._runs, self.log, self.source.path)
+            if found is not None:
+                return found.batches(rows)
+        from tallystick.arrow.schemas import batches_of_transactions
+
+        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
         return committed(self._believed(), self.source.path)

@@ -60,6 +60,7 @@ def everything(log: DerbyReading) -> dict[str, Any]:
         for name in tables
     }
     recovery = repr(log.recovery)
+    found["objects"] = [one.to_dict() for one in log.transactions()]
     return found | {"spans": log.files(), "recovery": recovery, "verdict": log.verdict().to_dict()}
 
 
