@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ from tallystick.systems.derby.read.following import part_between
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.tables import Database
+from tallystick.systems.derby.read.tables import Database, Numbers
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
@@ -218,7 +218,7 @@ class DerbyReading:
 
     @cached_property
     def _database(self) -> Database:
-        return Database(self._believed, self.source.path)
+        return Database(self._believed_on, self.source.path)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of users, by the database's catalogue in the log and beside it."""
@@ -233,10 +233,24 @@ class DerbyReading:
             LogUnreadableError: with ``until``, as ``changes_between`` does.
             CorruptLogError: also where a page of the database is damaged.
         """
-        ranges = self._believed() if until is None else joined_ranges(self.scan, after, until)
-        for change in self._database.changes(collection, ranges):
+        ranges = self._believed_on if until is None else partial(self._joined_on, after, until)
+        for change in self._database.changes(collection, ranges, after):
             if after is None or change.commit_sequence >= after:
                 yield change
+
+    def _ranges_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
+        """Return at least the ranges that tell of changes of containers, and of commits."""
+        if self._runs is None:
+            return self.scan.ranges()
+        return self._runs.ranges_on(self.scan, containers, commits)
+
+    def _believed_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
+        return (one for one in self._ranges_on(containers, commits) if one.is_believed)
+
+    def _joined_on(
+        self, after: int | None, until: int, containers: Numbers, commits: Numbers
+    ) -> Iterator[ByteRange]:
+        return joined_ranges(self.scan, after, until, self._ranges_on(containers, commits))
 
     def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield key and values of the rows that a table has where the log begins."""

@@ -87,6 +87,65 @@ def after_runs(reader: RunReader, scan: LogScan) -> tuple[Pending, Iterator[Byte
     return {}, iter(())
 
 
+def ranges_on(
+    reader: RunReader, scan: LogScan, containers: Collection[int], commits: Collection[int]
+) -> Iterator[ByteRange]:
+    """Yield what tells of changes of containers in runs, and all ranges after a run.
+
+    Args:
+        reader: reads the log.
+        scan: of the log.
+        containers: numbers of containers of the first segment.
+        commits: instants of records that are wanted whatever they commit.
+    """
+    chosen = _Chosen(containers, commits)
+    for number in scan.log.files:
+        file = scan.file(number)
+        yield file.header()
+        end = HEADER_SIZE
+        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
+            for row in chosen.rows(chunk).tolist():
+                yield chunk.range(row, in_scan=file.in_scan(int(chunk.columns[0, row])))
+            end = chunk.end
+        others = False
+        for one in file.rest(end):
+            others = others or one.envelope is not None
+            yield one
+        if others:
+            yield from scan.ranges(number + 1)
+            return
+
+
+class _Chosen:
+    """Chooses records that change containers, and those that begin, end or undo such a change."""
+
+    def __init__(self, containers: Collection[int], commits: Collection[int]) -> None:
+        self._containers = np.array([*containers], np.int64)
+        self._commits = np.array([*commits], np.int64)
+        self._open = np.empty(0, np.int64)
+        """The transactions that have changed them and are open."""
+
+    def rows(self, chunk: Chunk) -> Column:
+        """Return the rows of the next chunk that are chosen."""
+        transaction, group = chunk.columns[kernels.TRANSACTION], chunk.columns[kernels.GROUP]
+        on = np.isin(chunk.columns[CONTAINER], self._containers) & (chunk.columns[SEGMENT] == 0)
+        turns = chunk.columns[kernels.OPERATION] == operations.BEGIN
+        turns |= group & (_LAST | _COMPENSATION) != 0
+        numbers = np.union1d(self._open, transaction[on])
+        chosen = on | (turns & np.isin(transaction, numbers))
+        self._open = np.setdiff1d(numbers, _ended(transaction, group, np.flatnonzero(chosen)))
+        found: Column = np.flatnonzero(chosen | np.isin(chunk.instants, self._commits))
+        return found
+
+
+def _ended(transaction: Column, group: Column, rows: Column) -> Column:
+    """Return the transactions of which the last of these rows is their end."""
+    rows = rows[::-1]
+    numbers, last = np.unique(transaction[rows], return_index=True)
+    ended: Column = numbers[group[rows[last]] & _LAST != 0]
+    return ended
+
+
 def open_at(
     reader: RunReader, log: LogFiles, begin: int, end: int, numbers: Collection[int]
 ) -> tuple[Pending, int]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tallystick.systems.derby.columns import kernels
 from tallystick.systems.derby.columns.body_kernels import COUNT, FLAG
-from tallystick.systems.derby.columns.change_feed import after_runs, open_at
+from tallystick.systems.derby.columns.change_feed import after_runs, open_at, ranges_on
 from tallystick.systems.derby.columns.kernels import Columns
 from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader, xid_at
 from tallystick.systems.derby.columns.redo import CompiledRedo
@@ -60,6 +60,12 @@ class CompiledRuns(RunReader):
     def open_at(self, begin: int, end: int, numbers: Collection[int]) -> tuple[Pending, int]:
         """Return what transactions changed between two instants, and how far that was read."""
         return open_at(self, self._log, begin, end, numbers)
+
+    def ranges_on(
+        self, scan: LogScan, containers: Collection[int], commits: Collection[int]
+    ) -> Iterator[ByteRange]:
+        """Yield at least the ranges that tell of changes of containers, and of these commits."""
+        return ranges_on(self, scan, containers, commits)
 
     def take(self, found: LogAnalysis, scan: FileScan) -> int:
         """Take the run that a file begins with into the analysis; return the offset after it."""

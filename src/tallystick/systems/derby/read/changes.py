@@ -44,11 +44,16 @@ def committed_between(scan: LogScan, log: str, after: int | None, until: int) ->
             yield change
 
 
-def joined_ranges(scan: LogScan, after: int | None, until: int) -> Iterator[ByteRange]:
-    """Yield the valid ranges up to an instant; raises as `committed_between` does."""
+def joined_ranges(
+    scan: LogScan, after: int | None, until: int, ranges: Iterable[ByteRange] | None = None
+) -> Iterator[ByteRange]:
+    """Yield the valid ranges up to an instant; raises as `committed_between` does.
+
+    ``ranges`` are those of the scan; valid records that are not wanted may be left out.
+    """
     if after is not None:
         require_joined(scan.log.files, scan.log, after)
-    for one in scan.ranges():
+    for one in scan.ranges() if ranges is None else ranges:
         if is_damaged(one):
             raise damaged(one)
         if one.outcome is Outcome.VALID and one.place + one.length <= until:
