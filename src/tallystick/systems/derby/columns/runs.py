@@ -7,6 +7,7 @@ Only what there is once in a transaction, and the records of checkpoints, are ta
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Set
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,25 @@ def take_run(reader: RunReader, found: LogAnalysis, scan: FileScan) -> int:
     for chunk in reader.chunks(scan.file, HEADER_SIZE, scan.believed_until()):
         _take(found, scan, chunk)
         end = chunk.end
+    found.collect_later(partial(_collect_run, reader, scan.file, end))
     return end
+
+
+def _collect_run(
+    reader: RunReader, file: LogBytes, end: int, collector: TransactionCollector
+) -> None:
+    """Collect the transactions of the run that a file begins with, up to an offset."""
+    for chunk in reader.chunks(file, HEADER_SIZE, end):
+        _collect_chunk(collector, chunk)
+
+
+def _collect_chunk(collector: TransactionCollector, chunk: Chunk) -> None:
+    begin = 0
+    for row in np.flatnonzero(_is_checkpoint(chunk)).tolist():
+        collect(collector, chunk.rows(begin, row))
+        collector.add(chunk.range(row, in_scan=False))
+        begin = row + 1
+    collect(collector, chunk.rows(begin, chunk.size))
 
 
 def count_run(reader: RunReader, collector: TransactionCollector, file: LogBytes) -> RunCount:
@@ -86,12 +105,7 @@ def count_run(reader: RunReader, collector: TransactionCollector, file: LogBytes
     records = groups = largest = 0
     end = HEADER_SIZE
     for chunk in reader.chunks(file, HEADER_SIZE):
-        begin = 0
-        for row in np.flatnonzero(_is_checkpoint(chunk)).tolist():
-            collect(collector, chunk.rows(begin, row))
-            collector.add(chunk.range(row, in_scan=False))
-            begin = row + 1
-        collect(collector, chunk.rows(begin, chunk.size))
+        _collect_chunk(collector, chunk)
         covered = chunk.columns[COUNT, _is_checksum(chunk)]
         records, groups, end = records + chunk.size, groups + covered.size, chunk.end
         largest = int(covered.max(initial=largest))
@@ -116,7 +130,7 @@ def _take(found: LogAnalysis, scan: FileScan, chunk: Chunk) -> None:
     for row in np.flatnonzero(alone).tolist():
         _take_plain(found, chunk.rows(begin, row))
         in_scan = scan.in_scan(int(chunk.columns[kernels.OFFSET, row]))
-        found.add(chunk.range(row, in_scan=in_scan))
+        found.add(chunk.range(row, in_scan=in_scan), collected=True)
         begin = row + 1
     _take_plain(found, chunk.rows(begin, chunk.size))
 
@@ -130,7 +144,6 @@ def _take_plain(found: LogAnalysis, chunk: Chunk) -> None:
         numbers = chunk.columns[kernels.TRANSACTION, begins].tolist()
         begun = {number if number >= 0 else None for number in numbers}
     found.add_valid(chunk.size, begun)
-    collect(found.collector, chunk)
 
 
 def collect(collector: TransactionCollector, chunk: Chunk) -> None:
