@@ -192,7 +192,8 @@ def same_steps(log: DerbyReading, chance: random.Random, cuts: int) -> int:
         stop = chance.choice((begin + 1, min(begin + 9, len(ends) - 1), len(ends) - 1))
         after, until = ends[begin], ends[stop]
         all_files = outcome(committed_between(log.scan, log.source.path, after, until))
-        step = outcome(DerbyReading(log.source, log._options).changes_between(after, until))
+        fresh = DerbyReading(log.source, log._options)
+        step = outcome(chance.choice((fresh, log)).changes_between(after, until))
         if repr(step) != repr(all_files):
             assert isinstance(all_files[1], CorruptLogError)
             place = damage_of(log, all_files[1])
@@ -219,7 +220,7 @@ def pays_from(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("pays_from")
 def test_steps_of_fixtures_are_those_of_all_files(case: str) -> None:
-    assert same_steps(reading(case), random.Random(case), 4) == 0
+    assert same_steps(reading(case), random.Random(case), 3) == 0
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -19,23 +19,27 @@ from typing import NamedTuple, Protocol
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
+from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     LENGTH,
+    LOG_RECORD,
     LOG_RECORD_FIXED_OVERHEAD_SIZE,
     Envelope,
     Group,
-    is_record_at,
     make_instant,
     read_envelope,
     split_instant,
 )
 from tallystick.systems.derby.format.operations import BEGIN
-from tallystick.systems.derby.format.record_body import decode_group
 from tallystick.systems.derby.read.changes import Pending, damaged, is_damaged, require_joined
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
+
+_FIRST, _LAST, _COMMIT = int(Group.FIRST), int(Group.LAST), int(Group.COMMIT)
+_CHECKSUM = int(Group.CHECKSUM)
+"""As plain numbers: the operators of flags would take longer than all else that a walk does."""
 
 FilesOf = Callable[[Collection[int]], LogFiles]
 """Opens log files of these numbers, those of them that can be."""
@@ -173,8 +177,8 @@ class _Walk:
         number, position = split_instant(after)
         while (place := make_instant(number, position)) < until:
             file, following = self.log.files.get(number), self.log.files.get(number + 1)
-            if file is not None and is_record_at(file.data, number, position):
-                envelope = _whole(file, position)
+            envelope = None if file is None else _record_at(file, position)
+            if file is not None and envelope is not None:
                 yield self._head(file, envelope)
                 position = envelope.end
             elif following is not None and previous_end(following) == place:
@@ -223,28 +227,36 @@ class _Walk:
         Raises:
             _DoubtError: what it says of its transaction does not fit its operation.
         """
-        group, cursor = decode_group(self.log.clear(file.number, envelope))
-        transaction, operation = cursor.transaction(), cursor.uint(2)
-        begins, ends = operation == BEGIN, bool(group & Group.LAST)
-        if begins != bool(group & Group.FIRST) or (begins and ends):
+        cursor = Cursor(self.log.clear(file.number, envelope))
+        cursor.expect(LOG_RECORD, "log record")
+        group, transaction, operation = (
+            cursor.compressed_int(),
+            cursor.transaction(),
+            cursor.uint(2),
+        )
+        begins, ends = operation == BEGIN, group & _LAST != 0
+        if begins != (group & _FIRST != 0) or (begins and ends):
             raise _DoubtError
-        commits = ends and bool(group & Group.COMMIT)
-        return _Head(bool(group & Group.CHECKSUM), transaction, begins, ends, commits)
+        return _Head(
+            group & _CHECKSUM != 0, transaction, begins, ends, ends and group & _COMMIT != 0
+        )
 
 
-def _whole(file: LogBytes, position: int) -> Envelope:
+def _record_at(file: LogBytes, position: int) -> Envelope | None:
+    """Return the whole record at an offset, None if there is none."""
     envelope = read_envelope(file.data, position)
-    if envelope is None or not is_record_at(file.data, file.number, position):
-        raise _DoubtError
-    return envelope
+    if envelope is None or envelope.instant != make_instant(file.number, position):
+        return None
+    return envelope if envelope.trailing == envelope.length else None
 
 
 def _record_before(file: LogBytes, end: int) -> Envelope:
-    """Return the record that ends at an offset."""
-    if not HEADER_SIZE + LOG_RECORD_FIXED_OVERHEAD_SIZE < end <= file.size:
+    """Return the whole record that ends at an offset."""
+    envelope = None
+    if HEADER_SIZE < end <= file.size:
+        (length,) = LENGTH.unpack_from(file.data, end - LENGTH.size)
+        position = end - length - LOG_RECORD_FIXED_OVERHEAD_SIZE
+        envelope = _record_at(file, position) if HEADER_SIZE <= position < end else None
+    if envelope is None or envelope.end != end:
         raise _DoubtError
-    (length,) = LENGTH.unpack_from(file.data, end - LENGTH.size)
-    position = end - length - LOG_RECORD_FIXED_OVERHEAD_SIZE
-    if length <= 0 or position < HEADER_SIZE:
-        raise _DoubtError
-    return _whole(file, position)
+    return envelope
