@@ -6,8 +6,9 @@ derby_version). Out: everything that a `LogReading` offers. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
-from tallystick.systems.derby.engine.recovery import Recovery, reach_of, recover
+from tallystick.systems.derby.engine.recovery import Recovery, reach_from, reach_of, recover
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     Control,
@@ -33,12 +35,18 @@ from tallystick.systems.derby.format.layout import (
     instant_text,
 )
 from tallystick.systems.derby.read.analysis import LogAnalysis, analyse
-from tallystick.systems.derby.read.changes import committed, committed_between, joined_ranges
-from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog
+from tallystick.systems.derby.read.changes import (
+    Pending,
+    committed,
+    committed_between,
+    joined_ranges,
+)
+from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog, file_number
+from tallystick.systems.derby.read.following import part_between
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.tables import Database
+from tallystick.systems.derby.read.tables import Database, Numbers
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
@@ -86,7 +94,8 @@ class DerbyReading:
     @cached_property
     def _runs(self) -> CompiledRuns | None:
         """What reads plain records in runs, if the log is long enough for that to pay."""
-        return _run_reader(self.log)
+        files = self.log.files.values()
+        return _run_reader(self.log, sum(last_nonzero_end(one.data, 0, one.size) for one in files))
 
     @cached_property
     def recovery(self) -> Recovery:
@@ -128,6 +137,18 @@ class DerbyReading:
         for one in self._analysis.transactions:
             yield one.transaction(self.source.path)
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions in batches; memory grows with their number."""
+        if self._runs is not None:
+            from tallystick.systems.derby.columns.transactions import plain_transactions
+
+            found = plain_transactions(self._runs, self.log, self.source.path)
+            if found is not None:
+                return found.batches(rows)
+        from tallystick.arrow.schemas import batches_of_transactions
+
+        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
         return committed(self._believed(), self.source.path)
@@ -153,15 +174,51 @@ class DerbyReading:
     def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield what records that end after ``after`` commit, up to the instant ``until``.
 
+        Reads these and what their transactions began with: see `read.following`.
+
         Raises:
             LogUnreadableError: some of what is needed was given up.
             CorruptLogError: some of it is damaged.
         """
-        return committed_between(self.scan, self.source.path, after, until)
+        name, found = self.source.path, None if after is None else self._part(after, until)
+        if found is None:
+            yield from committed_between(self.scan, name, after, until)
+            return
+        pending, ranges = found
+        for change in committed(ranges, name, after, pending):
+            if after is None or change.commit_sequence >= after:
+                yield change
+
+    def _part(self, after: int, until: int) -> tuple[Pending, Iterator[ByteRange]] | None:
+        """Return what is open at an instant, and what follows; None if only all files tell it."""
+        found = (file_number(logical_name(path)) for path in self.source.files)
+        numbers = {number for number in found if number is not None}
+        part = part_between(numbers, self._some_files, after, until)
+        if part is None:
+            return None
+        runs = _run_reader(part.log, part.size)
+        scan = LogScan(part.log, reach_from(part.log, part.begin, runs))
+        if not scan.reaches(until):
+            return None
+        pending, place = part.opened(runs)
+        return pending, part.ranges(scan, place, lambda: self._require_whole(after, until))
+
+    def _require_whole(self, after: int, until: int) -> None:
+        """Look at all files; raises as `changes_between` does."""
+        for _ in joined_ranges(self.scan, after, until):
+            pass
+
+    def _some_files(self, numbers: Container[int]) -> LogFiles:
+        """Return some of the log files; only these are read, if nothing is opened yet."""
+        if "_opened" in self.__dict__:
+            files = {one: file for one, file in self.log.files.items() if one in numbers}
+            return replace(self.log, files=files)
+        paths = [one for one in self.source.files if file_number(logical_name(one)) in numbers]
+        return OpenedLog(replace(self.source, files=tuple(paths)), self._options).files
 
     @cached_property
     def _database(self) -> Database:
-        return Database(self._believed, self.source.path)
+        return Database(self._believed_on, self.source.path)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of users, by the database's catalogue in the log and beside it."""
@@ -176,10 +233,24 @@ class DerbyReading:
             LogUnreadableError: with ``until``, as ``changes_between`` does.
             CorruptLogError: also where a page of the database is damaged.
         """
-        ranges = self._believed() if until is None else joined_ranges(self.scan, after, until)
-        for change in self._database.changes(collection, ranges):
+        ranges = self._believed_on if until is None else partial(self._joined_on, after, until)
+        for change in self._database.changes(collection, ranges, after):
             if after is None or change.commit_sequence >= after:
                 yield change
+
+    def _ranges_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
+        """Return at least the ranges that tell of changes of containers, and of commits."""
+        if self._runs is None:
+            return self.scan.ranges()
+        return self._runs.ranges_on(self.scan, containers, commits)
+
+    def _believed_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
+        return (one for one in self._ranges_on(containers, commits) if one.is_believed)
+
+    def _joined_on(
+        self, after: int | None, until: int, containers: Numbers, commits: Numbers
+    ) -> Iterator[ByteRange]:
+        return joined_ranges(self.scan, after, until, self._ranges_on(containers, commits))
 
     def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield key and values of the rows that a table has where the log begins."""
@@ -283,9 +354,11 @@ class DerbyReading:
         return found
 
 
-def _run_reader(log: LogFiles) -> CompiledRuns | None:
-    """Return what reads runs; None where nothing is compiled, or the log is short or encrypted."""
-    used = sum(last_nonzero_end(one.data, 0, one.size) for one in log.files.values())
+def _run_reader(log: LogFiles, used: int) -> CompiledRuns | None:
+    """Return what reads runs of a log of which so many bytes are used.
+
+    None where nothing is compiled, or the log is short or encrypted.
+    """
     if log.encrypted or not pays(used, LOADED_FROM, COMPILED_FROM) or not find_spec("numba"):
         return None
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.reading.tables import batches_of
 from tallystick.systems.derby import reader
-from tallystick.systems.derby.columns import plain, redo
+from tallystick.systems.derby.columns import plain, redo, runs
 from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, encode_header
 from tallystick.systems.derby.format.operations import encode_begin
 from tallystick.systems.derby.format.record_body import encode_body
@@ -60,6 +60,7 @@ def everything(log: DerbyReading) -> dict[str, Any]:
         for name in tables
     }
     recovery = repr(log.recovery)
+    found["objects"] = [one.to_dict() for one in log.transactions()]
     return found | {"spans": log.files(), "recovery": recovery, "verdict": log.verdict().to_dict()}
 
 
@@ -94,6 +95,23 @@ def test_short_and_encrypted_logs_are_read_record_by_record(case: str) -> None:
     log = reading(case)
     list(log.change_batches(10))
     assert log._runs is None
+
+
+def test_transactions_are_not_collected_where_nothing_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError
+
+    by_records = reading("halted")
+    expected = by_records.findings(), by_records.judgement
+    monkeypatch.setattr(reader, "LOADED_FROM", 0)
+    monkeypatch.setattr(reader, "COMPILED_FROM", 0)
+    monkeypatch.setattr(runs, "collect", refuse)
+    log = DerbyReading(by_records.source, ReadOptions())
+    assert (log.findings(), log.judgement) == expected
+    with pytest.raises(AssertionError):
+        list(log.transactions())
 
 
 def test_without_numba_a_log_is_read_record_by_record(

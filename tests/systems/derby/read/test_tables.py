@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import random
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tallystick.errors import TallystickError
 from tallystick.records import Kind
+from tallystick.systems.derby import reader
+from tallystick.systems.derby.columns import plain
 from tallystick.systems.derby.reader import DerbyReading
-from tests.systems.derby.logs import manifest, reading
+from tests.systems.derby.logs import (
+    CASES,
+    copy,
+    flip,
+    log_bytes,
+    manifest,
+    options,
+    reading,
+    reading_of,
+)
 
 Row = dict[str, Any]
 
@@ -88,3 +102,45 @@ def test_collections_have_their_containers() -> None:
     kinds = [change.kind for change in reading("ddl").changes_of("APP.E")]
     assert kinds[-1] is Kind.TRUNCATE
     assert rows_of(reading("ddl"), "APP.E") == {}
+
+
+@pytest.mark.parametrize("rows", [20, 1 << 15])
+@pytest.mark.parametrize("case", [one for one in CASES if "encrypted" not in one])
+def test_tables_by_runs_are_those_by_records(case: str, rows: int) -> None:
+    same_tables(reading(case), rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_of_damaged_logs_by_runs_are_those_by_records(tmp_path: Path, seed: int) -> None:
+    case, chance = ("rollbacks", "ddl")[seed % 2], random.Random(seed)
+    used = len(log_bytes(case).rstrip(b"\0"))
+    folder = copy(case, tmp_path / "db", {"log1.dat": flip(chance.randrange(used // 2, used))})
+    same_tables(reading_of(folder, options(case)), 20)
+
+
+def same_tables(log: DerbyReading, rows: int) -> None:
+    """Check that runs, read with so many rows at once, and records tell the same of tables."""
+    found = []
+    for size in (0, 1 << 40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reader, "LOADED_FROM", size)
+            patch.setattr(reader, "COMPILED_FROM", size)
+            patch.setattr(plain, "ROWS", rows)
+            found.append(told(DerbyReading(log.source, log._options)))
+    assert found[0] == found[1]
+
+
+def told(log: DerbyReading) -> list[str]:
+    """All that a reading tells of tables, at a whole and in steps."""
+    chance = random.Random(7)
+    ends = [one.place + one.length for one in log.scan.ranges() if one.envelope is not None]
+    found = [repr(log.collections())]
+    for table in list(log.collections())[:3]:
+        found.append(repr(list(log.rows_before(table.name))))
+        after, until = sorted(chance.sample(ends, 2))
+        for between in ((None, None), (None, until), (after, until)):
+            try:
+                found.append(repr(list(log.changes_of(table.name, *between))))
+            except TallystickError as error:
+                found.append(repr((error, error.file, error.offset)))
+    return found

@@ -94,7 +94,7 @@ def batch_of(log: str, file: LogBytes, data: Bytes, columns: kernels.Columns) ->
             "body": byte_ranges(data, offset + PREFIX.size, length),
             "resources": no_texts(count),
         }
-        | _global_ids(data, columns[kernels.GLOBAL_ID]),
+        | global_ids(data, columns[kernels.GLOBAL_ID]),
         count,
     )
 
@@ -111,7 +111,7 @@ def _optional(values: NDArray[np.int64]) -> pa.Array:
     return numbers(values, bitmap(values >= 0))
 
 
-def _global_ids(data: Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
+def global_ids(data: Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
     """Make the columns of the global id; ``places`` are offsets of its XA format id, or -1."""
     known = places >= 0
     if not known.any():

@@ -19,7 +19,7 @@ from tallystick.arrow.byte_kernels import (
     int64,
     uint64,
 )
-from tallystick.arrow.numba_kernel import kernel
+from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.derby.columns.kernels import (
     ENDED,
     FULL,
@@ -152,34 +152,50 @@ def scan_bodies(
         or `STUCK`: whatever cannot be decoded plainly to its end stops the scan. Rows that are
         `ODD` are decoded up to their operation.
     """
-    count = 0
-    checks = 0
+    count = checks = 0
     while position < limit:
         length = body_length(data, number, position)
-        if length <= 0:
-            return count, checks, position, ENDED if length == 0 else STUCK
-        if count == columns.shape[1] or checks == large.shape[1]:
+        if length == 0:
+            return count, checks, position, ENDED
+        if length > 0 and (count == columns.shape[1] or checks == large.shape[1]):
             return count, checks, position, FULL
-        begin = position + _PREFIX_SIZE
-        body_end = begin + length
-        columns[OFFSET, count] = position
-        columns[LENGTH, count] = length
-        place = put_head(data, begin, body_end, columns, count)
-        if place < 0 or not _put_body(data, place, body_end, columns, count, programs):
+        left = _decode(data, position, length, columns, count, programs, large, checks)
+        if left < 0:
             return count, checks, position, STUCK
-        if columns[GROUP, count] & _CHECKSUM:
-            left = _check_plain_group(data, place, body_end, columns, count, large, checks)
-            if left < 0:
-                return count, checks, position, STUCK
-            if left > 0:
-                large[LARGE_OFFSET, checks] = position
-                large[LARGE_ROW, checks] = count
-                checks += 1
-        elif columns[OPERATION, count] == layout.CHECKSUM_OPERATION:
-            return count, checks, position, STUCK
+        checks += left
         count += 1
-        position = body_end + _LENGTH_SIZE
+        position += length + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
     return count, checks, position, FULL
+
+
+@small_kernel
+def _decode(
+    data: Bytes,
+    position: Number,
+    length: Number,
+    columns: Columns,
+    row: Number,
+    programs: Programs,
+    large: Columns,
+    check: Number,
+) -> Number:
+    """Decode a record; return 1 if its group is left to the caller, else 0, -1 if it is odd."""
+    if length < 0:
+        return -1
+    begin = position + _PREFIX_SIZE
+    body_end = begin + length
+    columns[OFFSET, row] = position
+    columns[LENGTH, row] = length
+    place = put_head(data, begin, body_end, columns, row)
+    if place < 0 or not _put_body(data, place, body_end, columns, row, programs):
+        return -1
+    if columns[GROUP, row] & _CHECKSUM == 0:
+        return -1 if columns[OPERATION, row] == layout.CHECKSUM_OPERATION else 0
+    left = _check_plain_group(data, place, body_end, columns, row, large, check)
+    if left > 0:
+        large[LARGE_OFFSET, check] = position
+        large[LARGE_ROW, check] = row
+    return left
 
 
 @kernel

@@ -6,7 +6,7 @@ transactions have changed is kept, in columns too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -36,7 +36,7 @@ from tallystick.systems.derby.format.layout import (
 )
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.derby.read.changes import CHANGING, Pending
-from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 
@@ -87,6 +87,100 @@ def after_runs(reader: RunReader, scan: LogScan) -> tuple[Pending, Iterator[Byte
     return {}, iter(())
 
 
+def ranges_on(
+    reader: RunReader, scan: LogScan, containers: Collection[int], commits: Collection[int]
+) -> Iterator[ByteRange]:
+    """Yield what tells of changes of containers in runs, and all ranges after a run.
+
+    Args:
+        reader: reads the log.
+        scan: of the log.
+        containers: numbers of containers of the first segment.
+        commits: instants of records that are wanted whatever they commit.
+    """
+    chosen = _Chosen(containers, commits)
+    for number in scan.log.files:
+        file = scan.file(number)
+        yield file.header()
+        end = HEADER_SIZE
+        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
+            for row in chosen.rows(chunk).tolist():
+                yield chunk.range(row, in_scan=file.in_scan(int(chunk.columns[0, row])))
+            end = chunk.end
+        others = False
+        for one in file.rest(end):
+            others = others or one.envelope is not None
+            yield one
+        if others:
+            yield from scan.ranges(number + 1)
+            return
+
+
+class _Chosen:
+    """Chooses records that change containers, and those that begin, end or undo such a change."""
+
+    def __init__(self, containers: Collection[int], commits: Collection[int]) -> None:
+        self._containers = np.array([*containers], np.int64)
+        self._commits = np.array([*commits], np.int64)
+        self._open = np.empty(0, np.int64)
+        """The transactions that have changed them and are open."""
+
+    def rows(self, chunk: Chunk) -> Column:
+        """Return the rows of the next chunk that are chosen."""
+        transaction, group = chunk.columns[kernels.TRANSACTION], chunk.columns[kernels.GROUP]
+        on = np.isin(chunk.columns[CONTAINER], self._containers) & (chunk.columns[SEGMENT] == 0)
+        turns = chunk.columns[kernels.OPERATION] == operations.BEGIN
+        turns |= group & (_LAST | _COMPENSATION) != 0
+        numbers = np.union1d(self._open, transaction[on])
+        chosen = on | (turns & np.isin(transaction, numbers))
+        self._open = np.setdiff1d(numbers, _ended(transaction, group, np.flatnonzero(chosen)))
+        found: Column = np.flatnonzero(chosen | np.isin(chunk.instants, self._commits))
+        return found
+
+
+def _ended(transaction: Column, group: Column, rows: Column) -> Column:
+    """Return the transactions of which the last of these rows is their end."""
+    rows = rows[::-1]
+    numbers, last = np.unique(transaction[rows], return_index=True)
+    ended: Column = numbers[group[rows[last]] & _LAST != 0]
+    return ended
+
+
+def open_at(
+    reader: RunReader, log: LogFiles, begin: int, end: int, numbers: Collection[int]
+) -> tuple[Pending, int]:
+    """Return what transactions have changed between two instants, as far as plain records go.
+
+    Args:
+        reader: reads the log.
+        log: its files, which are one chain from the one instant to the other.
+        begin: the instant of a record.
+        end: the instant at which a later record ends.
+        numbers: the transactions that are wanted.
+
+    Returns:
+        The changes, and the instant after the last record that was taken.
+    """
+    feed, place = ChangeFeed(), begin
+    for file, position, stop in _parts(log, begin, end):
+        for chunk in reader.chunks(file, position, stop):
+            feed.take(chunk)
+            position = chunk.end
+        place = make_instant(file.number, position)
+        if position != stop:
+            break
+    return feed.pending(log, numbers), place
+
+
+def _parts(log: LogFiles, begin: int, end: int) -> Iterator[tuple[LogBytes, int, int]]:
+    """Yield the files of a chain with the offsets between which they are between two instants."""
+    (first, position), (last, stop) = split_instant(begin), split_instant(end)
+    for number in range(first, last):
+        yield log.files[number], position, split_instant(previous_end(log.files[number + 1]))[1]
+        position = HEADER_SIZE
+    yield log.files[last], position, stop
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """Changes in commit order.
@@ -131,10 +225,12 @@ class ChangeFeed:
         self._keep(chunk, rows[commits == change_kernels.PENDING])
         return _in_order(chunk, np.concatenate(pieces, axis=1), np.concatenate(ends))
 
-    def pending(self, log: LogFiles) -> Pending:
-        """Return the changes of open transactions as objects."""
+    def pending(self, log: LogFiles, numbers: Collection[int] | None = None) -> Pending:
+        """Return the changes of open transactions, all or those of the numbers, as objects."""
         found: Pending = {}
         for number, parts in self._open.items():
+            if numbers is not None and number not in numbers:
+                continue
             kept = [
                 one for part in parts for one in part.T.tolist() if one[KEPT_OPERATION] != _UNDONE
             ]

@@ -15,20 +15,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tallystick.arrow.schemas import batches_of_transactions
-from tallystick.records import Clock
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns import body_kernels, kernels
-from tallystick.systems.derby.columns.analysis import collect
 from tallystick.systems.derby.columns.change_feed import ChangeFeed
 from tallystick.systems.derby.columns.changes import batches_of_committed
 from tallystick.systems.derby.columns.kernels import Columns
 from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader
 from tallystick.systems.derby.columns.splits import continues, has_end_marker
+from tallystick.systems.derby.columns.transactions import TransactionColumns
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, make_instant
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
-from tallystick.systems.derby.read.transactions import TransactionCollector
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed, unpacked
 
@@ -98,9 +95,9 @@ class ClosingSplit:
             self._closed.append(np.unique(numbers))
             left = ~closed & (chunk.columns[kernels.TRANSACTION] >= 0)
             self._left.append(chunk.columns[:, left])
-            collector = TransactionCollector()
-            collect(collector, mine)
-            yield from _transactions(collector, self._name, self._rows)
+            done = TransactionColumns(self._log, self._name)
+            done.add(mine)
+            yield from _transactions(done, self._rows)
             yield from _changes(self._log, ChangeFeed(), mine, self._name, self._rows)
 
     def rest(self) -> bytes | None:
@@ -122,14 +119,14 @@ def join(log: LogFiles, name: str, rests: Sequence[Rest], rows: int) -> Batches:
     """
     _require_chain(log, rests)
     _require_one_boot(rests)
-    collector, feed = TransactionCollector(), ChangeFeed()
+    transactions, feed = TransactionColumns(log, name), ChangeFeed()
     for rest in rests:
         file = log.files[rest.number]
         if rest.left.size:
             chunk = Chunk(file, np.frombuffer(file.data, np.uint8), rest.left, {})
-            collect(collector, chunk)
+            transactions.add(chunk)
             yield from _changes(log, feed, chunk, name, rows)
-    yield from _transactions(collector, name, rows)
+    yield from _transactions(transactions, rows)
 
 
 def _require_chain(log: LogFiles, rests: Sequence[Rest]) -> None:
@@ -186,9 +183,8 @@ def _names_branches(chunk: Chunk) -> bool:
     return any(one["gid"] is not None for table in tables for one in table)
 
 
-def _transactions(collector: TransactionCollector, name: str, rows: int) -> Batches:
-    objects = (one.transaction(name) for one in collector.all)
-    for batch in batches_of_transactions(objects, Clock.NONE.value, rows):
+def _transactions(found: TransactionColumns, rows: int) -> Batches:
+    for batch in found.batches(rows):
         yield "transactions", batch
 
 

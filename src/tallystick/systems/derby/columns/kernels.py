@@ -20,7 +20,7 @@ from tallystick.arrow.byte_kernels import (
     uint64,
 )
 from tallystick.arrow.crc_kernel import crc32_of
-from tallystick.arrow.numba_kernel import kernel
+from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.derby.format import layout
 from tallystick.systems.derby.format.field_types import COMPRESSED_LONG, PAGE
 from tallystick.systems.derby.format.number_kernels import (
@@ -92,40 +92,57 @@ def scan_records(
         large: array of `LARGE_COLUMNS` rows; takes the groups that the caller has to check.
 
     Returns:
-        Number of records, number of large groups, offset of the next record, ``covered`` there,
-        and `ENDED`, `FULL` or `STUCK`: whatever is not plainly whole and under a checksum stops
-        the scan. Fields and tails are not decoded, so only a checksum vouches for them.
+        Numbers of records and large groups, the next offset, ``covered`` there, and why it stops.
     """
-    count = 0
-    checks = 0
+    count = checks = 0
     while position < limit:
         length = body_length(data, number, position)
-        if length == 0:
-            return count, checks, position, covered, ENDED
-        if length < 0:
+        full = count == columns.shape[1] or checks == large.shape[1]
+        if length == 0 or (length > 0 and full):
+            return count, checks, position, covered, FULL if length else ENDED
+        left, covered = _decode(
+            data, position, length, covered, columns, count, contents, large, checks
+        )
+        if left < 0:
             return count, checks, position, covered, STUCK
-        if count == columns.shape[1] or checks == large.shape[1]:
-            return count, checks, position, covered, FULL
-        body_end = position + _PREFIX_SIZE + length
-        place = put_head(data, position + _PREFIX_SIZE, body_end, columns, count)
-        if place < 0 or not _put_ids(data, place, body_end, contents, columns, count):
-            return count, checks, position, covered, STUCK
-        if columns[GROUP, count] & _CHECKSUM_GROUP:
-            left = check_group(data, place, body_end, large, checks)
-            if columns[OPERATION, count] != layout.CHECKSUM_OPERATION or left < 0:
-                return count, checks, position, covered, STUCK
-            if left:
-                large[LARGE_OFFSET, checks] = position
-                large[LARGE_ROW, checks] = count
-                checks += 1
-            covered = body_end + _LENGTH_SIZE + be_int32(data, place + _COVERED_AT)
-        elif body_end + _LENGTH_SIZE > covered:
-            return count, checks, position, covered, STUCK
-        columns[OFFSET, count] = position
-        columns[LENGTH, count] = length
+        checks += left
         count += 1
-        position = body_end + _LENGTH_SIZE
+        position += length + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
     return count, checks, position, covered, FULL
+
+
+@small_kernel
+def _decode(
+    data: Bytes,
+    position: Number,
+    length: Number,
+    covered: Number,
+    columns: Columns,
+    row: Number,
+    contents: Contents,
+    large: Columns,
+    check: Number,
+) -> tuple[Number, Number]:
+    """Decode a record; return how many groups are left to the caller, and ``covered`` after it.
+
+    The first is -1 if the record is not plainly whole and under a checksum. Fields and tails are
+    not decoded, so only a checksum vouches for them.
+    """
+    body_end = position + _PREFIX_SIZE + length
+    place = put_head(data, position + _PREFIX_SIZE, body_end, columns, row) if length > 0 else -1
+    if place < 0 or not _put_ids(data, place, body_end, contents, columns, row):
+        return -1, covered
+    columns[OFFSET, row] = position
+    columns[LENGTH, row] = length
+    if columns[GROUP, row] & _CHECKSUM_GROUP == 0:
+        return 0 if body_end + _LENGTH_SIZE <= covered else -1, covered
+    left = check_group(data, place, body_end, large, check)
+    if columns[OPERATION, row] != layout.CHECKSUM_OPERATION or left < 0:
+        return -1, covered
+    if left > 0:
+        large[LARGE_OFFSET, check] = position
+        large[LARGE_ROW, check] = row
+    return left, body_end + _LENGTH_SIZE + be_int32(data, place + _COVERED_AT)
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Number
-from tallystick.arrow.numba_kernel import kernel
+from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.derby.columns.body_kernels import (
     CONTAINER,
     COUNT,
@@ -113,36 +113,49 @@ def redo_rows(
         The next row that was not taken, and why it stopped.
     """
     while row < columns.shape[1]:
-        if columns[OPERATION, row] == layout.CHECKSUM_OPERATION:
-            row += 1
-            continue
         if 2 * counters[OPEN] >= len(table) or 2 * counters[PAGES] >= len(pages):
             return row, GROW
-        early = (base | columns[OFFSET, row]) < redo_mark
-        group = columns[GROUP, row]
-        creates = columns[OPERATION, row] == operations.CONTAINER_CHANGE
-        if early and not group & (_ENDS | _FIRST):
-            row += 1
-            if creates:
-                return row, NOTE
-            continue
-        slot = find(table, columns[TRANSACTION, row])
-        known = table[slot, NUMBER] != FREE
-        if not known and early and group & _ENDS:
-            row += 1
-            continue
-        if not _fits(columns, row, known, flags):
+        how = _redo(columns, row, base, redo_mark, creating, flags, table, pages, counters, gap)
+        if how == LEFT:
             return row, LEFT
-        _keep(columns, row, base, table, slot, known, counters)
-        counters[REDONE] += 0 if early else 1
         row += 1
-        if columns[SEGMENT, row - 1] >= 0 and _has_gap(
-            columns, row - 1, base, pages, counters, gap
-        ):
-            return row, GAP
-        if creates or (creating and group & _LAST):
-            return row, NOTE
+        if how != DONE:
+            return row, how
     return row, DONE
+
+
+@small_kernel
+def _redo(
+    columns: Columns,
+    row: Number,
+    base: Number,
+    redo_mark: Number,
+    creating: Number,
+    flags: Flags,
+    table: Table,
+    pages: Table,
+    counters: Table,
+    gap: Table,
+) -> Number:
+    """Redo one row; return `LEFT` if it was not taken, else `DONE`, or why to stop after it."""
+    if columns[OPERATION, row] == layout.CHECKSUM_OPERATION:
+        return DONE
+    early = (base | columns[OFFSET, row]) < redo_mark
+    group = columns[GROUP, row]
+    creates = columns[OPERATION, row] == operations.CONTAINER_CHANGE
+    if early and not group & (_ENDS | _FIRST):
+        return NOTE if creates else DONE
+    slot = find(table, columns[TRANSACTION, row])
+    known = table[slot, NUMBER] != FREE
+    if not known and early and group & _ENDS:
+        return DONE
+    if not _fits(columns, row, known, flags):
+        return LEFT
+    _keep(columns, row, base, table, slot, known, counters)
+    counters[REDONE] += 0 if early else 1
+    if columns[SEGMENT, row] >= 0 and _has_gap(columns, row, base, pages, counters, gap):
+        return GAP
+    return NOTE if creates or (creating and group & _LAST) else DONE
 
 
 @kernel

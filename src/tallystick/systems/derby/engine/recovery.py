@@ -512,3 +512,9 @@ def reach_of(log: LogFiles, recovery: Recovery, runs: Runs | None = None) -> Eng
         first = make_instant(log.first, HEADER_SIZE)
         whole = recovered if recovered[0] == first else scanned_range(log, first, skip)
     return EngineReach(recovered, whole, recovery.undo_mark)
+
+
+def reach_from(log: LogFiles, start: int, runs: Runs | None = None) -> EngineReach:
+    """Return how far a scan of the engine gets from a record on, as the reach of a log."""
+    skip = runs.run if runs is not None else None
+    return EngineReach((0, 0), scanned_range(log, start, skip), 0)

@@ -19,6 +19,9 @@ from tallystick.systems.derby.read.transactions import LoggedTransaction, Transa
 TakeRun = Callable[["LogAnalysis", FileScan], int]
 """Takes the run of plain records that a file begins with; returns the offset after it."""
 
+Collect = Callable[[TransactionCollector], None]
+"""Collects transactions from records that were taken in."""
+
 _DAMAGED = (Outcome.CORRUPT, Outcome.TORN)
 
 
@@ -38,7 +41,6 @@ class LogAnalysis:
             not hold. Those of runs that were taken at once are left out.
         mismatched: records that the engine accepts although their envelope is damaged.
         checkpoints: instants of the checkpoint records.
-        collector: collects the transactions.
         checkpointing: numbers of transactions that make a checkpoint.
     """
 
@@ -52,14 +54,25 @@ class LogAnalysis:
     unheld: list[ByteRange] = field(default_factory=list)
     mismatched: list[ByteRange] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
-    collector: TransactionCollector = field(default_factory=TransactionCollector)
     checkpointing: set[int | None] = field(default_factory=set)
     _before: Outcome = Outcome.VALID
+    _collector: TransactionCollector = field(default_factory=TransactionCollector)
+    _later: list[Collect] = field(default_factory=list)
 
     @property
     def transactions(self) -> list[LoggedTransaction]:
         """All transactions, in order of their first records."""
-        return self.collector.all
+        return self._collected().all
+
+    def collect_later(self, collect: Collect) -> None:
+        """Have the transactions of the next records collected once they are asked for."""
+        self._later.append(collect)
+
+    def _collected(self) -> TransactionCollector:
+        for collect in self._later:
+            collect(self._collector)
+        self._later.clear()
+        return self._collector
 
     def lost_commits(self, *, whole_log: bool = False) -> list[ByteRange]:
         """Return the commits among the end records that a restart drops, or drops with the log."""
@@ -72,14 +85,14 @@ class LogAnalysis:
         self.records[Outcome.VALID.value] += count
         self.checkpointing.difference_update(begun)
 
-    def add(self, one: ByteRange) -> None:
-        """Take in the next range."""
+    def add(self, one: ByteRange, *, collected: bool = False) -> None:
+        """Take in the next range; if ``collected``, without its transaction."""
         if one.outcome in _DAMAGED and one.outcome is not self._before:
             self.damaged.append(one)
         self._before = one.outcome
-        self._add(one)
+        self._add(one, collected)
 
-    def _add(self, one: ByteRange) -> None:
+    def _add(self, one: ByteRange, collected: bool) -> None:
         dropped = one.salvaged or one.outcome in _DAMAGED
         lost = dropped and one.place >= self.mark
         self.lost_bytes += one.length if lost else 0
@@ -89,11 +102,12 @@ class LogAnalysis:
         if dropped or one.outcome is Outcome.VALID:
             self._note(one)
         if dropped:
-            self.collector.add_lost(one)
+            self._collected().add_lost(one)
             if lost:
                 self._add_lost(one)
         elif one.outcome is Outcome.VALID:
-            self.collector.add(one)
+            if not collected:
+                self._collected().add(one)
             envelope = one.envelope
             if one.body is not None and one.body.operation == CHECKPOINT:
                 self.checkpoints.append(one.place)

@@ -7,7 +7,7 @@ physical moves of rows are not changes. Memory grows with the changes of open tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
@@ -33,7 +33,7 @@ CHANGING = (
 def committed_between(scan: LogScan, log: str, after: int | None, until: int) -> Iterator[Change]:
     """Yield what is committed by records that end after one instant, and not after another.
 
-    All log files that are there are read from the first one: a log has no index of transactions.
+    All log files that are there are read; `read.following` reads what is needed of them.
 
     Raises:
         LogUnreadableError: records after ``after``, or of these transactions, are gone.
@@ -44,24 +44,48 @@ def committed_between(scan: LogScan, log: str, after: int | None, until: int) ->
             yield change
 
 
-def joined_ranges(scan: LogScan, after: int | None, until: int) -> Iterator[ByteRange]:
-    """Yield the valid ranges up to an instant; raises as `committed_between` does."""
+def joined_ranges(
+    scan: LogScan, after: int | None, until: int, ranges: Iterable[ByteRange] | None = None
+) -> Iterator[ByteRange]:
+    """Yield the valid ranges up to an instant; raises as `committed_between` does.
+
+    ``ranges`` are those of the scan; valid records that are not wanted may be left out.
+    """
     if after is not None:
-        _require_joined(scan.log, after)
-    for one in scan.ranges():
-        if one.outcome is Outcome.CORRUPT or one.salvaged:
-            raise CorruptLogError(
-                "records are damaged", file=one.file.path, offset=one.offset,
-                advice="Look at the log with `tallystick explain`",
-            )  # fmt: skip
+        require_joined(scan.log.files, scan.log, after)
+    for one in scan.ranges() if ranges is None else ranges:
+        if is_damaged(one):
+            raise damaged(one)
         if one.outcome is Outcome.VALID and one.place + one.length <= until:
             yield one
 
 
-def _require_joined(files: LogFiles, after: int) -> None:
-    """Check that no log file between the instant and the last file is gone."""
-    number, last = after >> 32, max(files.files, default=0)
-    missing = [one for one in range(number, last + 1) if one not in files.files]
+def is_damaged(one: ByteRange) -> bool:
+    """Return whether what was written is damaged, or follows damage."""
+    return one.outcome is Outcome.CORRUPT or one.salvaged
+
+
+def damaged(one: ByteRange) -> CorruptLogError:
+    """Make the error of a range that is damaged."""
+    return CorruptLogError(
+        "records are damaged", file=one.file.path, offset=one.offset,
+        advice="Look at the log with `tallystick explain`",
+    )  # fmt: skip
+
+
+def require_joined(numbers: Collection[int], files: LogFiles, after: int) -> None:
+    """Check that no log file between the instant and the last file is gone.
+
+    Args:
+        numbers: of all log files.
+        files: at least the file that is after that of the instant, where it is there.
+        after: the instant.
+
+    Raises:
+        LogUnreadableError: one is gone.
+    """
+    number, last = after >> 32, max(numbers, default=0)
+    missing = [one for one in range(number, last + 1) if one not in numbers]
     following = files.files.get(number + 1)
     header = following.data[:HEADER_SIZE] if following is not None else b""
     if missing == [number] and len(header) == HEADER_SIZE and HEADER.unpack(header)[3] == after:
@@ -70,7 +94,7 @@ def _require_joined(files: LogFiles, after: int) -> None:
         raise LogUnreadableError(
             "records were given up before they were read",
             expected=f"log file {missing[0]} after offset {after & 0xFFFFFFFF}",
-            found=f"log files {min(files.files)} to {last}",
+            found=f"log files {min(numbers)} to {last}",
             advice="Read the log more often, or let the database keep its log files (log archive)",
         )  # fmt: skip
 
@@ -88,7 +112,7 @@ def committed(
     """Yield the changes of committed transactions; ``ordinal`` counts within each.
 
     Those that commit at the instant ``whole_after`` or later must have their first record.
-    ``pending`` is what is open before the ranges.
+    ``pending`` is what is open before the ranges; the transactions in it have theirs.
 
     Raises:
         LogUnreadableError: one of these has not.
@@ -130,17 +154,14 @@ def committed_operations(
         LogUnreadableError: as `committed` says.
     """
     pending = {} if pending is None else pending
+    begun = set(pending)
     for one in ranges:
         body = one.body
         if body is None or body.transaction is None:
             continue
-        begun = body.transaction in pending or body.group & Group.FIRST
-        if not begun and whole_after is not None and one.place >= whole_after:
-            raise LogUnreadableError(
-                "the beginning of a transaction is gone", file=one.file.path, offset=one.offset,
-                expected=f"the first record of transaction {body.transaction}",
-            )  # fmt: skip
         mine = pending.setdefault(body.transaction, {})
+        if body.group & Group.FIRST:
+            begun.add(body.transaction)
         if body.operation == operations.BEGIN:
             mine.clear()
         if body.undo is not None:
@@ -150,7 +171,18 @@ def committed_operations(
         if body.group & Group.LAST:
             done = pending.pop(body.transaction)
             if body.group & Group.COMMIT:
+                if whole_after is not None and one.place >= whole_after:
+                    _require_begun(begun, one, body.transaction)
                 yield Committed([*done.values()], one)
+            begun.discard(body.transaction)
+
+
+def _require_begun(begun: Collection[int], one: ByteRange, number: int) -> None:
+    if number not in begun:
+        raise LogUnreadableError(
+            "the beginning of a transaction is gone", file=one.file.path, offset=one.offset,
+            expected=f"the first record of transaction {number}",
+        )  # fmt: skip
 
 
 def changes_row(body: Body) -> bool:

@@ -27,6 +27,7 @@ from tallystick.systems.derby.format.crypto import (
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
     CONTROL_NAMES,
+    HEADER,
     HEADER_SIZE,
     LOG_RECORD,
     SYSTEM_NAME,
@@ -83,6 +84,11 @@ class LogBytes:
         size = body.fields["dataLength"]
         covered = self.data[envelope.end : envelope.end + max(size, 0)]
         return bool(len(covered) == size and crc32(covered) == body.fields["checksumValue"])
+
+
+def previous_end(file: LogBytes) -> int:
+    """Return the instant of the end of the file before, which the header has; 0 without one."""
+    return HEADER.unpack_from(file.data)[3] if file.size >= HEADER_SIZE else 0
 
 
 def looks_plain(file: LogBytes) -> bool:

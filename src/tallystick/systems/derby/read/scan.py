@@ -103,6 +103,10 @@ class LogScan:
             place = end if begin <= place < end else place
         return place
 
+    def reaches(self, end: int) -> bool:
+        """Return whether the scan from the first file goes on up to the instant."""
+        return self._whole_end >= end
+
     def in_scan(self, place: int) -> bool:
         """Return whether the scan from the first file reaches the instant."""
         return self._whole_begin <= place < self._whole_end

@@ -9,7 +9,7 @@ the rows that the log changes in containers that were there before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,10 @@ from tallystick.systems.derby.read.containers import (
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.protocol import Collection, Column
 
-Ranges = Callable[[], Iterable[ByteRange]]
+Numbers = Sequence[int]
+Ranges = Callable[[Numbers, Numbers], Iterable[ByteRange]]
+"""Gives ranges from the beginning of the log on. Records may be left out that tell nothing of what
+is committed on these containers, or by commits at these instants."""
 Values = dict[str, Plain]
 
 _OVERFLOW = 2
@@ -47,14 +50,15 @@ class Database:
     """The tables that a log belongs to.
 
     Args:
-        ranges: gives the ranges of the log that are believed, from its beginning.
+        ranges: gives the ranges of the log that are believed.
         log: the folder of the log.
     """
 
     def __init__(self, ranges: Ranges, log: str) -> None:
         self._ranges, self._log = ranges, log
         before = self._files(CATALOGUE)
-        groups = [*committed_operations(_noted(ranges(), before), wanted=partial(_is_on, before))]
+        noted = _noted(ranges(CATALOGUE, ()), before)
+        groups = [*committed_operations(noted, wanted=partial(_is_on, before))]
         catalogue = Catalogue(
             {
                 number: {key: columns_of(part, rows) for key, part in rows.rows()}
@@ -76,11 +80,16 @@ class Database:
             for name, table in sorted(self.tables.items())
         ]
 
-    def changes(self, name: str, ranges: Iterable[ByteRange]) -> Iterator[Change]:
-        """Yield the changes of a table that these ranges commit, in commit order."""
+    def changes(self, name: str, ranges: Ranges, after: int | None = None) -> Iterator[Change]:
+        """Yield the changes of a table that these ranges commit, in commit order.
+
+        Those that commit before the instant ``after`` are left out.
+        """
         table = self.tables.get(name)
         if table is not None:
-            yield from _TableChanges(table, self._before(table), self._log).changes(ranges)
+            found = _TableChanges(table, self._before(table), self._log)
+            given = ranges([number for number, _ in table.containers], [*found.renewed])
+            yield from found.changes(given, after)
 
     def rows_before(self, name: str) -> Iterator[tuple[str, Values]]:
         """Yield keys and values of the rows that a table has where the log begins."""
@@ -88,7 +97,7 @@ class Database:
         if table is not None and table.containers[0][1] is None:
             number = table.containers[0][0]
             before = self._files([number])
-            for _ in _noted(self._ranges(), before):
+            for _ in _noted(self._ranges([number], ()), before):
                 pass
             yield from _rows(before[number], table.layouts[number])
 
@@ -98,7 +107,7 @@ class Database:
         if table.containers[0][1] is not None and len(numbers) == 1:
             return {number: Before(Container(None)) for number in numbers}
         before = self._files(numbers)
-        for _ in _noted(self._ranges(), before):
+        for _ in _noted(self._ranges(numbers, ()), before):
             pass
         return before
 
@@ -208,14 +217,20 @@ class _TableChanges:
     def __init__(self, table: Table, before: dict[int, Before], log: str) -> None:
         self._table, self._before, self._log = table, before, log
         self._more = {number: _Continuations(rows) for number, rows in before.items()}
-        self._renewed = {commit: number for number, commit in table.containers[1:]}
+        later = table.containers[1:]
+        self.renewed = {commit: number for number, commit in later if commit is not None}
+        """By commit, the container that the table gets."""
 
-    def changes(self, ranges: Iterable[ByteRange]) -> Iterator[Change]:
-        """Yield the changes that ranges commit."""
+    def changes(self, ranges: Iterable[ByteRange], after: int | None) -> Iterator[Change]:
+        """Yield the changes that ranges commit, from the instant ``after`` on."""
         wanted = partial(_is_on, self._before)
         for done in committed_operations(self._pages_noted(ranges), wanted=wanted):
-            renewed = self._renewed.get(done.commit)
+            renewed = self.renewed.get(done.commit)
             if not done.operations and renewed is None:
+                continue
+            if after is not None and done.commit < after:
+                self._written(done)  # it notes where rows go on
+                self._forget_written()
                 continue
             found = self._of(done, renewed)
             for ordinal, change in enumerate(found):
@@ -241,6 +256,9 @@ class _TableChanges:
             for one in written:
                 if one.container == renewed:
                     yield from self._change(one)
+        self._forget_written()
+
+    def _forget_written(self) -> None:
         for more in self._more.values():
             more.known.clear()
 

@@ -18,13 +18,15 @@ from tallystick.systems.derby.read.spans import ByteRange
 
 ACTIVE, PREPARED, COMMITTED, ABORTED = "active", "prepared", "committed", "aborted"
 """States in the engine's words."""
-_STATES = {
+STATES = {
     COMMITTED: State.COMMITTED,
     ABORTED: State.ROLLED_BACK,
     PREPARED: State.PREPARED,
     ACTIVE: State.ACTIVE,
 }
-
+"""States in the words of every system."""
+NO_BEGIN = "its begin record is not in the log files that exist"
+"""A hole in a transaction."""
 
 _COMMIT, _PREPARE = int(Group.COMMIT), int(Group.PREPARE)
 """As plain numbers: the operators of flags take longer than all else that is done with a run."""
@@ -99,7 +101,7 @@ class LoggedTransaction:
 
     def transaction(self, log: str) -> Transaction:
         """Return it as a `Transaction` of the log of that name."""
-        holes = [] if self.begin_seen else ["its begin record is not in the log files that exist"]
+        holes = [] if self.begin_seen else [NO_BEGIN]
         if self.lost:
             names = ", ".join(dict.fromkeys(self.lost))
             holes.append(f"after damage lie {len(self.lost)} of its records: {names}")
@@ -107,7 +109,7 @@ class LoggedTransaction:
             SYSTEM_NAME,
             log,
             f"{self.boot}.{self.number}",
-            _STATES[self.state],
+            STATES[self.state],
             transaction=self.number,
             format_id=self.xid.format_id if self.xid else None,
             gtrid=self.xid.gtrid if self.xid else None,

@@ -180,7 +180,7 @@ def _in_doubt(
     build: FindingBuilder, analysis: LogAnalysis, recovery: Recovery
 ) -> Iterator[Finding]:
     numbers = {one.number for one in recovery.in_doubt}
-    for one in analysis.transactions:
+    for one in analysis.transactions if numbers else ():
         if one.state == PREPARED and one.number in numbers:
             file, offset = one.evidence or (None, None)
             yield build(
