@@ -35,9 +35,17 @@ from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
 from tallystick.systems.jboss.read.analysis import analyse
-from tallystick.systems.jboss.read.changes import changes, changes_between, place_of
+from tallystick.systems.jboss.read.changes import (
+    FileRecords,
+    changes,
+    changes_between,
+    changes_between_of_all,
+    place_of,
+    read_records,
+    require_joined,
+)
 from tallystick.systems.jboss.read.classify import read_files
-from tallystick.systems.jboss.read.files import JournalFiles, open_files
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
@@ -61,6 +69,15 @@ if TYPE_CHECKING:
 
 FAST_FROM = 1 << 20
 """Least bytes of a journal whose records are followed in columns: code is loaded for it."""
+
+
+def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
+    """Read one file for a step of a stream. Raises `CorruptLogError` where it is damaged."""
+    if not COMPILED or file.size < FAST_FROM:
+        return read_records(journal, file)
+    from tallystick.systems.jboss.columns.plain_records import plain_records
+
+    return plain_records(journal, file)
 
 
 class JournalReading:
@@ -192,12 +209,18 @@ class JournalReading:
     def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield what records after the place ``after`` commit, up to ``until``.
 
+        Only files with a share in that are read. Of generations before HornetQ 2.0 it is the whole
+        journal: their loader applies elements in files that a commit does not list, too.
+
         Raises:
             LogUnreadableError: some of these records may be gone.
             CorruptLogError: some are damaged.
         """
-        size = configured_size(self.journal.files, self._options.settings)
-        return changes_between(self.journal, self.source.path, size, after, until)
+        journal, log = self.journal, self.source.path
+        if journal.generation.shape.pairs:
+            size = configured_size(journal.files, self._options.settings)
+            return changes_between_of_all(journal, log, size, after, until)
+        return changes_between(journal, log, after, until, _records_of)
 
     @cached_property
     def _extension(self) -> str:
@@ -214,13 +237,12 @@ class JournalReading:
 
         Raises:
             LogUnreadableError: with ``until``, as ``changes_between`` does.
-            CorruptLogError: the same.
+            CorruptLogError: the same, of damage anywhere in the journal.
         """
         if collection not in {one.name for one in self.collections()}:
             return
         if until is not None:
-            for _ in self.changes_between(after, until):
-                break
+            require_joined(self.journal, after, until, _records_of)
         for one in collection_changes(collection, self.changes(), self._queue_names):
             place = one.commit_sequence
             if until is None or (place <= until and (after is None or place > after)):

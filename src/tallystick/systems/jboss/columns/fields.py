@@ -36,3 +36,10 @@ def fields_of(shape: Shape, data: memoryview, rows: Any) -> Iterator[Fields]:
         offsets = part[:, 0]
         columns: Iterable[Any] = (kinds, offsets, offsets + part[:, 1], *fields)
         yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def type_table(kinds: Iterable[int]) -> Any:
+    """Return which bytes are one of some record types, by the byte."""
+    table = np.zeros(256, np.bool_)
+    table[list(kinds)] = True
+    return table

@@ -14,7 +14,7 @@ import numpy as np
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.jboss.columns.fields import fields_of, rows_of
+from tallystick.systems.jboss.columns.fields import fields_of, rows_of, type_table
 from tallystick.systems.jboss.format.layout import (
     ADD,
     EVENT,
@@ -158,17 +158,10 @@ def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
     return PlainFile(file, shape, _facts(shape, data, rows))
 
 
-def _table(kinds: Iterable[int]) -> Any:
-    """Return which bytes are one of some record types, by the byte."""
-    table = np.zeros(256, np.bool_)
-    table[list(kinds)] = True
-    return table
-
-
-_ADDS = _table([ADD])
-_DELETES = _table(DELETES)
-_COUNTED = _table(COUNTED)
-_TELLING = _table(COUNTED | NEVER_COMPACTED)
+_ADDS = type_table([ADD])
+_DELETES = type_table(DELETES)
+_COUNTED = type_table(COUNTED)
+_TELLING = type_table(COUNTED | NEVER_COMPACTED)
 
 
 def _facts(shape: Shape, data: memoryview, rows: Any) -> FileFacts:
