@@ -30,7 +30,7 @@ from tallystick.systems.jboss.applications.tables import (
     queue_names,
 )
 from tallystick.systems.jboss.columns.splits import splits
-from tallystick.systems.jboss.engine.loader import configured_size, load
+from tallystick.systems.jboss.engine.loader import configured_size, load, require_numbers
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
@@ -65,6 +65,7 @@ from tallystick.systems.protocol import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
     from tallystick.systems.protocol import Longs
 
 FAST_FROM = 1 << 20
@@ -114,15 +115,21 @@ class JournalReading:
         generation = self.journal.generation
         return f"{generation.name} ({generation.title})"
 
+    @property
+    def _pays(self) -> bool:
+        """True if the journal is large enough to load code that follows it in columns."""
+        return COMPILED and sum(file.size for file in self.journal.files) >= FAST_FROM
+
     @cached_property
     def _plain(self) -> Evidence | None:
         """The evidence about a plain journal; None of others, and of small ones.
 
         It serves everything but the verdict, which lists all records.
         """
-        if not COMPILED or sum(file.size for file in self.journal.files) < FAST_FROM:
+        if not self._pays:
             return None
-        from tallystick.systems.jboss.columns.plain_analysis import NotPlainError, plain_evidence
+        from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
+        from tallystick.systems.jboss.columns.plain_files import NotPlainError
 
         try:
             return plain_evidence(self.source.path, self.journal, self._options.settings)
@@ -167,11 +174,32 @@ class JournalReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
-        if self._plain is not None:
-            from tallystick.systems.jboss.columns.plain_transactions import plain_transactions
+        if (found := self._plain_transactions()) is not None:
+            return found.objects()
+        return transactions(self.source.path, self._every_record.analysis)
 
-            return plain_transactions(self._plain)
-        return transactions(self.source.path, self._evidence.analysis)
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
+        from tallystick.arrow.schemas import batches_of_transactions
+
+        if (found := self._plain_transactions()) is not None:
+            return found.batches(rows)
+        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+
+    def _plain_transactions(self) -> PlainTransactions | None:
+        """Return the transactions of a large journal without damage or pairs; None of others."""
+        if not self._pays or self.journal.generation.shape.pairs:
+            return None
+        require_numbers(self._options.settings)
+        from tallystick.systems.jboss.columns.plain_files import NotPlainError
+        from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
+
+        try:
+            return PlainTransactions(
+                self.journal, self.source.path, lambda: self._evidence.analysis
+            )
+        except NotPlainError:
+            return None
 
     def changes(self) -> Iterator[Change]:
         """Yield the committed changes in the order of the loader's callbacks."""

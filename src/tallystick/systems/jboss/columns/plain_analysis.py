@@ -25,8 +25,10 @@ from tallystick.records import Outcome
 from tallystick.systems.jboss.columns.fields import Fields, fields_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
+    NotPlainError,
     file_rows,
     plain_file,
+    undamaged,
     valid_rows,
 )
 from tallystick.systems.jboss.engine.loader import (
@@ -53,7 +55,6 @@ from tallystick.systems.jboss.format.layout import (
     decode,
 )
 from tallystick.systems.jboss.read.analysis import Analysis, note_damage
-from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile, KnownFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.reclaim_counts import FileCounts
@@ -65,10 +66,6 @@ _Place = tuple[int, int, int]
 """Order of the file, offset, end."""
 _Element = tuple[int, int, int, int, int]
 """Type, order of the file, offset, end, record id."""
-
-
-class NotPlainError(Exception):
-    """The journal holds something that only the analysis of single records judges."""
 
 
 class PlainEvidence(Evidence):
@@ -130,10 +127,8 @@ def _known_file(
     if (plain := plain_file(file, shape, rows)) is not None:
         analysis.outcomes[Outcome.STALE] += len(rows) - plain.facts.records
         return plain, rows
-    reading = read_file(journal, file, last=nothing_follows(journal, file))
+    reading = undamaged(journal, file)
     for one in reading.ranges:
-        if one.dropped or one.outcome is Outcome.CORRUPT:
-            raise NotPlainError
         if one.outcome is not Outcome.VALID:
             analysis.outcomes[one.outcome] += 1
         if one.outcome is Outcome.TORN:

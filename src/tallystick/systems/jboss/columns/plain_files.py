@@ -22,7 +22,14 @@ from tallystick.systems.jboss.format.layout import (
     STAMP_SIZE,
     Shape,
 )
-from tallystick.systems.jboss.read.classify import EARLIER, Classified, is_damaged_id
+from tallystick.systems.jboss.read.classify import (
+    EARLIER,
+    Classified,
+    FileReading,
+    is_damaged_id,
+    nothing_follows,
+    read_file,
+)
 from tallystick.systems.jboss.read.file_facts import (
     BLOCKS,
     COUNTED,
@@ -32,13 +39,29 @@ from tallystick.systems.jboss.read.file_facts import (
     fits,
     later,
 )
-from tallystick.systems.jboss.read.files import JournalFile
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""
 _OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
 """The numbers in a row of a scan."""
+
+
+class NotPlainError(Exception):
+    """The journal holds something that only the analysis of single records judges."""
+
+
+def undamaged(journal: JournalFiles, file: JournalFile) -> FileReading:
+    """Read a file record by record.
+
+    Raises:
+        NotPlainError: records are damaged, or the loader drops some.
+    """
+    reading = read_file(journal, file, last=nothing_follows(journal, file))
+    if any(one.dropped or one.outcome is Outcome.CORRUPT for one in reading.ranges):
+        raise NotPlainError
+    return reading
 
 
 def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:

@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.systems.jboss.columns.fields import type_table
-from tallystick.systems.jboss.columns.kernels import features, fill_fields
+from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, columns_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
     file_rows,
     is_plain,
     valid_rows,
 )
-from tallystick.systems.jboss.format.layout import COMMIT, IN_TRANSACTION, ROLLBACK, Shape
+from tallystick.systems.jboss.format.layout import COMMIT, ROLLBACK
 from tallystick.systems.jboss.read.changes import Crossing, FileRecords, read_records
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.scan import numbers as shape_numbers
 
 
 def plain_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
@@ -34,50 +32,44 @@ def plain_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
     rows = file_rows(file, shape)
     if not is_plain(rows, data, shape, file.stamp):
         return read_records(journal, file)
-    return _PlainRecords(shape, data, valid_rows(rows))
-
-
-_TRANSACTIONAL = type_table(IN_TRANSACTION)
+    return _PlainRecords(columns_of(shape, data, valid_rows(rows)))
 
 
 class _PlainRecords:
-    """The records of a plain file; ``rows`` are those of its scan."""
+    """The records of a plain file."""
 
-    def __init__(self, shape: Shape, data: memoryview, rows: Any) -> None:
-        rows = np.ascontiguousarray(rows)
-        self._rows, self._ends = rows, rows[:, 0] + rows[:, 1]
-        self._kinds, fields = np.empty(len(rows), np.uint8), np.zeros((3, len(rows)), np.int64)
-        raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
-        fill_fields(raw, rows, shape_numbers(shape), table, self._kinds, fields)
-        self._numbers = fields[0]
+    def __init__(self, records: RecordColumns) -> None:
+        self._records = records
+        self._ends = records.rows[:, 0] + records.rows[:, 1]
 
     @property
     def is_empty(self) -> bool:
-        return not len(self._rows)
+        return not len(self._ends)
 
     def has_end(self, offsets: Collection[int]) -> bool:
         return any(bool((self._ends == one).any()) for one in offsets)
 
     def committed(self, low: int, high: int) -> Iterable[int]:
-        found: list[int] = self._numbers[(self._kinds == COMMIT) & self._within(low, high)].tolist()
+        commits = (self._records.kinds == COMMIT) & self._within(low, high)
+        found: list[int] = self._records.transactions[commits].tolist()
         return found
 
     def chosen(self, numbers: Set[int], low: int, high: int) -> Iterator[tuple[int, int]]:
-        inside = _TRANSACTIONAL[self._kinds]
-        wanted = inside & np.isin(self._numbers, np.array(list(numbers), np.int64))
-        found = self._rows[wanted | (~inside & self._within(low, high))]
+        inside = INSIDE[self._records.kinds]
+        wanted = np.isin(self._records.transactions, np.array(list(numbers), np.int64))
+        found = self._records.rows[np.where(inside, wanted, self._within(low, high))]
         yield from zip(found[:, 0].tolist(), found[:, 1].tolist(), strict=True)
 
     def crossing(self) -> Crossing:
-        inside = _TRANSACTIONAL[self._kinds]
-        numbers, kinds = self._numbers[inside], self._kinds[inside]
-        ends = (kinds == COMMIT) | (kinds == ROLLBACK)
-        found, last = np.unique(numbers[::-1], return_index=True)
-        return Crossing(_longs(found[~ends[::-1][last]]), _longs(np.unique(numbers[ends])))
+        inside = self._records.at(INSIDE[self._records.kinds])
+        ends = (inside.kinds == COMMIT) | (inside.kinds == ROLLBACK)
+        found, last = np.unique(inside.transactions[::-1], return_index=True)
+        ended = np.unique(inside.transactions[ends])
+        return Crossing(_longs(found[~ends[::-1][last]]), _longs(ended))
 
     def _within(self, low: int, high: int) -> Any:
         return (self._ends > low) & (self._ends <= high)
 
 
 def _longs(numbers: Any) -> array[int]:
-    return array("q", numbers.astype(np.int64).tobytes())
+    return array("q", numbers.tobytes())

@@ -1,131 +1,366 @@
-"""The transactions of a plain journal, without an object per record.
+"""The transactions of a journal without damage as Arrow batches, most of them from columns.
 
-In: the evidence about a plain journal. Out: `Transaction`s in the order of their ends, then those
-that are left: what `tallystick.systems.jboss.read.transactions.transactions` gives. The records
-are read once more for them; open transactions, and the numbers of all, are kept.
+In: the files of a journal. Out: batches of the `TRANSACTIONS` schema with the rows of
+`tallystick.systems.jboss.read.transactions.transactions`, in the same order. A transaction that
+begins and ends in one file, and of which no count is wrong, is found in columns (`closed_in`); the
+others are replayed record by record. What was found is kept until the last file is known to be
+undamaged.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from tallystick.records import State, Transaction, Xid
-from tallystick.systems.jboss.columns.fields import Fields, fields_of
-from tallystick.systems.jboss.columns.plain_files import file_rows, valid_rows
-from tallystick.systems.jboss.format.bodies import xid
+from tallystick.arrow.columns import new_bitmap, new_views, no_texts, numbers, viewed
+from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
+from tallystick.records import Clock, State, Transaction
+from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, columns_of, type_table
+from tallystick.systems.jboss.columns.kernels import features, fill_xids
+from tallystick.systems.jboss.columns.plain_files import (
+    FILE_SIZE_MAX,
+    NotPlainError,
+    file_rows,
+    is_plain,
+    undamaged,
+    valid_rows,
+)
+from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
-    CHECK_SIZE,
+    ADD,
     COMMIT,
-    I4,
-    I8,
-    IN_TRANSACTION,
+    ELEMENTS,
     PREPARE,
     ROLLBACK,
     SYSTEM_NAME,
     Shape,
+    decode,
 )
+from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.transactions import NOTHING_FOUND, key_of, unended
-from tallystick.systems.jboss.verdict.differences import Evidence
+from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.scan import numbers as shape_numbers
+from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
 
-_ENDS = {COMMIT: (State.COMMITTED, "COMMIT"), ROLLBACK: (State.ROLLED_BACK, "ROLLBACK")}
-
-
-def plain_transactions(evidence: Evidence) -> Iterator[Transaction]:
-    """Yield the transactions of a plain journal."""
-    seen: Counter[int] = Counter()
-    replay = Transactions(evidence.log, evidence.journal.ordered(), seen)
-    for order, file in enumerate(evidence.journal.ordered()):
-        yield from replay.ended(order, _transactional(evidence.journal, file))
-    yield from unended(evidence.log, evidence.analysis, seen)
+_CLOCK = Clock.NONE.value
+_ELEMENTS = type_table(ELEMENTS)
+_ENDS = type_table((COMMIT, ROLLBACK))
+_STATES = pa.array([State.COMMITTED.value, State.ROLLED_BACK.value], pa.string())
+_TYPES = pa.array(["COMMIT", "ROLLBACK"], pa.string())
 
 
-def _transactional(journal: JournalFiles, file: JournalFile) -> Iterator[tuple[Fields, Xid | None]]:
-    """Yield the records of transactions, and the Xid of each prepare."""
-    shape, data = journal.shape(file), file.data()
-    rows = valid_rows(file_rows(file, shape))
-    wanted = np.zeros(256, np.bool_)
-    wanted[list(IN_TRANSACTION)] = True
-    rows = rows[wanted[np.frombuffer(data, np.uint8)[rows[:, 0]]]]
-    return with_xids(shape, data, fields_of(shape, data, rows))
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Transactions that begin and end in one part of a file, by their ends, in columns.
+
+    Attributes:
+        numbers: the transactions.
+        ends: the offsets of their ends.
+        rolled_back: whether these are rollbacks.
+        counts: how many records each has.
+        sizes: how many bytes.
+        xids: format id, gtrid and bqual of each, as Arrow arrays.
+    """
+
+    numbers: Any
+    ends: Any
+    rolled_back: Any
+    counts: Any
+    sizes: Any
+    xids: tuple[pa.Array, pa.Array, pa.Array]
+
+    def batch(self, log: str, path: str) -> pa.RecordBatch:
+        """Return them as rows of the log of that name, in the file of that path.
+
+        The keys are their numbers.
+        """
+        count = len(self.numbers)
+        files, codes = _same(path, count), pa.array(self.rolled_back.astype(np.int8))
+        edges = pa.array(np.arange(count + 1, dtype=np.int32))
+        columns = {
+            "system": _same(SYSTEM_NAME, count),
+            "log": _same(log, count),
+            "key": pa.array(self.numbers).cast(pa.string()),
+            "state": _STATES.take(codes),
+            "transaction": pa.array(self.numbers),
+            "participants": no_texts(count),
+            "open_participants": no_texts(count),
+            "clock": _same(_CLOCK, count),
+            "records": pa.array(self.counts),
+            "bytes": pa.array(self.sizes),
+            "files": pa.ListArray.from_arrays(edges, files),
+            "complete": pa.repeat(pa.scalar(True), count),
+            "holes": _same("", count),
+            "evidence_file": files,
+            "evidence_offset": pa.array(self.ends),
+            "evidence_type": _TYPES.take(codes),
+            **dict(zip(("format_id", "gtrid", "bqual"), self.xids, strict=True)),
+        }
+        arrays = [columns.get(one.name, pa.nulls(count, one.type)) for one in TRANSACTIONS]
+        return pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS)
 
 
-def with_xids(
-    shape: Shape, data: memoryview, records: Iterable[Fields]
-) -> Iterator[tuple[Fields, Xid | None]]:
-    """Yield the records, and the Xid of each prepare."""
-    extra = shape.fields_at + I8.size + 2 * I4.size
-    for one in records:
-        found = (
-            xid(bytes(data[one[1] + extra : one[2] - CHECK_SIZE])) if one[0] == PREPARE else None
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """Records of transactions by number, then offset, cut after each end; see `_lives`."""
+
+    ours: RecordColumns
+    starts: Any
+    lasts: Any
+
+    @property
+    def numbers(self) -> Any:
+        return self.ours.transactions[self.starts]
+
+    def sums(self, values: Any) -> Any:
+        """Return the sum of a value of each record, by life."""
+        return np.add.reduceat(values, self.starts, dtype=np.int64)
+
+    def each(self, values: Any) -> Any:
+        """Return for each record a value of its life."""
+        return np.repeat(values, self.lasts - self.starts + 1)
+
+    @property
+    def first(self) -> Any:
+        """Which lives are the first one of their number."""
+        first = np.ones(len(self.starts), np.bool_)
+        first[1:] = self.numbers[1:] != self.numbers[:-1]
+        return first
+
+    @property
+    def regular(self) -> Any:
+        """Which lives have an end after something else, at most one prepare, and right counts."""
+        kinds, expected = self.ours.kinds, self.ours.counts
+        elements, prepares = _ELEMENTS[kinds], kinds == PREPARE
+        before = np.cumsum(elements) - elements
+        before -= self.each(before[self.starts])
+        counted = prepares | (kinds == COMMIT)
+        wrong = self.sums(counted & (before != expected)) > 0
+        several = self.lasts > self.starts
+        return _ENDS[kinds[self.lasts]] & several & (self.sums(prepares) <= 1) & ~wrong
+
+    @property
+    def prepares(self) -> Any:
+        """The place of the last prepare of each life, or of its last record if it has none."""
+        places = np.arange(len(self.ours.rows))
+        last = np.maximum.reduceat(np.where(self.ours.kinds == PREPARE, places, -1), self.starts)
+        return np.where(last < 0, self.lasts, last)
+
+
+def _lives(ours: RecordColumns) -> _Lives:
+    """Return the lives of transactions; ``ours`` is sorted, and not empty."""
+    begins = np.ones(len(ours.rows), np.bool_)
+    begins[1:] = (ours.transactions[1:] != ours.transactions[:-1]) | _ENDS[ours.kinds[:-1]]
+    starts = np.flatnonzero(begins)
+    return _Lives(ours, starts, np.append(starts[1:], len(begins)) - 1)
+
+
+def closed_in(
+    shape: Shape, data: memoryview, records: RecordColumns, select: Callable[[Any, Any], Any]
+) -> tuple[Closed | None, Any]:
+    """Return what begins and ends in some records, and which records belong to others.
+
+    Each of these transactions has elements or one prepare before its end, and its counts are right.
+
+    Args:
+        shape: the shape of the records.
+        data: the bytes of the file.
+        records: all records of a part of it.
+        select: returns which of some lives may be taken, by their numbers, and by whether they are
+            the first one of these in the part.
+    """
+    places = np.flatnonzero(INSIDE[records.kinds])
+    others = np.zeros(len(records.rows), np.bool_)
+    if not len(places):
+        return None, others
+    places = places[np.argsort(records.transactions[places], kind="stable")]
+    lives = _lives(records.at(places))
+    fitting = lives.regular & select(lives.numbers, lives.first)
+    others[places[~lives.each(fitting)]] = True
+    chosen = np.flatnonzero(fitting)
+    chosen = chosen[np.argsort(places[lives.lasts[chosen]])]
+    ends = lives.ours.at(lives.lasts[chosen])
+    closed = Closed(
+        ends.transactions,
+        ends.rows[:, 0].copy(),
+        ends.kinds == ROLLBACK,
+        (lives.lasts - lives.starts + 1)[chosen],
+        lives.sums(lives.ours.rows[:, 1])[chosen],
+        _xids(shape, data, lives.ours.at(lives.prepares[chosen])),
+    )
+    return closed if len(chosen) else None, others
+
+
+def _xids(
+    shape: Shape, data: memoryview, records: RecordColumns
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return format id, gtrid and bqual of those records that are prepares with an Xid."""
+    count = len(records.rows)
+    if not (records.kinds == PREPARE).any():
+        return pa.nulls(count, pa.int32()), *(pa.nulls(count, pa.binary()) for _ in range(2))
+    raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
+    format_ids, present = np.zeros(count, np.int32), new_bitmap(count)
+    views = new_views(count), new_views(count)
+    out = (format_ids, *views)
+    fill_xids(raw, records.rows, shape_numbers(shape), table, records.kinds, present, out)
+    buffer = pa.py_buffer(data)
+    gtrids, bquals = (viewed(one, present, buffer).cast(pa.binary()) for one in views)
+    return numbers(format_ids, present), gtrids, bquals
+
+
+@dataclass(frozen=True, slots=True)
+class _FileEnds:
+    """The transactions that end in one file: those in columns, and the others."""
+
+    path: str
+    closed: Closed | None
+    replayed: list[EndedTransaction]
+
+    def ordered(self) -> tuple[Any, Any]:
+        """Return the numbers in the order of their ends, and the places in that order.
+
+        They count the closed ones first.
+        """
+        others = np.array([one.open.transaction for one in self.replayed], np.int64)
+        ends = np.array([one.end.item.offset for one in self.replayed], np.int64)
+        if self.closed is not None:
+            others = np.concatenate((self.closed.numbers, others))
+            ends = np.concatenate((self.closed.ends, ends))
+        places = np.argsort(ends)
+        return others[places], places
+
+    def batches(self, log: str) -> Iterator[pa.RecordBatch]:
+        """Yield the closed ones, then the others; the keys are their numbers."""
+        if self.closed is not None:
+            yield self.closed.batch(log, self.path)
+        analysis, seen = Analysis([], []), Counter[int]()
+        ended = (ended_transaction(log, analysis, one, seen) for one in self.replayed)
+        yield from batches_of_transactions(ended, _CLOCK)
+
+
+class PlainTransactions:
+    """The transactions of a journal of the log of that name, read when it is made.
+
+    ``analysis_of`` returns the analysis of the journal; it is asked only where there are heuristic
+    outcomes. Raises `NotPlainError` where records are damaged or dropped.
+    """
+
+    def __init__(
+        self, journal: JournalFiles, log: str, analysis_of: Callable[[], Analysis]
+    ) -> None:
+        self._log, self._analysis_of = log, analysis_of
+        self._replay = Replay(journal.generation.shape, ())
+        self._heuristics = False
+        self._files = [
+            self._file(journal.shape(file), order, file, own_rows(journal, file))
+            for order, file in enumerate(journal.ordered())
+        ]
+
+    def _file(self, shape: Shape, order: int, file: JournalFile, rows: Any) -> _FileEnds:
+        data = file.data()
+        records = columns_of(shape, data, rows)
+        heuristic = (records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)
+        self._heuristics |= bool(heuristic.any())
+        opened = np.array(list(self._replay.open), np.int64)
+        closed, others = closed_in(
+            shape, data, records, lambda numbers, first: ~(first & np.isin(numbers, opened))
         )
-        yield one, found
+        replayed = []
+        for offset, size, _, _ in rows[others].tolist():
+            item = decode(shape, data, offset, size)
+            _, ended = self._replay.feed(PlacedRecord(item, order, file.stamp, file.path))
+            if ended is not None:
+                replayed.append(ended)
+        return _FileEnds(file.path, closed, replayed)
 
-
-@dataclass(slots=True)
-class _Open:
-    """An open transaction: number and bytes of its elements, the files of these, its prepare."""
-
-    count: int = 0
-    size: int = 0
-    files: list[int] = field(default_factory=list)
-    prepared: tuple[int, int, Xid | None] | None = None
-    """Order of the file, size of the record, Xid."""
-
-
-class Transactions:
-    """Follows the records of transactions."""
-
-    def __init__(self, log: str, files: list[JournalFile], seen: Counter[int]) -> None:
-        self._log = log
-        self._paths = [file.path for file in files]
-        self._seen = seen
-        self._open: dict[int, _Open] = {}
-
-    def ended(
-        self, order: int, records: Iterable[tuple[Fields, Xid | None]]
-    ) -> Iterator[Transaction]:
-        """Yield the transactions that records of the file of that order end."""
-        opened = self._open
-        for (kind, at, end, number, _, _), found in records:
-            if kind in _ENDS:
-                yield self._ended(number, opened.pop(number, None), (kind, order, at, end - at))
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions as batches of at most ``rows`` rows."""
+        ordered = [one.ordered() for one in self._files]
+        every = np.concatenate([np.empty(0, np.int64), *(one for one, _ in ordered)])
+        again, done = _times_before(every), 0
+        waiting: list[pa.RecordBatch] = []
+        for file, (found, places) in zip(self._files, ordered, strict=True):
+            if not len(found):
                 continue
-            one = opened.get(number)
-            if one is None:
-                one = opened[number] = _Open()
-            if kind == PREPARE:
-                one.prepared = order, end - at, found
-                continue
-            one.count += 1
-            one.size += end - at
-            if not one.files or one.files[-1] != order:
-                one.files.append(order)
+            table = pa.Table.from_batches(list(file.batches(self._log)))
+            keys = _keys(found, again[done : done + len(found)])
+            done += len(found)
+            waiting += _with_keys(table, places, keys).to_batches()
+            if sum(one.num_rows for one in waiting) >= rows:
+                yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(rows)
+                waiting = []
+        if waiting:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(rows)
+        yield from batches_of_transactions(self._unended(every), _CLOCK, rows)
 
-    def _ended(self, number: int, one: _Open | None, end: tuple[int, int, int, int]) -> Transaction:
-        kind, order, at, size = end
-        known = one or _Open()
-        prepared = known.prepared
-        files = {*known.files, order} | ({prepared[0]} if prepared else set())
-        branch = prepared[2] if prepared else None
-        state, name = _ENDS[kind]
-        return Transaction(
-            SYSTEM_NAME,
-            self._log,
-            key_of(self._seen, number),
-            state,
-            transaction=number,
-            format_id=branch.format_id if branch else None,
-            gtrid=branch.gtrid if branch else None,
-            bqual=branch.bqual if branch else None,
-            records=known.count + bool(prepared) + 1,
-            bytes=known.size + (prepared[1] if prepared else 0) + size,
-            files=tuple(self._paths[each] for each in sorted(files)),
-            evidence=(self._paths[order], at),
-            evidence_type=name,
-            attributes={} if one else {"elements": NOTHING_FOUND},
-        )
+    def objects(self) -> Iterator[Transaction]:
+        """Yield the transactions as objects."""
+        for batch in self.batches(BATCH_ROWS):
+            yield from map(_transaction, batch.to_pylist())
+
+    def _unended(self, ended: Any) -> Iterator[Transaction]:
+        analysis, opened = Analysis([], []), self._replay.open
+        if self._heuristics:
+            found = self._analysis_of()
+            analysis.live, analysis.heuristics = found.live, found.heuristics
+        analysis.open = list(opened.values())
+        seen = Counter(ended[np.isin(ended, np.array(list(opened), np.int64))].tolist())
+        return unended(self._log, analysis, seen)
+
+
+def own_rows(journal: JournalFiles, file: JournalFile) -> Any:
+    """Return the rows of a file's valid records. Raises as `PlainTransactions`."""
+    shape = journal.shape(file)
+    if file.size > FILE_SIZE_MAX:
+        raise NotPlainError
+    rows = file_rows(file, shape)
+    if not is_plain(rows, file.data(), shape, file.stamp):
+        undamaged(journal, file)
+    return valid_rows(rows)
+
+
+def _times_before(found: Any) -> Any:
+    """Return how often each number stands earlier in the array."""
+    places = np.argsort(found, kind="stable")
+    ordered = found[places]
+    first = np.ones(len(found), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    count = np.arange(len(found))
+    times = np.empty(len(found), np.int64)
+    times[places] = count - np.maximum.accumulate(np.where(first, count, 0))
+    return times
+
+
+def _keys(found: Any, again: Any) -> pa.Array:
+    """Return the keys of transactions, as `key_of` gives them; ``again`` as in `_times_before`."""
+    if not again.any():
+        return pa.array(found).cast(pa.string())
+    pairs = zip(found.tolist(), again.tolist(), strict=True)
+    keys = (key_of(Counter({number: times}), number) for number, times in pairs)
+    return pa.array(list(keys), pa.string())
+
+
+def _with_keys(table: pa.Table, places: Any, keys: pa.Array) -> pa.Table:
+    """Return the rows at some places, in that order, with other keys."""
+    if (places[1:] < places[:-1]).any():
+        table = table.take(pa.array(places))
+    return table.set_column(TRANSACTIONS.get_field_index("key"), "key", keys)
+
+
+def _transaction(row: dict[str, Any]) -> Transaction:
+    del row["clock"]
+    file, offset = row.pop("evidence_file"), row.pop("evidence_offset")
+    row["state"], row["evidence"] = State(row["state"]), file and (file, offset)
+    row["attributes"] = json.loads(row["attributes"] or "{}")
+    lists = {name: tuple(row[name]) for name in ("participants", "open_participants", "files")}
+    return Transaction(**row | lists)
+
+
+def _same(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
