@@ -17,7 +17,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from tallystick.errors import CorruptLogError
 from tallystick.records import Change, Clock, Transaction
 from tallystick.systems.jboss.columns.changes import Changes, ChangeTable
 from tallystick.systems.jboss.columns.fields import INSIDE, columns_of
+from tallystick.systems.jboss.columns.lives import Lives, lives_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
     file_rows,
@@ -147,7 +147,10 @@ class ClosingSplit:
         above = None
         if order > 0 or self._split.begin > shape.header_size:
             above = _highest_of_first(records.transactions[INSIDE[records.kinds]])
-        closed, others = closed_in(shape, data, records, partial(_closes_alone, above))
+        lives, closed, others = lives_of(records), None, np.zeros(len(rows), np.bool_)
+        if lives is not None:
+            alone = _closes_alone(lives, above)
+            closed, others = closed_in(shape, data, lives, alone), lives.others(alone, len(rows))
         if closed is not None:
             found = pa.Table.from_batches([closed.batch(self._log, file.path)])
             for batch in found.to_batches(self._rows):
@@ -170,13 +173,13 @@ def _highest_of_first(numbers: Any) -> int | None:
     return int(first.max()) if len(first) else None
 
 
-def _closes_alone(above: int | None, numbers: Any, first: Any) -> Any:
+def _closes_alone(lives: Lives, above: int | None) -> Any:
     """Return which lives of transactions begin and end in a split, as far as it tells.
 
     Nothing else in the split has their number, and it is above a given one.
     """
-    once = first & np.append(first[1:], True)
-    return once if above is None else once & (numbers > above)
+    once = lives.regular & lives.first & np.append(lives.first[1:], True)
+    return once if above is None else once & (lives.numbers > above)
 
 
 def batches_of_rests(

@@ -22,7 +22,15 @@ from typing import Any
 import numpy as np
 
 from tallystick.records import Outcome
-from tallystick.systems.jboss.columns.fields import Fields, fields_of
+from tallystick.systems.jboss.columns.fields import (
+    Fields,
+    RecordColumns,
+    columns_of,
+    fields_of,
+    type_table,
+)
+from tallystick.systems.jboss.columns.kernels import HEURISTIC
+from tallystick.systems.jboss.columns.lives import closed_lives, lives_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
     NotPlainError,
@@ -44,7 +52,7 @@ from tallystick.systems.jboss.format.layout import (
     COMMIT,
     DELETE,
     DELETE_TX,
-    EVENT,
+    ELEMENTS,
     I4,
     PREPARE,
     ROLLBACK,
@@ -110,7 +118,7 @@ def _analysed(journal: JournalFiles) -> Analysis:
         known, rows = _known_file(journal, file, analysis, order)
         readings.append(known)
         analysis.outcomes[Outcome.VALID] += len(valid_rows(rows))
-        state.feed(order, fields_of(known.shape, file.data(), valid_rows(rows)))
+        state.feed(order, columns_of(known.shape, file.data(), valid_rows(rows)))
     state.finish(files, analysis, journal)
     return analysis
 
@@ -176,21 +184,43 @@ class _State:
         """Live ids that are not above all that were deleted before: they may be added again."""
         self._of_nothing: list[tuple[RecordType, int]] = []
 
-    def feed(self, order: int, fields: Iterable[Fields]) -> None:
+    def feed(self, order: int, records: RecordColumns) -> None:
         """Apply the records of the file of that order. Raises `NotPlainError`."""
-        for one in fields:
-            kind, at, end, _, number, extra = one
-            if kind == ADD:
-                self._enter(number, order)
-                if extra == HEURISTIC_TYPE:
-                    self._heuristics[number] = order, at, end
-            elif kind == UPDATE:
+        effects, others, closed = _effects(records, self._open)
+        self._counts[order].positives += closed
+        self._counts[order].negatives[order] += closed
+        heuristics = effects.records.at(effects.records.kinds == _OUTCOME).fields()
+        places = ((order, at, end) for _, at, end, _, _, _ in heuristics)
+        done = 0
+        for one in records.at(others).fields():
+            if one[0] in (COMMIT, ROLLBACK):
+                before = int(np.searchsorted(effects.offsets, one[1]))
+                self._apply(order, effects.records.at(slice(done, before)), places)
+                done = before
+            self._transactional(order, one)
+        self._apply(order, effects.records.at(slice(done, None)), places)
+
+    def _apply(self, order: int, effects: RecordColumns, heuristics: Iterator[_Place]) -> None:
+        """Apply what adds, updates and deletes for good, in that order.
+
+        ``heuristics`` are the places of heuristic outcomes, of kind `_OUTCOME`.
+        """
+        live, entered = self._live, 0
+        for kind, number in zip(effects.kinds.tolist(), effects.ids.tolist(), strict=True):
+            if kind in _ADDING:
+                if number in live:
+                    raise NotPlainError
+                if number <= self._last_deleted:
+                    self._again.add(number)
+                live[number] = order
+                entered += 1
+                if kind == _OUTCOME:
+                    self._heuristics[number] = next(heuristics)
+            elif kind in _UPDATING:
                 self._update(number, order)
-            elif kind == DELETE:
-                if not self._delete(number, order):
-                    self._of_nothing.append((RecordType.DELETE, number))
-            elif kind != EVENT:
-                self._transactional(order, one)
+            elif not self._delete(number, order) and kind == DELETE:
+                self._of_nothing.append((RecordType.DELETE, number))
+        self._counts[order].positives += entered
 
     def _transactional(self, order: int, fields: Fields) -> None:
         kind, at, end, transaction, number, extra = fields
@@ -288,9 +318,9 @@ class _State:
             analysis.open.append(_opened(transaction, one, placed))
             for order in one.files if one.prepared is None else ():
                 self._counts[order].positives -= 1
-        for number in self._live:
-            self._live[number] = 1 + len(self._updates.get(number, ()))
-        analysis.live = self._live
+        analysis.live = dict.fromkeys(self._live, 1)
+        for number, updates in self._updates.items():
+            analysis.live[number] += len(updates)
         analysis.of_nothing = self._of_nothing
 
     def _deleted_before(self, files: list[JournalFile], journal: JournalFiles) -> bool:
@@ -299,6 +329,47 @@ class _State:
             return False
         again = np.array(sorted(self._again), np.int64)
         return any(bool(np.isin(ids, again).any()) for ids in _deleted(files, journal))
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """Records that change something, in the order in which they count, and when they do.
+
+    ``offsets`` are those of the records themselves, or of the commits of their transactions.
+    """
+
+    records: RecordColumns
+    offsets: Any
+
+
+def _effects(records: RecordColumns, opened: Iterable[int]) -> tuple[_Effects, Any, int]:
+    """Return the effects of the records outside of transactions, and of regular transactions.
+
+    Also which records belong to other transactions, and how many are regular. ``opened`` are the
+    transactions that are open where the file begins. Heuristic outcomes are of kind `_OUTCOME`.
+    """
+    offsets, wanted = records.rows[:, 0].copy(), _OUTSIDE[records.kinds]
+    lives, closed, others = lives_of(records), 0, np.zeros(len(offsets), np.bool_)
+    if lives is not None:
+        fitting = closed_lives(lives, opened)
+        closed, others = int(fitting.sum()), lives.others(fitting, len(offsets))
+        ends = lives.ours.at(lives.lasts)
+        offsets[lives.places] = lives.each(ends.rows[:, 0])
+        committed = lives.each(fitting & (ends.kinds == COMMIT))
+        wanted[lives.places[committed & _ELEMENTS[lives.ours.kinds]]] = True
+    places = np.flatnonzero(wanted)
+    last = records.kinds[places] == DELETE_TX
+    places = places[np.lexsort((last, offsets[places]))]
+    found = records.at(places)
+    found.kinds[(found.kinds == ADD) & (found.counts == HEURISTIC_TYPE)] = _OUTCOME
+    return _Effects(found, offsets[places]), others, closed
+
+
+_OUTCOME = ADD + HEURISTIC
+_OUTSIDE = type_table((ADD, UPDATE, DELETE))
+_ELEMENTS = type_table(ELEMENTS)
+_ADDING = frozenset({ADD, ADD_TX, _OUTCOME})
+_UPDATING = frozenset({UPDATE, UPDATE_TX})
 
 
 def _deleted(files: list[JournalFile], journal: JournalFiles) -> Iterator[Any]:

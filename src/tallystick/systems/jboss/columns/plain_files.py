@@ -73,7 +73,8 @@ def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> An
 
 def valid_rows(rows: Any) -> Any:
     """Return the rows of valid records."""
-    return rows[rows[:, _STATUS] == VALID]
+    valid = rows[:, _STATUS] == VALID
+    return rows if valid.all() else rows[valid]
 
 
 def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:

@@ -21,8 +21,9 @@ import pyarrow as pa
 from tallystick.arrow.columns import new_bitmap, new_views, no_texts, numbers, viewed
 from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
 from tallystick.records import Clock, State, Transaction
-from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, columns_of, type_table
+from tallystick.systems.jboss.columns.fields import RecordColumns, columns_of
 from tallystick.systems.jboss.columns.kernels import features, fill_xids
+from tallystick.systems.jboss.columns.lives import Lives, closed_lives, lives_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
     NotPlainError,
@@ -34,8 +35,6 @@ from tallystick.systems.jboss.columns.plain_files import (
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     ADD,
-    COMMIT,
-    ELEMENTS,
     PREPARE,
     ROLLBACK,
     SYSTEM_NAME,
@@ -49,8 +48,6 @@ from tallystick.systems.jboss.read.scan import numbers as shape_numbers
 from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
 
 _CLOCK = Clock.NONE.value
-_ELEMENTS = type_table(ELEMENTS)
-_ENDS = type_table((COMMIT, ROLLBACK))
 _STATES = pa.array([State.COMMITTED.value, State.ROLLED_BACK.value], pa.string())
 _TYPES = pa.array(["COMMIT", "ROLLBACK"], pa.string())
 
@@ -106,87 +103,17 @@ class Closed:
         return pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lives:
-    """Records of transactions by number, then offset, cut after each end; see `_lives`."""
+def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Closed | None:
+    """Return the transactions of some lives, all of them regular; None if there is none.
 
-    ours: RecordColumns
-    starts: Any
-    lasts: Any
-
-    @property
-    def numbers(self) -> Any:
-        return self.ours.transactions[self.starts]
-
-    def sums(self, values: Any) -> Any:
-        """Return the sum of a value of each record, by life."""
-        return np.add.reduceat(values, self.starts, dtype=np.int64)
-
-    def each(self, values: Any) -> Any:
-        """Return for each record a value of its life."""
-        return np.repeat(values, self.lasts - self.starts + 1)
-
-    @property
-    def first(self) -> Any:
-        """Which lives are the first one of their number."""
-        first = np.ones(len(self.starts), np.bool_)
-        first[1:] = self.numbers[1:] != self.numbers[:-1]
-        return first
-
-    @property
-    def regular(self) -> Any:
-        """Which lives have an end after something else, at most one prepare, and right counts."""
-        kinds, expected = self.ours.kinds, self.ours.counts
-        elements, prepares = _ELEMENTS[kinds], kinds == PREPARE
-        before = np.cumsum(elements) - elements
-        before -= self.each(before[self.starts])
-        counted = prepares | (kinds == COMMIT)
-        wrong = self.sums(counted & (before != expected)) > 0
-        several = self.lasts > self.starts
-        return _ENDS[kinds[self.lasts]] & several & (self.sums(prepares) <= 1) & ~wrong
-
-    @property
-    def prepares(self) -> Any:
-        """The place of the last prepare of each life, or of its last record if it has none."""
-        places = np.arange(len(self.ours.rows))
-        last = np.maximum.reduceat(np.where(self.ours.kinds == PREPARE, places, -1), self.starts)
-        return np.where(last < 0, self.lasts, last)
-
-
-def _lives(ours: RecordColumns) -> _Lives:
-    """Return the lives of transactions; ``ours`` is sorted, and not empty."""
-    begins = np.ones(len(ours.rows), np.bool_)
-    begins[1:] = (ours.transactions[1:] != ours.transactions[:-1]) | _ENDS[ours.kinds[:-1]]
-    starts = np.flatnonzero(begins)
-    return _Lives(ours, starts, np.append(starts[1:], len(begins)) - 1)
-
-
-def closed_in(
-    shape: Shape, data: memoryview, records: RecordColumns, select: Callable[[Any, Any], Any]
-) -> tuple[Closed | None, Any]:
-    """Return what begins and ends in some records, and which records belong to others.
-
-    Each of these transactions has elements or one prepare before its end, and its counts are right.
-
-    Args:
-        shape: the shape of the records.
-        data: the bytes of the file.
-        records: all records of a part of it.
-        select: returns which of some lives may be taken, by their numbers, and by whether they are
-            the first one of these in the part.
+    ``shape`` and ``data`` are those of the file; ``fitting`` tells which lives they are.
     """
-    places = np.flatnonzero(INSIDE[records.kinds])
-    others = np.zeros(len(records.rows), np.bool_)
-    if not len(places):
-        return None, others
-    places = places[np.argsort(records.transactions[places], kind="stable")]
-    lives = _lives(records.at(places))
-    fitting = lives.regular & select(lives.numbers, lives.first)
-    others[places[~lives.each(fitting)]] = True
     chosen = np.flatnonzero(fitting)
-    chosen = chosen[np.argsort(places[lives.lasts[chosen]])]
+    if not len(chosen):
+        return None
+    chosen = chosen[np.argsort(lives.places[lives.lasts[chosen]])]
     ends = lives.ours.at(lives.lasts[chosen])
-    closed = Closed(
+    return Closed(
         ends.transactions,
         ends.rows[:, 0].copy(),
         ends.kinds == ROLLBACK,
@@ -194,7 +121,6 @@ def closed_in(
         lives.sums(lives.ours.rows[:, 1])[chosen],
         _xids(shape, data, lives.ours.at(lives.prepares[chosen])),
     )
-    return closed if len(chosen) else None, others
 
 
 def _xids(
@@ -267,17 +193,17 @@ class PlainTransactions:
         records = columns_of(shape, data, rows)
         heuristic = (records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)
         self._heuristics |= bool(heuristic.any())
-        opened = np.array(list(self._replay.open), np.int64)
-        closed, others = closed_in(
-            shape, data, records, lambda numbers, first: ~(first & np.isin(numbers, opened))
-        )
+        if (lives := lives_of(records)) is None:
+            return _FileEnds(file.path, None, [])
+        fitting = closed_lives(lives, self._replay.open)
+        others = lives.others(fitting, len(rows))
         replayed = []
         for offset, size, _, _ in rows[others].tolist():
             item = decode(shape, data, offset, size)
             _, ended = self._replay.feed(PlacedRecord(item, order, file.stamp, file.path))
             if ended is not None:
                 replayed.append(ended)
-        return _FileEnds(file.path, closed, replayed)
+        return _FileEnds(file.path, closed_in(shape, data, lives, fitting), replayed)
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the transactions as batches of at most ``rows`` rows."""
