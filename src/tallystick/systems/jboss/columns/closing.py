@@ -26,7 +26,7 @@ from tallystick.arrow.byte_kernels import COMPILED
 from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.errors import CorruptLogError
 from tallystick.records import Change, Clock, Transaction
-from tallystick.systems.jboss.columns.changes import Changes, ChangeTable
+from tallystick.systems.jboss.columns.changes import ChangeColumns, rebatched
 from tallystick.systems.jboss.columns.fields import INSIDE, columns_of
 from tallystick.systems.jboss.columns.lives import Lives, lives_of
 from tallystick.systems.jboss.columns.plain_files import (
@@ -152,14 +152,13 @@ class ClosingSplit:
             alone = _closes_alone(lives, above)
             closed, others = closed_in(shape, data, lives, alone), lives.others(alone, len(rows))
         if closed is not None:
-            found = pa.Table.from_batches([closed.batch(self._log, file.path)])
-            for batch in found.to_batches(self._rows):
+            for batch in rebatched([closed.batch(self._log, file.path)], self._rows):
                 yield "transactions", batch
-        changes = Changes()
-        changes.feed(shape, data, order, place_of(file, 0), records.at(~others).fields())
-        table = ChangeTable(self._log, [one.path for one in files])
-        while changes.elements:
-            yield "changes", table.batch(changes, self._rows)
+        follower = ChangeColumns(self._log, [one.path for one in files])
+        place = place_of(file, 0)
+        changes = follower.feed(shape, data, order, place, records.at(~others))
+        for batch in rebatched(changes, self._rows):
+            yield "changes", batch
         left = [(at, bytes(data[at : at + size])) for at, size, _, _ in rows[others].tolist()]
         if sum(len(one) for _, one in left) <= REST_MAX:
             numbers = [] if closed is None else closed.numbers.tolist()

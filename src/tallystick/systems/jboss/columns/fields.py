@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from tallystick.systems.jboss.columns.kernels import features, fill_fields
-from tallystick.systems.jboss.format.layout import IN_TRANSACTION, Shape
+from tallystick.arrow.columns import new_bitmap, new_views, viewed
+from tallystick.arrow.columns import numbers as filled
+from tallystick.systems.jboss.columns.kernels import features, fill_fields, fill_xids
+from tallystick.systems.jboss.format.layout import IN_TRANSACTION, PREPARE, Shape
 from tallystick.systems.jboss.read.scan import ROW, numbers
 
 PIECE = 1 << 14
@@ -72,6 +75,23 @@ def columns_of(shape: Shape, data: memoryview, rows: Any) -> RecordColumns:
 def fields_of(shape: Shape, data: memoryview, rows: Any) -> Iterator[Fields]:
     """Yield the numbers of the records at some rows, all of them whole records of that shape."""
     return columns_of(shape, data, rows).fields()
+
+
+def xids_of(
+    shape: Shape, data: memoryview, records: RecordColumns
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return format id, gtrid and bqual of those records that are prepares with an Xid."""
+    count = len(records.rows)
+    if not (records.kinds == PREPARE).any():
+        return pa.nulls(count, pa.int32()), *(pa.nulls(count, pa.binary()) for _ in range(2))
+    raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
+    format_ids, present = np.zeros(count, np.int32), new_bitmap(count)
+    views = new_views(count), new_views(count)
+    out = (format_ids, *views)
+    fill_xids(raw, records.rows, numbers(shape), table, records.kinds, present, out)
+    buffer = pa.py_buffer(data)
+    gtrids, bquals = (viewed(one, present, buffer).cast(pa.binary()) for one in views)
+    return filled(format_ids, present), gtrids, bquals
 
 
 def type_table(kinds: Iterable[int]) -> Any:

@@ -13,10 +13,21 @@ from typing import Any
 import numpy as np
 
 from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, type_table
-from tallystick.systems.jboss.format.layout import COMMIT, ELEMENTS, PREPARE, ROLLBACK
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    COMMIT,
+    DELETE,
+    DELETE_TX,
+    ELEMENTS,
+    PREPARE,
+    ROLLBACK,
+    UPDATE,
+)
 
 _ELEMENTS = type_table(ELEMENTS)
 _ENDS = type_table((COMMIT, ROLLBACK))
+_OUTSIDE = type_table((ADD, UPDATE, DELETE))
+"""Types of records that change something outside of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +114,46 @@ def closed_lives(lives: Lives, opened: Iterable[int]) -> Any:
     """
     known = np.isin(lives.numbers, np.fromiter(opened, np.int64))
     return lives.regular & ~(lives.first & known)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Records that change something for good, in the order in which they count.
+
+    Attributes:
+        records: the records.
+        ends: where the record ends that makes each count: itself, or the commit.
+        transactions: the place in ``prepares`` of the transaction of each; -1 outside of any.
+        prepares: a record of each transaction: its prepare, if it has one.
+        closed: how many transactions ended, by commit or rollback.
+    """
+
+    records: RecordColumns
+    ends: Any
+    transactions: Any
+    prepares: RecordColumns
+    closed: int
+
+
+def effects_of(records: RecordColumns, opened: Iterable[int]) -> tuple[Effects, Any]:
+    """Return the effects of records outside of transactions, and of regular transactions.
+
+    Also which records belong to other transactions. ``opened`` are the transactions that are open
+    where the part of the file begins.
+    """
+    ends, wanted = records.rows[:, 0] + records.rows[:, 1], _OUTSIDE[records.kinds]
+    numbers, others = np.full(len(ends), -1), np.zeros(len(ends), np.bool_)
+    prepares, closed = records.at(slice(0)), 0
+    if (lives := lives_of(records)) is not None:
+        fitting = closed_lives(lives, opened)
+        others, closed = lives.others(fitting, len(ends)), int(fitting.sum())
+        prepares = lives.ours.at(lives.prepares)
+        last = lives.places[lives.lasts]
+        committed = lives.each(fitting & (records.kinds[last] == COMMIT))
+        wanted[lives.places[committed & _ELEMENTS[lives.ours.kinds]]] = True
+        numbers[lives.places] = lives.each(np.arange(len(last)))
+        ends[lives.places] = lives.each(ends[last])
+    places = np.flatnonzero(wanted)
+    deletes = records.kinds[places] == DELETE_TX
+    places = places[np.lexsort((deletes, ends[places]))]
+    return Effects(records.at(places), ends[places], numbers[places], prepares, closed), others

@@ -15,7 +15,7 @@ that have ended are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,10 +27,9 @@ from tallystick.systems.jboss.columns.fields import (
     RecordColumns,
     columns_of,
     fields_of,
-    type_table,
 )
 from tallystick.systems.jboss.columns.kernels import HEURISTIC
-from tallystick.systems.jboss.columns.lives import closed_lives, lives_of
+from tallystick.systems.jboss.columns.lives import effects_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
     NotPlainError,
@@ -52,7 +51,6 @@ from tallystick.systems.jboss.format.layout import (
     COMMIT,
     DELETE,
     DELETE_TX,
-    ELEMENTS,
     I4,
     PREPARE,
     ROLLBACK,
@@ -186,19 +184,21 @@ class _State:
 
     def feed(self, order: int, records: RecordColumns) -> None:
         """Apply the records of the file of that order. Raises `NotPlainError`."""
-        effects, others, closed = _effects(records, self._open)
-        self._counts[order].positives += closed
-        self._counts[order].negatives[order] += closed
-        heuristics = effects.records.at(effects.records.kinds == _OUTCOME).fields()
+        effects, others = effects_of(records, self._open)
+        self._counts[order].positives += effects.closed
+        self._counts[order].negatives[order] += effects.closed
+        found = effects.records
+        found.kinds[(found.kinds == ADD) & (found.counts == HEURISTIC_TYPE)] = _OUTCOME
+        heuristics = found.at(found.kinds == _OUTCOME).fields()
         places = ((order, at, end) for _, at, end, _, _, _ in heuristics)
         done = 0
         for one in records.at(others).fields():
             if one[0] in (COMMIT, ROLLBACK):
-                before = int(np.searchsorted(effects.offsets, one[1]))
-                self._apply(order, effects.records.at(slice(done, before)), places)
+                before = int(np.searchsorted(effects.ends, one[1], "right"))
+                self._apply(order, found.at(slice(done, before)), places)
                 done = before
             self._transactional(order, one)
-        self._apply(order, effects.records.at(slice(done, None)), places)
+        self._apply(order, found.at(slice(done, None)), places)
 
     def _apply(self, order: int, effects: RecordColumns, heuristics: Iterator[_Place]) -> None:
         """Apply what adds, updates and deletes for good, in that order.
@@ -331,43 +331,7 @@ class _State:
         return any(bool(np.isin(ids, again).any()) for ids in _deleted(files, journal))
 
 
-@dataclass(frozen=True, slots=True)
-class _Effects:
-    """Records that change something, in the order in which they count, and when they do.
-
-    ``offsets`` are those of the records themselves, or of the commits of their transactions.
-    """
-
-    records: RecordColumns
-    offsets: Any
-
-
-def _effects(records: RecordColumns, opened: Iterable[int]) -> tuple[_Effects, Any, int]:
-    """Return the effects of the records outside of transactions, and of regular transactions.
-
-    Also which records belong to other transactions, and how many are regular. ``opened`` are the
-    transactions that are open where the file begins. Heuristic outcomes are of kind `_OUTCOME`.
-    """
-    offsets, wanted = records.rows[:, 0].copy(), _OUTSIDE[records.kinds]
-    lives, closed, others = lives_of(records), 0, np.zeros(len(offsets), np.bool_)
-    if lives is not None:
-        fitting = closed_lives(lives, opened)
-        closed, others = int(fitting.sum()), lives.others(fitting, len(offsets))
-        ends = lives.ours.at(lives.lasts)
-        offsets[lives.places] = lives.each(ends.rows[:, 0])
-        committed = lives.each(fitting & (ends.kinds == COMMIT))
-        wanted[lives.places[committed & _ELEMENTS[lives.ours.kinds]]] = True
-    places = np.flatnonzero(wanted)
-    last = records.kinds[places] == DELETE_TX
-    places = places[np.lexsort((last, offsets[places]))]
-    found = records.at(places)
-    found.kinds[(found.kinds == ADD) & (found.counts == HEURISTIC_TYPE)] = _OUTCOME
-    return _Effects(found, offsets[places]), others, closed
-
-
 _OUTCOME = ADD + HEURISTIC
-_OUTSIDE = type_table((ADD, UPDATE, DELETE))
-_ELEMENTS = type_table(ELEMENTS)
 _ADDING = frozenset({ADD, ADD_TX, _OUTCOME})
 _UPDATING = frozenset({UPDATE, UPDATE_TX})
 

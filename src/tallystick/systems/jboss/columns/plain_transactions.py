@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import new_bitmap, new_views, no_texts, numbers, viewed
+from tallystick.arrow.columns import no_texts
 from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
 from tallystick.records import Clock, State, Transaction
-from tallystick.systems.jboss.columns.fields import RecordColumns, columns_of
-from tallystick.systems.jboss.columns.kernels import features, fill_xids
+from tallystick.systems.jboss.columns.changes import rebatched
+from tallystick.systems.jboss.columns.fields import columns_of, xids_of
 from tallystick.systems.jboss.columns.lives import Lives, closed_lives, lives_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
@@ -35,7 +35,6 @@ from tallystick.systems.jboss.columns.plain_files import (
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     ADD,
-    PREPARE,
     ROLLBACK,
     SYSTEM_NAME,
     Shape,
@@ -44,7 +43,6 @@ from tallystick.systems.jboss.format.layout import (
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, Replay
-from tallystick.systems.jboss.read.scan import numbers as shape_numbers
 from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
 
 _CLOCK = Clock.NONE.value
@@ -119,25 +117,8 @@ def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Clo
         ends.kinds == ROLLBACK,
         (lives.lasts - lives.starts + 1)[chosen],
         lives.sums(lives.ours.rows[:, 1])[chosen],
-        _xids(shape, data, lives.ours.at(lives.prepares[chosen])),
+        xids_of(shape, data, lives.ours.at(lives.prepares[chosen])),
     )
-
-
-def _xids(
-    shape: Shape, data: memoryview, records: RecordColumns
-) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return format id, gtrid and bqual of those records that are prepares with an Xid."""
-    count = len(records.rows)
-    if not (records.kinds == PREPARE).any():
-        return pa.nulls(count, pa.int32()), *(pa.nulls(count, pa.binary()) for _ in range(2))
-    raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
-    format_ids, present = np.zeros(count, np.int32), new_bitmap(count)
-    views = new_views(count), new_views(count)
-    out = (format_ids, *views)
-    fill_xids(raw, records.rows, shape_numbers(shape), table, records.kinds, present, out)
-    buffer = pa.py_buffer(data)
-    gtrids, bquals = (viewed(one, present, buffer).cast(pa.binary()) for one in views)
-    return numbers(format_ids, present), gtrids, bquals
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,21 +190,18 @@ class PlainTransactions:
         """Yield the transactions as batches of at most ``rows`` rows."""
         ordered = [one.ordered() for one in self._files]
         every = np.concatenate([np.empty(0, np.int64), *(one for one, _ in ordered)])
-        again, done = _times_before(every), 0
-        waiting: list[pa.RecordBatch] = []
-        for file, (found, places) in zip(self._files, ordered, strict=True):
-            if not len(found):
-                continue
-            table = pa.Table.from_batches(list(file.batches(self._log)))
-            keys = _keys(found, again[done : done + len(found)])
-            done += len(found)
-            waiting += _with_keys(table, places, keys).to_batches()
-            if sum(one.num_rows for one in waiting) >= rows:
-                yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(rows)
-                waiting = []
-        if waiting:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(rows)
+        yield from rebatched(self._ended(ordered, _times_before(every)), rows)
         yield from batches_of_transactions(self._unended(every), _CLOCK, rows)
+
+    def _ended(self, ordered: list[tuple[Any, Any]], again: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions with an end, file by file."""
+        done = 0
+        for file, (found, places) in zip(self._files, ordered, strict=True):
+            if len(found):
+                table = pa.Table.from_batches(list(file.batches(self._log)))
+                keys = _keys(found, again[done : done + len(found)])
+                yield from _with_keys(table, places, keys).to_batches()
+            done += len(found)
 
     def objects(self) -> Iterator[Transaction]:
         """Yield the transactions as objects."""
