@@ -44,6 +44,8 @@ from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VAL
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""
+RUNS_MAX = 1 << 10
+"""Most runs of records that are kept of a file, so that its rows need not be found again."""
 _OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
 """The numbers in a row of a scan."""
 
@@ -114,11 +116,15 @@ def is_plain(rows: Any, data: memoryview, shape: Shape, stamp: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A `KnownFile` of valid records, stale ones and fill; its rows are found anew when needed."""
+    """A `KnownFile` of valid records, stale ones and fill; its rows are found anew when needed.
+
+    ``few_runs`` are rows of its runs; None where there are more than `RUNS_MAX`.
+    """
 
     file: JournalFile
     shape: Shape
     facts: FileFacts
+    few_runs: Any | None = None
 
     @property
     def unheaded_id(self) -> int | None:
@@ -137,22 +143,9 @@ class PlainFile:
 
     def runs(self) -> Iterator[Classified]:
         """Yield neighbouring records of one outcome as one range."""
-        rows = file_rows(self.file, self.shape)
-        begins, ends = (
-            rows[:, _OFFSET],
-            np.minimum(rows[:, _OFFSET] + rows[:, _SIZE], _limits(rows)),
-        )
-        codes = rows[:, _STATUS]
-        first = np.ones(len(rows), np.bool_)
-        first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
-        last = np.append(first[1:], True)[: len(rows)]
-        columns = begins[first], ends[last], rows[first, _STATUS], rows[first, _FILE_ID]
-        for begin, end, status, file_id in zip(*(one.tolist() for one in columns), strict=True):
-            row = Row(begin, end - begin, status, file_id)
-            valid = status == VALID
-            yield (
-                Classified(row, Outcome.VALID) if valid else Classified(row, Outcome.STALE, EARLIER)
-            )
+        if self.few_runs is None:
+            return _classified(_runs(file_rows(self.file, self.shape)))
+        return _classified(self.few_runs)
 
     def earlier_adds(self) -> Iterable[int]:
         """Return the ids of records that were added in an untouched earlier life."""
@@ -179,7 +172,29 @@ def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
     data = file.data()
     if not is_plain(rows, data, shape, file.stamp):
         return None
-    return PlainFile(file, shape, _facts(shape, data, rows))
+    runs = _runs(rows)
+    return PlainFile(
+        file, shape, _facts(shape, data, rows), runs if len(runs) <= RUNS_MAX else None
+    )
+
+
+def _runs(rows: Any) -> Any:
+    """Return neighbouring records of one status as one row each."""
+    begins, codes = rows[:, _OFFSET], rows[:, _STATUS]
+    ends = np.minimum(begins + rows[:, _SIZE], _limits(rows))
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
+    last = np.append(first[1:], True)[: len(rows)]
+    runs = rows[first].copy()
+    runs[:, _SIZE] = ends[last] - begins[first]
+    return runs
+
+
+def _classified(runs: Any) -> Iterator[Classified]:
+    for begin, size, status, file_id in runs.tolist():
+        row = Row(begin, size, status, file_id)
+        valid = status == VALID
+        yield Classified(row, Outcome.VALID) if valid else Classified(row, Outcome.STALE, EARLIER)
 
 
 _ADDS = type_table([ADD])
