@@ -23,6 +23,7 @@ from tallystick.storage.source import (
     packing_damage,
     read_head,
     read_part,
+    settled_stamp,
 )
 
 CONTENT = bytes(range(256)) * 1000
@@ -247,3 +248,18 @@ def test_file_is_unpacked_once_until_it_changes(
     path.unlink()
     with pytest.raises(LogUnreadableError):
         packing_damage(str(path))
+
+
+def test_a_stamp_is_relied_on_once_it_is_old_enough_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    assert settled_stamp(str(path)) is None
+    assert settled_stamp(str(tmp_path / "none")) is None
+    monkeypatch.setattr(source, "SETTLED_NS", 0)
+    before = settled_stamp(str(path))
+    assert before is not None
+    assert settled_stamp(f"file://{path}") == before
+    os.utime(path, (1, 1))
+    assert settled_stamp(str(path)) != before

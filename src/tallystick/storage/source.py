@@ -30,6 +30,7 @@ from typing import IO, Any, Self
 from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
 from tallystick.storage.mapped import lost_pages, map_file
 from tallystick.storage.pace import from_disk, read_through
+from tallystick.storage.scheduling import time
 
 READ_WHOLE_MAX = 32 << 20
 """Most bytes of a file that is read rather than mapped."""
@@ -197,6 +198,25 @@ def packing_damage(path: str) -> str:
         return known[1]
     with open_source(path) as source:
         return source.damage
+
+
+SETTLED_NS = 2_000_000_000
+"""A file changed less than this ago may change again within one tick of the clock of its times."""
+
+
+def settled_stamp(path: str) -> tuple[int, ...] | None:
+    """Return what changes with a local file's content; None where that cannot be relied on.
+
+    Take it before the file is read: while it is the same, so are the bytes.
+    """
+    try:
+        found = Path(path.removeprefix("file://")).stat()
+    except OSError:
+        return None
+    times = found.st_mtime_ns, found.st_ctime_ns
+    if time.time_ns() - max(times) < SETTLED_NS:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, *times
 
 
 _Stamp = tuple[int, int, int, int]

@@ -30,14 +30,22 @@ from tallystick.systems.jboss.applications.tables import (
     queue_names,
 )
 from tallystick.systems.jboss.columns.splits import splits
-from tallystick.systems.jboss.engine.loader import configured_size, load
+from tallystick.systems.jboss.engine.loader import configured_size, load, require_numbers
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
 from tallystick.systems.jboss.read.analysis import analyse
-from tallystick.systems.jboss.read.changes import changes, changes_between, place_of
+from tallystick.systems.jboss.read.changes import (
+    FileRecords,
+    changes,
+    changes_between,
+    changes_between_of_all,
+    place_of,
+    read_records,
+    require_joined,
+)
 from tallystick.systems.jboss.read.classify import read_files
-from tallystick.systems.jboss.read.files import JournalFiles, open_files
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
@@ -57,10 +65,20 @@ from tallystick.systems.protocol import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
     from tallystick.systems.protocol import Longs
 
 FAST_FROM = 1 << 20
 """Least bytes of a journal whose records are followed in columns: code is loaded for it."""
+
+
+def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
+    """Read one file for a step of a stream. Raises `CorruptLogError` where it is damaged."""
+    if not COMPILED or file.size < FAST_FROM:
+        return read_records(journal, file)
+    from tallystick.systems.jboss.columns.plain_records import plain_records
+
+    return plain_records(journal, file)
 
 
 class JournalReading:
@@ -97,15 +115,21 @@ class JournalReading:
         generation = self.journal.generation
         return f"{generation.name} ({generation.title})"
 
+    @property
+    def _pays(self) -> bool:
+        """True if the journal is large enough to load code that follows it in columns."""
+        return COMPILED and sum(file.size for file in self.journal.files) >= FAST_FROM
+
     @cached_property
     def _plain(self) -> Evidence | None:
         """The evidence about a plain journal; None of others, and of small ones.
 
         It serves everything but the verdict, which lists all records.
         """
-        if not COMPILED or sum(file.size for file in self.journal.files) < FAST_FROM:
+        if not self._pays:
             return None
-        from tallystick.systems.jboss.columns.plain_analysis import NotPlainError, plain_evidence
+        from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
+        from tallystick.systems.jboss.columns.plain_files import NotPlainError
 
         try:
             return plain_evidence(self.source.path, self.journal, self._options.settings)
@@ -150,11 +174,32 @@ class JournalReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
-        if self._plain is not None:
-            from tallystick.systems.jboss.columns.plain_transactions import plain_transactions
+        if (found := self._plain_transactions()) is not None:
+            return found.objects()
+        return transactions(self.source.path, self._every_record.analysis)
 
-            return plain_transactions(self._plain)
-        return transactions(self.source.path, self._evidence.analysis)
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
+        from tallystick.arrow.schemas import batches_of_transactions
+
+        if (found := self._plain_transactions()) is not None:
+            return found.batches(rows)
+        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+
+    def _plain_transactions(self) -> PlainTransactions | None:
+        """Return the transactions of a large journal without damage or pairs; None of others."""
+        if not self._pays or self.journal.generation.shape.pairs:
+            return None
+        require_numbers(self._options.settings)
+        from tallystick.systems.jboss.columns.plain_files import NotPlainError
+        from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
+
+        try:
+            return PlainTransactions(
+                self.journal, self.source.path, lambda: self._evidence.analysis
+            )
+        except NotPlainError:
+            return None
 
     def changes(self) -> Iterator[Change]:
         """Yield the committed changes in the order of the loader's callbacks."""
@@ -192,12 +237,18 @@ class JournalReading:
     def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
         """Yield what records after the place ``after`` commit, up to ``until``.
 
+        Only files with a share in that are read. Of generations before HornetQ 2.0 it is the whole
+        journal: their loader applies elements in files that a commit does not list, too.
+
         Raises:
             LogUnreadableError: some of these records may be gone.
             CorruptLogError: some are damaged.
         """
-        size = configured_size(self.journal.files, self._options.settings)
-        return changes_between(self.journal, self.source.path, size, after, until)
+        journal, log = self.journal, self.source.path
+        if journal.generation.shape.pairs:
+            size = configured_size(journal.files, self._options.settings)
+            return changes_between_of_all(journal, log, size, after, until)
+        return changes_between(journal, log, after, until, _records_of)
 
     @cached_property
     def _extension(self) -> str:
@@ -214,13 +265,12 @@ class JournalReading:
 
         Raises:
             LogUnreadableError: with ``until``, as ``changes_between`` does.
-            CorruptLogError: the same.
+            CorruptLogError: the same, of damage anywhere in the journal.
         """
         if collection not in {one.name for one in self.collections()}:
             return
         if until is not None:
-            for _ in self.changes_between(after, until):
-                break
+            require_joined(self.journal, after, until, _records_of)
         for one in collection_changes(collection, self.changes(), self._queue_names):
             place = one.commit_sequence
             if until is None or (place <= until and (after is None or place > after)):

@@ -12,10 +12,26 @@ import pytest
 
 from tallystick.arrow.schemas import CHANGES, batches_of_changes
 from tallystick.errors import CorruptLogError, LogUnreadableError, TallystickError
-from tallystick.systems.jboss.columns.changes import change_batches
+from tallystick.records import Xid
+from tallystick.systems.jboss.columns import changes
+from tallystick.systems.jboss.columns.changes import change_batches, rebatched
+from tallystick.systems.jboss.format.bodies import pack_xid
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import ChangeBatches, LogSource, ReadOptions
-from tests.systems.jboss.build import add, image, read, sources, write
+from tests.systems.jboss.build import (
+    add,
+    add_tx,
+    commit,
+    delete,
+    delete_tx,
+    image,
+    prepare,
+    read,
+    rollback,
+    sources,
+    update,
+    write,
+)
 from tests.systems.jboss.mutants import mutants
 from tests.systems.jboss.mutants import write as write_bundle
 
@@ -32,13 +48,17 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         yield {"error": str(error)}
 
 
-def test_changes_of_damaged_journals_are_the_same_both_ways(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", [2, 7, changes.PIECE])
+def test_changes_of_damaged_journals_are_the_same_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(changes, "PIECE", piece)
     compared = 0
-    for index, files in enumerate(mutants(1, 120)):
+    for index, files in enumerate(mutants(piece, 50)):
         write_bundle(files, tmp_path / str(index))
         with suppress(LogUnreadableError):
             compared += sum(map(_compared, sources(tmp_path / str(index))))
-    assert compared > 1_000
+    assert compared > 400
 
 
 def _compared(source: LogSource) -> int:
@@ -56,6 +76,33 @@ def test_a_reading_gives_its_changes_as_batches(tmp_path: Path) -> None:
     assert isinstance(reading, ChangeBatches)
     (row,) = _rows(reading.change_batches(ROWS))
     assert (row["key"], row["after"], row["values"]) == ("4", b"four", '{"user_type":-1}')
+
+
+XID = pack_xid(Xid(7, b"a gtrid of some length", b"branch"))
+ITEMS = {
+    "side by side": [add_tx(7, 1), add_tx(8, 2), add(3), commit(8, 1), add_tx(7, 4), commit(7, 2)],
+    "deletes after adds": [delete_tx(7, 1), add_tx(7, 2), delete_tx(7, 3), commit(7, 3), delete(2)],
+    "a branch": [add_tx(7, 1), prepare(7, XID, 1), add(2), commit(7, 1)],
+    "a number again": [add_tx(7, 1), rollback(7), add_tx(7, 2), commit(7, 1)],
+    "a wrong count in between": [add(1), add_tx(7, 2), commit(7, 2), update(1), add_tx(8, 4)],
+}
+
+
+@pytest.mark.parametrize("piece", [1, 3, changes.PIECE])
+@pytest.mark.parametrize("name", ITEMS)
+def test_changes_come_in_the_order_of_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, piece: int
+) -> None:
+    monkeypatch.setattr(changes, "PIECE", piece)
+    write(tmp_path, "g3", {1: image("g3", 1, ITEMS[name]), 2: image("g3", 2, [commit(8, 0)])})
+    assert _compared(sources(tmp_path)[0])
+
+
+def test_batches_are_joined_and_cut() -> None:
+    batches = [pa.record_batch({"n": list(range(count))}) for count in (1, 2, 9, 1)]
+    found = list(rebatched(batches, 4))
+    assert [one.num_rows for one in found] == [4, 4, 4, 1]
+    assert [row["n"] for one in found for row in one.to_pylist()] == [0, 0, 1, *range(9), 0]
 
 
 def test_a_file_id_that_orders_nothing_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import State
 from tallystick.systems.jboss import reader
-from tallystick.systems.jboss.columns.plain_analysis import NotPlainError, plain_evidence
+from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
+from tallystick.systems.jboss.columns.plain_files import NotPlainError
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.systems.jboss.build import (

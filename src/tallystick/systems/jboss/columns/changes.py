@@ -1,9 +1,10 @@
-"""Committed changes of a journal as Arrow batches, without an object per record.
+"""Committed changes of a journal as Arrow batches, most of them from columns.
 
 In: the files of a journal. Out: batches of the `CHANGES` schema with the rows of
 `tallystick.systems.jboss.read.changes.changes`. It takes the valid rows of each scan, which are the
-records that the loader sees, and follows transactions by their counts; journals whose commits list
-pairs are read record by record.
+records that the loader sees. What regular transactions of a piece of a scan change is found in
+columns, other transactions are followed record by record, by their counts; journals whose commits
+list pairs are read record by record throughout.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from tallystick.arrow.columns import VIEWED_MAX, byte_ranges
 from tallystick.arrow.schemas import CHANGES, json_text
 from tallystick.records import Clock
-from tallystick.systems.jboss.columns.fields import Fields, fields_of, rows_of
+from tallystick.systems.jboss.columns.fields import (
+    INSIDE,
+    Fields,
+    RecordColumns,
+    columns_of,
+    rows_of,
+    xids_of,
+)
+from tallystick.systems.jboss.columns.lives import Effects, effects_of
 from tallystick.systems.jboss.format.bodies import xid
 from tallystick.systems.jboss.format.layout import (
     ADD,
@@ -45,6 +56,8 @@ from tallystick.systems.jboss.read.scan import SECOND_SHAPE, VALID, pieces
 _Element = tuple[int, int, int, int, bytes | None, int | None]
 """Type byte, record id, order of its file, offset, body and index in `_VALUES` of a change."""
 _USER_TYPE_MIN = -128
+PIECE = 1 << 15
+"""Rows of a piece of a scan: a transaction that is in two is followed record by record."""
 
 
 def change_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.RecordBatch]:
@@ -54,25 +67,39 @@ def change_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.Re
         CorruptLogError: the id of a file does not fit a place.
     """
     files = journal.ordered()
-    replay = Changes()
-    table = ChangeTable(log, [file.path for file in files])
-    for order, file in enumerate(files):
-        _feed_file(replay, journal.shape(file), file, order)
-        while len(replay.elements) >= rows:
-            yield table.batch(replay, rows)
-    if replay.elements:
-        yield table.batch(replay, rows)
+    follower = ChangeColumns(log, [file.path for file in files])
+    found = (
+        batch
+        for order, file in enumerate(files)
+        for batch in _file_batches(follower, journal.shape(file), file, order)
+    )
+    return rebatched(found, rows)
 
 
-def _feed_file(replay: Changes, shape: Shape, file: JournalFile, order: int) -> None:
-    data = file.data()
-    second = SECOND_SHAPE.get(shape.name)
-    for piece in pieces(data, shape, file.stamp, second=second):
+def _file_batches(
+    follower: ChangeColumns, shape: Shape, file: JournalFile, order: int
+) -> Iterator[pa.RecordBatch]:
+    data, second = file.data(), SECOND_SHAPE.get(shape.name)
+    for piece in pieces(data, shape, file.stamp, second=second, rows=PIECE):
         rows = rows_of(piece)
         valid = rows[rows[:, 2] == VALID]
         if len(valid):
-            place = place_of(file, 0)
-            replay.feed(shape, data, order, place, fields_of(shape, data, valid))
+            records = columns_of(shape, data, valid)
+            yield from follower.feed(shape, data, order, place_of(file, 0), records)
+
+
+def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches as batches of ``rows`` rows; the last one may have less."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if (count := sum(one.num_rows for one in waiting)) >= rows:
+            table = pa.Table.from_batches(waiting).combine_chunks()
+            whole = count - count % rows
+            yield from table.slice(0, whole).to_batches(rows)
+            waiting = table.slice(whole).to_batches()
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 @dataclass(slots=True)
@@ -86,10 +113,11 @@ class _Open:
     gtrid: bytes | None = None
 
 
-class Changes:
-    """Follows records and collects the changes that they make, one entry in each list.
+class _Changes:
+    """Follows records one by one and collects the changes that they make: an entry in each list.
 
     Attributes:
+        open: the open transactions.
         elements: the records that change something.
         sequences: the places of the records that make them count.
         ordinals: their places among the changes of these.
@@ -103,7 +131,7 @@ class Changes:
         self.ordinals: list[int] = []
         self.transactions: list[int | None] = []
         self.gtrids: list[bytes | None] = []
-        self._open: dict[int, _Open] = {}
+        self.open: dict[int, _Open] = {}
 
     def feed(
         self, shape: Shape, data: memoryview, order: int, place: int, fields: Iterable[Fields]
@@ -111,7 +139,7 @@ class Changes:
         """Apply records of one file; ``place`` is that of its first byte."""
         plain = shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
         inside = plain + I8.size
-        opened = self._open
+        opened = self.open
         for kind, at, end, transaction, number, extra in fields:
             if kind in (ADD, UPDATE):
                 body = bytes(data[at + plain : end - CHECK_SIZE])
@@ -138,13 +166,13 @@ class Changes:
                 if one.run_order != order:
                     one.run, one.run_order = 0, order
 
-    def drop(self, count: int) -> None:
-        """Forget the first ``count`` changes."""
+    def clear(self) -> None:
+        """Forget the changes."""
         columns: tuple[list[Any], ...] = (
             self.elements, self.sequences, self.ordinals, self.transactions, self.gtrids,
         )  # fmt: skip
         for column in columns:
-            del column[:count]
+            column.clear()
 
     def _now(self, element: _Element, place: int) -> None:
         self.elements.append(element)
@@ -171,38 +199,106 @@ _EXTRA_AT = I8.size + 2 * I4.size
 """Offset, after file id and compact count, of the extra data of a prepare."""
 
 
-class ChangeTable:
-    """Makes batches of changes; ``paths`` are those of the files in their order."""
+class ChangeColumns:
+    """Follows the records of a journal and makes batches of the changes that they make.
+
+    Changes of records outside of transactions, and of regular ones, come from columns.
+    """
 
     def __init__(self, log: str, paths: Sequence[str]) -> None:
+        """``log`` is the name of the log, ``paths`` are those of the files in their order."""
         self._log = log
         self._paths = pa.array(paths, pa.string())
+        self._changes = _Changes()
 
-    def batch(self, found: Changes, rows: int) -> pa.RecordBatch:
-        """Take the first ``rows`` changes, or all, as a batch."""
-        kinds, numbers, orders, offsets, bodies, types = zip(*found.elements[:rows], strict=True)
-        count = len(kinds)
+    def feed(
+        self, shape: Shape, data: memoryview, order: int, place: int, records: RecordColumns
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that records of one file make, in commit order.
+
+        ``place`` is that of its first byte.
+        """
+        if len(data) > VIEWED_MAX:
+            self._changes.feed(shape, data, order, place, records.fields())
+            yield from self._listed()
+            return
+        effects, others = effects_of(records, self._changes.open)
+        self._changes.feed(shape, data, order, place, records.at(others).fields())
+        listed = list(self._listed())
+        if len(effects.ends):
+            listed.append(self._of_effects(shape, data, order, place, effects))
+        if len(listed) == 2:
+            table = pa.Table.from_batches(listed)
+            order_of = np.argsort(table.column("commit_sequence").to_numpy(), kind="stable")
+            listed = table.take(pa.array(order_of)).combine_chunks().to_batches()
+        yield from listed
+
+    def _of_effects(
+        self, shape: Shape, data: memoryview, order: int, place: int, effects: Effects
+    ) -> pa.RecordBatch:
+        records, outside = effects.records, effects.transactions < 0
+        bodiless = (records.kinds == DELETE) | (records.kinds == DELETE_TX)
+        gtrids = xids_of(shape, data, effects.prepares)[1]
         columns = {
-            "system": _same(SYSTEM_NAME, count),
-            "log": _same(self._log, count),
-            "commit_sequence": pa.array(found.sequences[:rows], pa.int64()),
-            "ordinal": pa.array(found.ordinals[:rows], pa.int64()),
+            "commit_sequence": pa.array(effects.ends | place),
+            "ordinal": pa.array(_ordinals(effects.ends)),
+            "kind": _KIND_NAMES.take(pa.array(records.kinds - ADD)),
+            "key": pa.array(records.ids).cast(pa.string()),
+            "transaction": pa.array(records.transactions, mask=outside).cast(pa.string()),
+            "gtrid": gtrids.take(pa.array(effects.transactions, mask=outside)),
+            "after": _bodies(shape, data, records, bodiless),
+            "values": _VALUES.take(pa.array(records.counts - _USER_TYPE_MIN, mask=bodiless)),
+            "file": pa.repeat(self._paths[order], len(outside)),
+            "offset": pa.array(records.rows[:, 0].copy()),
+        }
+        return self._batch(columns, len(outside))
+
+    def _listed(self) -> Iterator[pa.RecordBatch]:
+        """Take the changes that were collected record by record."""
+        found = self._changes
+        if not found.elements:
+            return
+        kinds, numbers, orders, offsets, bodies, types = zip(*found.elements, strict=True)
+        columns = {
+            "commit_sequence": pa.array(found.sequences, pa.int64()),
+            "ordinal": pa.array(found.ordinals, pa.int64()),
             "kind": _texts([kind - ADD for kind in kinds], _KIND_NAMES),
-            "collection": _same("", count),
             "key": pa.array(numbers, pa.int64()).cast(pa.string()),
-            "transaction": pa.array(found.transactions[:rows], pa.int64()).cast(pa.string()),
-            "gtrid": pa.array(found.gtrids[:rows], pa.binary()),
-            "clock": _same(Clock.NONE.value, count),
+            "transaction": pa.array(found.transactions, pa.int64()).cast(pa.string()),
+            "gtrid": pa.array(found.gtrids, pa.binary()),
             "after": pa.array(bodies, pa.binary()),
             "values": _texts(types, _VALUES),
             "file": _texts(orders, self._paths),
             "offset": pa.array(offsets, pa.int64()),
         }
-        found.drop(count)
+        yield self._batch(columns, len(kinds))
+        found.clear()
+
+    def _batch(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+        same = {"system": SYSTEM_NAME, "log": self._log, "collection": "", "clock": _CLOCK}
+        columns |= {name: _same(text, count) for name, text in same.items()}
         arrays = [columns.get(one.name, pa.nulls(count, one.type)) for one in CHANGES]
         return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
 
+def _ordinals(ends: Any) -> Any:
+    """Return the place of each change among those that count at the same end."""
+    first = np.ones(len(ends), np.bool_)
+    first[1:] = ends[1:] != ends[:-1]
+    places = np.arange(len(ends))
+    return places - np.maximum.accumulate(np.where(first, places, 0))
+
+
+def _bodies(shape: Shape, data: memoryview, records: RecordColumns, bodiless: Any) -> pa.Array:
+    """Return the bodies of records; those without have none."""
+    begins = records.rows[:, 0] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
+    begins += I8.size * INSIDE[records.kinds]
+    lengths = records.rows[:, 0] + records.rows[:, 1] - CHECK_SIZE - begins
+    lengths[bodiless] = -1
+    return byte_ranges(np.frombuffer(data, np.uint8), begins, lengths).cast(pa.binary())
+
+
+_CLOCK = Clock.NONE.value
 _KIND_NAMES = pa.array([KINDS[one].value for one in RecordType if one >= ADD], pa.string())
 """By the type byte, from `ADD` on."""
 _VALUES = pa.array(

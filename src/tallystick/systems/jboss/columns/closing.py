@@ -23,23 +23,19 @@ from tallystick.arrow.byte_kernels import COMPILED
 from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.errors import CorruptLogError
 from tallystick.records import Change, Clock, Transaction
-from tallystick.systems.jboss.columns.changes import Changes, ChangeTable
-from tallystick.systems.jboss.columns.fields import Fields, fields_of
+from tallystick.systems.jboss.columns.changes import ChangeColumns, rebatched
+from tallystick.systems.jboss.columns.fields import INSIDE, columns_of
+from tallystick.systems.jboss.columns.lives import Lives, lives_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
     file_rows,
     is_plain,
     valid_rows,
 )
-from tallystick.systems.jboss.columns.plain_transactions import Transactions, with_xids
+from tallystick.systems.jboss.columns.plain_transactions import closed_in
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     ADD,
-    COMMIT,
-    ELEMENTS,
-    IN_TRANSACTION,
-    PREPARE,
-    ROLLBACK,
     SHAPES,
     decode,
 )
@@ -134,53 +130,44 @@ class ClosingSplit:
     def _closed(self, files: list[JournalFile], order: int, rows: Any) -> Iterator[Named]:
         file = files[order]
         shape, data = self._journal.shape(file), file.data()
-        fields = list(fields_of(shape, data, rows))
-        if any(one[0] == ADD and one[5] == HEURISTIC_TYPE for one in fields):
+        records = columns_of(shape, data, rows)
+        if ((records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)).any():
             return
-        first = order == 0 and self._split.begin <= shape.header_size
-        closed = closed_numbers(fields, begins_log=first)
-        inside = [one for one in fields if one[0] in IN_TRANSACTION and one[3] in closed]
-        replay = Transactions(self._log, files, Counter())
-        ended = replay.ended(order, with_xids(shape, data, inside))
-        for batch in batches_of_transactions(ended, _CLOCK, self._rows):
-            yield "transactions", batch
-        changing = (one for one in fields if one[0] not in IN_TRANSACTION or one[3] in closed)
-        changes = Changes()
-        changes.feed(shape, data, order, place_of(file, 0), changing)
-        table = ChangeTable(self._log, [one.path for one in files])
-        while changes.elements:
-            yield "changes", table.batch(changes, self._rows)
-        left = (one for one in fields if one[0] in IN_TRANSACTION and one[3] not in closed)
-        records = [(at, bytes(data[at:end])) for _, at, end, _, _, _ in left]
-        if sum(len(one) for _, one in records) <= REST_MAX:
-            self._rest = Rest(file.path, shape.name, list(closed), records)
+        above = None
+        if order > 0 or self._split.begin > shape.header_size:
+            above = _highest_of_first(records.transactions[INSIDE[records.kinds]])
+        lives, closed, others = lives_of(records), None, np.zeros(len(rows), np.bool_)
+        if lives is not None:
+            alone = _closes_alone(lives, above)
+            closed, others = closed_in(shape, data, lives, alone), lives.others(alone, len(rows))
+        if closed is not None:
+            for batch in rebatched([closed.batch(self._log, file.path)], self._rows):
+                yield "transactions", batch
+        follower = ChangeColumns(self._log, [one.path for one in files])
+        place = place_of(file, 0)
+        changes = follower.feed(shape, data, order, place, records.at(~others))
+        for batch in rebatched(changes, self._rows):
+            yield "changes", batch
+        left = [(at, bytes(data[at : at + size])) for at, size, _, _ in rows[others].tolist()]
+        if sum(len(one) for _, one in left) <= REST_MAX:
+            numbers = [] if closed is None else closed.numbers.tolist()
+            self._rest = Rest(file.path, shape.name, numbers, left)
 
 
-def closed_numbers(fields: Iterable[Fields], *, begins_log: bool) -> set[int]:
-    """Return the numbers of the transactions that begin and end in a split, as far as it tells.
+def _highest_of_first(numbers: Any) -> int | None:
+    """Return the highest of the first `FIRST_NUMBERS` different numbers; None if there is none."""
+    _, places = np.unique(numbers, return_index=True)
+    first = numbers[np.sort(places)[:FIRST_NUMBERS]]
+    return int(first.max()) if len(first) else None
 
-    They have elements or a prepare, then one end that counts all elements, and nothing more.
+
+def _closes_alone(lives: Lives, above: int | None) -> Any:
+    """Return which lives of transactions begin and end in a split, as far as it tells.
+
+    Nothing else in the split has their number, and it is above a given one.
     """
-    counts: dict[int, int] = {}
-    ended: set[int] = set()
-    odd: set[int] = set()
-    first: list[int] = []
-    for kind, _, _, number, _, expected in fields:
-        if kind not in IN_TRANSACTION:
-            continue
-        found = counts.get(number)
-        if found is None and len(first) < FIRST_NUMBERS:
-            first.append(number)
-        counts[number] = (found or 0) + (kind in ELEMENTS)
-        ends = kind in (COMMIT, ROLLBACK)
-        wrong = kind in (COMMIT, PREPARE) and counts[number] != expected
-        if number in ended or (ends and found is None) or wrong:
-            odd.add(number)
-        if ends:
-            ended.add(number)
-    if begins_log:
-        return ended - odd
-    return {number for number in ended - odd if number > max(first)}
+    once = lives.regular & lives.first & np.append(lives.first[1:], True)
+    return once if above is None else once & (lives.numbers > above)
 
 
 def batches_of_rests(

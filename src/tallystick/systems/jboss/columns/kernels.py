@@ -10,7 +10,7 @@ from typing import Any
 
 from tallystick.arrow.byte_kernels import be_int32, be_int64
 from tallystick.arrow.columns import put_bit, put_view
-from tallystick.arrow.numba_kernel import kernel
+from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, XID_PART_MAX
 from tallystick.systems.jboss.format.layout import (
     CHECK_SIZE,
@@ -96,6 +96,23 @@ def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> int
     return 1
 
 
+@small_kernel
+def ids_at(data: Any, at: int, bits: int, compact: int) -> tuple[int, int, int]:
+    """Return transaction and record id of the record at ``at``, and the place after both.
+
+    ``bits`` are those of its type in `features`; a number that it has not is 0.
+    """
+    field = at + STAMP_SIZE + compact
+    transaction = record_id = 0
+    if bits & HAS_TRANSACTION:
+        transaction = be_int64(data, field)
+        field += ID_SIZE
+    if bits & HAS_RECORD_ID:
+        record_id = be_int64(data, field)
+        field += ID_SIZE
+    return transaction, record_id, field
+
+
 @kernel
 def fill_columns(
     data: Any, rows: Any, shape: Any, table: Any, kinds: Any, ids: Any, present: Any, bodies: Any
@@ -112,16 +129,12 @@ def fill_columns(
         at = int(rows[row, 0])
         kind = int(data[at])
         bits = table[kind]
-        field = at + STAMP_SIZE + shape.compact
         kinds[row] = kind
+        ids[0, row], ids[1, row], field = ids_at(data, at, bits, shape.compact)
         if bits & HAS_TRANSACTION:
-            ids[0, row] = be_int64(data, field)
             put_bit(transactions, row)
-            field += ID_SIZE
         if bits & HAS_RECORD_ID:
-            ids[1, row] = be_int64(data, field)
             put_bit(records, row)
-            field += ID_SIZE
         if bits & HAS_BODY:
             if bits & HAS_TYPE:
                 field += COUNT_SIZE + USER_TYPE_SIZE
@@ -146,14 +159,8 @@ def fill_fields(data: Any, rows: Any, shape: Any, table: Any, kinds: Any, fields
         at = int(rows[row, 0])
         kind = int(data[at])
         bits = table[kind]
-        field = at + STAMP_SIZE + shape.compact
         kinds[row] = kind
-        if bits & HAS_TRANSACTION:
-            fields[0, row] = be_int64(data, field)
-            field += ID_SIZE
-        if bits & HAS_RECORD_ID:
-            fields[1, row] = be_int64(data, field)
-            field += ID_SIZE
+        fields[0, row], fields[1, row], field = ids_at(data, at, bits, shape.compact)
         if bits & HAS_TYPE:
             number = int(data[field + COUNT_SIZE])
             fields[2, row] = number - 256 if number > 127 else number

@@ -15,18 +15,27 @@ that have ended are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tallystick.records import Outcome
-from tallystick.systems.jboss.columns.fields import Fields, fields_of
+from tallystick.systems.jboss.columns.fields import (
+    Fields,
+    RecordColumns,
+    columns_of,
+    fields_of,
+)
+from tallystick.systems.jboss.columns.kernels import HEURISTIC
+from tallystick.systems.jboss.columns.lives import effects_of
 from tallystick.systems.jboss.columns.plain_files import (
     FILE_SIZE_MAX,
+    NotPlainError,
     file_rows,
     plain_file,
+    undamaged,
     valid_rows,
 )
 from tallystick.systems.jboss.engine.loader import (
@@ -42,7 +51,6 @@ from tallystick.systems.jboss.format.layout import (
     COMMIT,
     DELETE,
     DELETE_TX,
-    EVENT,
     I4,
     PREPARE,
     ROLLBACK,
@@ -53,7 +61,6 @@ from tallystick.systems.jboss.format.layout import (
     decode,
 )
 from tallystick.systems.jboss.read.analysis import Analysis, note_damage
-from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile, KnownFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.reclaim_counts import FileCounts
@@ -65,10 +72,6 @@ _Place = tuple[int, int, int]
 """Order of the file, offset, end."""
 _Element = tuple[int, int, int, int, int]
 """Type, order of the file, offset, end, record id."""
-
-
-class NotPlainError(Exception):
-    """The journal holds something that only the analysis of single records judges."""
 
 
 class PlainEvidence(Evidence):
@@ -113,7 +116,7 @@ def _analysed(journal: JournalFiles) -> Analysis:
         known, rows = _known_file(journal, file, analysis, order)
         readings.append(known)
         analysis.outcomes[Outcome.VALID] += len(valid_rows(rows))
-        state.feed(order, fields_of(known.shape, file.data(), valid_rows(rows)))
+        state.feed(order, columns_of(known.shape, file.data(), valid_rows(rows)))
     state.finish(files, analysis, journal)
     return analysis
 
@@ -130,10 +133,8 @@ def _known_file(
     if (plain := plain_file(file, shape, rows)) is not None:
         analysis.outcomes[Outcome.STALE] += len(rows) - plain.facts.records
         return plain, rows
-    reading = read_file(journal, file, last=nothing_follows(journal, file))
+    reading = undamaged(journal, file)
     for one in reading.ranges:
-        if one.dropped or one.outcome is Outcome.CORRUPT:
-            raise NotPlainError
         if one.outcome is not Outcome.VALID:
             analysis.outcomes[one.outcome] += 1
         if one.outcome is Outcome.TORN:
@@ -181,21 +182,45 @@ class _State:
         """Live ids that are not above all that were deleted before: they may be added again."""
         self._of_nothing: list[tuple[RecordType, int]] = []
 
-    def feed(self, order: int, fields: Iterable[Fields]) -> None:
+    def feed(self, order: int, records: RecordColumns) -> None:
         """Apply the records of the file of that order. Raises `NotPlainError`."""
-        for one in fields:
-            kind, at, end, _, number, extra = one
-            if kind == ADD:
-                self._enter(number, order)
-                if extra == HEURISTIC_TYPE:
-                    self._heuristics[number] = order, at, end
-            elif kind == UPDATE:
+        effects, others = effects_of(records, self._open)
+        self._counts[order].positives += effects.closed
+        self._counts[order].negatives[order] += effects.closed
+        found = effects.records
+        found.kinds[(found.kinds == ADD) & (found.counts == HEURISTIC_TYPE)] = _OUTCOME
+        heuristics = found.at(found.kinds == _OUTCOME).fields()
+        places = ((order, at, end) for _, at, end, _, _, _ in heuristics)
+        done = 0
+        for one in records.at(others).fields():
+            if one[0] in (COMMIT, ROLLBACK):
+                before = int(np.searchsorted(effects.ends, one[1], "right"))
+                self._apply(order, found.at(slice(done, before)), places)
+                done = before
+            self._transactional(order, one)
+        self._apply(order, found.at(slice(done, None)), places)
+
+    def _apply(self, order: int, effects: RecordColumns, heuristics: Iterator[_Place]) -> None:
+        """Apply what adds, updates and deletes for good, in that order.
+
+        ``heuristics`` are the places of heuristic outcomes, of kind `_OUTCOME`.
+        """
+        live, entered = self._live, 0
+        for kind, number in zip(effects.kinds.tolist(), effects.ids.tolist(), strict=True):
+            if kind in _ADDING:
+                if number in live:
+                    raise NotPlainError
+                if number <= self._last_deleted:
+                    self._again.add(number)
+                live[number] = order
+                entered += 1
+                if kind == _OUTCOME:
+                    self._heuristics[number] = next(heuristics)
+            elif kind in _UPDATING:
                 self._update(number, order)
-            elif kind == DELETE:
-                if not self._delete(number, order):
-                    self._of_nothing.append((RecordType.DELETE, number))
-            elif kind != EVENT:
-                self._transactional(order, one)
+            elif not self._delete(number, order) and kind == DELETE:
+                self._of_nothing.append((RecordType.DELETE, number))
+        self._counts[order].positives += entered
 
     def _transactional(self, order: int, fields: Fields) -> None:
         kind, at, end, transaction, number, extra = fields
@@ -293,9 +318,9 @@ class _State:
             analysis.open.append(_opened(transaction, one, placed))
             for order in one.files if one.prepared is None else ():
                 self._counts[order].positives -= 1
-        for number in self._live:
-            self._live[number] = 1 + len(self._updates.get(number, ()))
-        analysis.live = self._live
+        analysis.live = dict.fromkeys(self._live, 1)
+        for number, updates in self._updates.items():
+            analysis.live[number] += len(updates)
         analysis.of_nothing = self._of_nothing
 
     def _deleted_before(self, files: list[JournalFile], journal: JournalFiles) -> bool:
@@ -304,6 +329,11 @@ class _State:
             return False
         again = np.array(sorted(self._again), np.int64)
         return any(bool(np.isin(ids, again).any()) for ids in _deleted(files, journal))
+
+
+_OUTCOME = ADD + HEURISTIC
+_ADDING = frozenset({ADD, ADD_TX, _OUTCOME})
+_UPDATING = frozenset({UPDATE, UPDATE_TX})
 
 
 def _deleted(files: list[JournalFile], journal: JournalFiles) -> Iterator[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.jboss.columns.fields import fields_of, rows_of
+from tallystick.systems.jboss.columns.fields import fields_of, rows_of, type_table
 from tallystick.systems.jboss.format.layout import (
     ADD,
     EVENT,
@@ -22,7 +22,14 @@ from tallystick.systems.jboss.format.layout import (
     STAMP_SIZE,
     Shape,
 )
-from tallystick.systems.jboss.read.classify import EARLIER, Classified, is_damaged_id
+from tallystick.systems.jboss.read.classify import (
+    EARLIER,
+    Classified,
+    FileReading,
+    is_damaged_id,
+    nothing_follows,
+    read_file,
+)
 from tallystick.systems.jboss.read.file_facts import (
     BLOCKS,
     COUNTED,
@@ -32,13 +39,31 @@ from tallystick.systems.jboss.read.file_facts import (
     fits,
     later,
 )
-from tallystick.systems.jboss.read.files import JournalFile
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""
+RUNS_MAX = 1 << 10
+"""Most runs of records that are kept of a file, so that its rows need not be found again."""
 _OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
 """The numbers in a row of a scan."""
+
+
+class NotPlainError(Exception):
+    """The journal holds something that only the analysis of single records judges."""
+
+
+def undamaged(journal: JournalFiles, file: JournalFile) -> FileReading:
+    """Read a file record by record.
+
+    Raises:
+        NotPlainError: records are damaged, or the loader drops some.
+    """
+    reading = read_file(journal, file, last=nothing_follows(journal, file))
+    if any(one.dropped or one.outcome is Outcome.CORRUPT for one in reading.ranges):
+        raise NotPlainError
+    return reading
 
 
 def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:
@@ -50,7 +75,8 @@ def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> An
 
 def valid_rows(rows: Any) -> Any:
     """Return the rows of valid records."""
-    return rows[rows[:, _STATUS] == VALID]
+    valid = rows[:, _STATUS] == VALID
+    return rows if valid.all() else rows[valid]
 
 
 def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
@@ -90,11 +116,15 @@ def is_plain(rows: Any, data: memoryview, shape: Shape, stamp: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A `KnownFile` of valid records, stale ones and fill; its rows are found anew when needed."""
+    """A `KnownFile` of valid records, stale ones and fill; its rows are found anew when needed.
+
+    ``few_runs`` are rows of its runs; None where there are more than `RUNS_MAX`.
+    """
 
     file: JournalFile
     shape: Shape
     facts: FileFacts
+    few_runs: Any | None = None
 
     @property
     def unheaded_id(self) -> int | None:
@@ -113,22 +143,9 @@ class PlainFile:
 
     def runs(self) -> Iterator[Classified]:
         """Yield neighbouring records of one outcome as one range."""
-        rows = file_rows(self.file, self.shape)
-        begins, ends = (
-            rows[:, _OFFSET],
-            np.minimum(rows[:, _OFFSET] + rows[:, _SIZE], _limits(rows)),
-        )
-        codes = rows[:, _STATUS]
-        first = np.ones(len(rows), np.bool_)
-        first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
-        last = np.append(first[1:], True)[: len(rows)]
-        columns = begins[first], ends[last], rows[first, _STATUS], rows[first, _FILE_ID]
-        for begin, end, status, file_id in zip(*(one.tolist() for one in columns), strict=True):
-            row = Row(begin, end - begin, status, file_id)
-            valid = status == VALID
-            yield (
-                Classified(row, Outcome.VALID) if valid else Classified(row, Outcome.STALE, EARLIER)
-            )
+        if self.few_runs is None:
+            return _classified(_runs(file_rows(self.file, self.shape)))
+        return _classified(self.few_runs)
 
     def earlier_adds(self) -> Iterable[int]:
         """Return the ids of records that were added in an untouched earlier life."""
@@ -155,20 +172,35 @@ def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
     data = file.data()
     if not is_plain(rows, data, shape, file.stamp):
         return None
-    return PlainFile(file, shape, _facts(shape, data, rows))
+    runs = _runs(rows)
+    return PlainFile(
+        file, shape, _facts(shape, data, rows), runs if len(runs) <= RUNS_MAX else None
+    )
 
 
-def _table(kinds: Iterable[int]) -> Any:
-    """Return which bytes are one of some record types, by the byte."""
-    table = np.zeros(256, np.bool_)
-    table[list(kinds)] = True
-    return table
+def _runs(rows: Any) -> Any:
+    """Return neighbouring records of one status as one row each."""
+    begins, codes = rows[:, _OFFSET], rows[:, _STATUS]
+    ends = np.minimum(begins + rows[:, _SIZE], _limits(rows))
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
+    last = np.append(first[1:], True)[: len(rows)]
+    runs = rows[first].copy()
+    runs[:, _SIZE] = ends[last] - begins[first]
+    return runs
 
 
-_ADDS = _table([ADD])
-_DELETES = _table(DELETES)
-_COUNTED = _table(COUNTED)
-_TELLING = _table(COUNTED | NEVER_COMPACTED)
+def _classified(runs: Any) -> Iterator[Classified]:
+    for begin, size, status, file_id in runs.tolist():
+        row = Row(begin, size, status, file_id)
+        valid = status == VALID
+        yield Classified(row, Outcome.VALID) if valid else Classified(row, Outcome.STALE, EARLIER)
+
+
+_ADDS = type_table([ADD])
+_DELETES = type_table(DELETES)
+_COUNTED = type_table(COUNTED)
+_TELLING = type_table(COUNTED | NEVER_COMPACTED)
 
 
 def _facts(shape: Shape, data: memoryview, rows: Any) -> FileFacts:

@@ -1,131 +1,270 @@
-"""The transactions of a plain journal, without an object per record.
+"""The transactions of a journal without damage as Arrow batches, most of them from columns.
 
-In: the evidence about a plain journal. Out: `Transaction`s in the order of their ends, then those
-that are left: what `tallystick.systems.jboss.read.transactions.transactions` gives. The records
-are read once more for them; open transactions, and the numbers of all, are kept.
+In: the files of a journal. Out: batches of the `TRANSACTIONS` schema with the rows of
+`tallystick.systems.jboss.read.transactions.transactions`, in the same order. A transaction that
+begins and ends in one file, and of which no count is wrong, is found in columns (`closed_in`); the
+others are replayed record by record. What was found is kept until the last file is known to be
+undamaged.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from tallystick.records import State, Transaction, Xid
-from tallystick.systems.jboss.columns.fields import Fields, fields_of
-from tallystick.systems.jboss.columns.plain_files import file_rows, valid_rows
-from tallystick.systems.jboss.format.bodies import xid
+from tallystick.arrow.columns import no_texts
+from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
+from tallystick.records import Clock, State, Transaction
+from tallystick.systems.jboss.columns.changes import rebatched
+from tallystick.systems.jboss.columns.fields import columns_of, xids_of
+from tallystick.systems.jboss.columns.lives import Lives, closed_lives, lives_of
+from tallystick.systems.jboss.columns.plain_files import (
+    FILE_SIZE_MAX,
+    NotPlainError,
+    file_rows,
+    is_plain,
+    undamaged,
+    valid_rows,
+)
+from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
-    CHECK_SIZE,
-    COMMIT,
-    I4,
-    I8,
-    IN_TRANSACTION,
-    PREPARE,
+    ADD,
     ROLLBACK,
     SYSTEM_NAME,
     Shape,
+    decode,
 )
+from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.transactions import NOTHING_FOUND, key_of, unended
-from tallystick.systems.jboss.verdict.differences import Evidence
+from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
 
-_ENDS = {COMMIT: (State.COMMITTED, "COMMIT"), ROLLBACK: (State.ROLLED_BACK, "ROLLBACK")}
-
-
-def plain_transactions(evidence: Evidence) -> Iterator[Transaction]:
-    """Yield the transactions of a plain journal."""
-    seen: Counter[int] = Counter()
-    replay = Transactions(evidence.log, evidence.journal.ordered(), seen)
-    for order, file in enumerate(evidence.journal.ordered()):
-        yield from replay.ended(order, _transactional(evidence.journal, file))
-    yield from unended(evidence.log, evidence.analysis, seen)
+_CLOCK = Clock.NONE.value
+_STATES = pa.array([State.COMMITTED.value, State.ROLLED_BACK.value], pa.string())
+_TYPES = pa.array(["COMMIT", "ROLLBACK"], pa.string())
 
 
-def _transactional(journal: JournalFiles, file: JournalFile) -> Iterator[tuple[Fields, Xid | None]]:
-    """Yield the records of transactions, and the Xid of each prepare."""
-    shape, data = journal.shape(file), file.data()
-    rows = valid_rows(file_rows(file, shape))
-    wanted = np.zeros(256, np.bool_)
-    wanted[list(IN_TRANSACTION)] = True
-    rows = rows[wanted[np.frombuffer(data, np.uint8)[rows[:, 0]]]]
-    return with_xids(shape, data, fields_of(shape, data, rows))
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Transactions that begin and end in one part of a file, by their ends, in columns.
+
+    Attributes:
+        numbers: the transactions.
+        ends: the offsets of their ends.
+        rolled_back: whether these are rollbacks.
+        counts: how many records each has.
+        sizes: how many bytes.
+        xids: format id, gtrid and bqual of each, as Arrow arrays.
+    """
+
+    numbers: Any
+    ends: Any
+    rolled_back: Any
+    counts: Any
+    sizes: Any
+    xids: tuple[pa.Array, pa.Array, pa.Array]
+
+    def batch(self, log: str, path: str) -> pa.RecordBatch:
+        """Return them as rows of the log of that name, in the file of that path.
+
+        The keys are their numbers.
+        """
+        count = len(self.numbers)
+        files, codes = _same(path, count), pa.array(self.rolled_back.astype(np.int8))
+        edges = pa.array(np.arange(count + 1, dtype=np.int32))
+        columns = {
+            "system": _same(SYSTEM_NAME, count),
+            "log": _same(log, count),
+            "key": pa.array(self.numbers).cast(pa.string()),
+            "state": _STATES.take(codes),
+            "transaction": pa.array(self.numbers),
+            "participants": no_texts(count),
+            "open_participants": no_texts(count),
+            "clock": _same(_CLOCK, count),
+            "records": pa.array(self.counts),
+            "bytes": pa.array(self.sizes),
+            "files": pa.ListArray.from_arrays(edges, files),
+            "complete": pa.repeat(pa.scalar(True), count),
+            "holes": _same("", count),
+            "evidence_file": files,
+            "evidence_offset": pa.array(self.ends),
+            "evidence_type": _TYPES.take(codes),
+            **dict(zip(("format_id", "gtrid", "bqual"), self.xids, strict=True)),
+        }
+        arrays = [columns.get(one.name, pa.nulls(count, one.type)) for one in TRANSACTIONS]
+        return pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS)
 
 
-def with_xids(
-    shape: Shape, data: memoryview, records: Iterable[Fields]
-) -> Iterator[tuple[Fields, Xid | None]]:
-    """Yield the records, and the Xid of each prepare."""
-    extra = shape.fields_at + I8.size + 2 * I4.size
-    for one in records:
-        found = (
-            xid(bytes(data[one[1] + extra : one[2] - CHECK_SIZE])) if one[0] == PREPARE else None
-        )
-        yield one, found
+def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Closed | None:
+    """Return the transactions of some lives, all of them regular; None if there is none.
+
+    ``shape`` and ``data`` are those of the file; ``fitting`` tells which lives they are.
+    """
+    chosen = np.flatnonzero(fitting)
+    if not len(chosen):
+        return None
+    chosen = chosen[np.argsort(lives.places[lives.lasts[chosen]])]
+    ends = lives.ours.at(lives.lasts[chosen])
+    return Closed(
+        ends.transactions,
+        ends.rows[:, 0].copy(),
+        ends.kinds == ROLLBACK,
+        (lives.lasts - lives.starts + 1)[chosen],
+        lives.sums(lives.ours.rows[:, 1])[chosen],
+        xids_of(shape, data, lives.ours.at(lives.prepares[chosen])),
+    )
 
 
-@dataclass(slots=True)
-class _Open:
-    """An open transaction: number and bytes of its elements, the files of these, its prepare."""
+@dataclass(frozen=True, slots=True)
+class _FileEnds:
+    """The transactions that end in one file: those in columns, and the others."""
 
-    count: int = 0
-    size: int = 0
-    files: list[int] = field(default_factory=list)
-    prepared: tuple[int, int, Xid | None] | None = None
-    """Order of the file, size of the record, Xid."""
+    path: str
+    closed: Closed | None
+    replayed: list[EndedTransaction]
+
+    def ordered(self) -> tuple[Any, Any]:
+        """Return the numbers in the order of their ends, and the places in that order.
+
+        They count the closed ones first.
+        """
+        others = np.array([one.open.transaction for one in self.replayed], np.int64)
+        ends = np.array([one.end.item.offset for one in self.replayed], np.int64)
+        if self.closed is not None:
+            others = np.concatenate((self.closed.numbers, others))
+            ends = np.concatenate((self.closed.ends, ends))
+        places = np.argsort(ends)
+        return others[places], places
+
+    def batches(self, log: str) -> Iterator[pa.RecordBatch]:
+        """Yield the closed ones, then the others; the keys are their numbers."""
+        if self.closed is not None:
+            yield self.closed.batch(log, self.path)
+        analysis, seen = Analysis([], []), Counter[int]()
+        ended = (ended_transaction(log, analysis, one, seen) for one in self.replayed)
+        yield from batches_of_transactions(ended, _CLOCK)
 
 
-class Transactions:
-    """Follows the records of transactions."""
+class PlainTransactions:
+    """The transactions of a journal of the log of that name, read when it is made.
 
-    def __init__(self, log: str, files: list[JournalFile], seen: Counter[int]) -> None:
-        self._log = log
-        self._paths = [file.path for file in files]
-        self._seen = seen
-        self._open: dict[int, _Open] = {}
+    ``analysis_of`` returns the analysis of the journal; it is asked only where there are heuristic
+    outcomes. Raises `NotPlainError` where records are damaged or dropped.
+    """
 
-    def ended(
-        self, order: int, records: Iterable[tuple[Fields, Xid | None]]
-    ) -> Iterator[Transaction]:
-        """Yield the transactions that records of the file of that order end."""
-        opened = self._open
-        for (kind, at, end, number, _, _), found in records:
-            if kind in _ENDS:
-                yield self._ended(number, opened.pop(number, None), (kind, order, at, end - at))
-                continue
-            one = opened.get(number)
-            if one is None:
-                one = opened[number] = _Open()
-            if kind == PREPARE:
-                one.prepared = order, end - at, found
-                continue
-            one.count += 1
-            one.size += end - at
-            if not one.files or one.files[-1] != order:
-                one.files.append(order)
+    def __init__(
+        self, journal: JournalFiles, log: str, analysis_of: Callable[[], Analysis]
+    ) -> None:
+        self._log, self._analysis_of = log, analysis_of
+        self._replay = Replay(journal.generation.shape, ())
+        self._heuristics = False
+        self._files = [
+            self._file(journal.shape(file), order, file, own_rows(journal, file))
+            for order, file in enumerate(journal.ordered())
+        ]
 
-    def _ended(self, number: int, one: _Open | None, end: tuple[int, int, int, int]) -> Transaction:
-        kind, order, at, size = end
-        known = one or _Open()
-        prepared = known.prepared
-        files = {*known.files, order} | ({prepared[0]} if prepared else set())
-        branch = prepared[2] if prepared else None
-        state, name = _ENDS[kind]
-        return Transaction(
-            SYSTEM_NAME,
-            self._log,
-            key_of(self._seen, number),
-            state,
-            transaction=number,
-            format_id=branch.format_id if branch else None,
-            gtrid=branch.gtrid if branch else None,
-            bqual=branch.bqual if branch else None,
-            records=known.count + bool(prepared) + 1,
-            bytes=known.size + (prepared[1] if prepared else 0) + size,
-            files=tuple(self._paths[each] for each in sorted(files)),
-            evidence=(self._paths[order], at),
-            evidence_type=name,
-            attributes={} if one else {"elements": NOTHING_FOUND},
-        )
+    def _file(self, shape: Shape, order: int, file: JournalFile, rows: Any) -> _FileEnds:
+        data = file.data()
+        records = columns_of(shape, data, rows)
+        heuristic = (records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)
+        self._heuristics |= bool(heuristic.any())
+        if (lives := lives_of(records)) is None:
+            return _FileEnds(file.path, None, [])
+        fitting = closed_lives(lives, self._replay.open)
+        others = lives.others(fitting, len(rows))
+        replayed = []
+        for offset, size, _, _ in rows[others].tolist():
+            item = decode(shape, data, offset, size)
+            _, ended = self._replay.feed(PlacedRecord(item, order, file.stamp, file.path))
+            if ended is not None:
+                replayed.append(ended)
+        return _FileEnds(file.path, closed_in(shape, data, lives, fitting), replayed)
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions as batches of at most ``rows`` rows."""
+        ordered = [one.ordered() for one in self._files]
+        every = np.concatenate([np.empty(0, np.int64), *(one for one, _ in ordered)])
+        yield from rebatched(self._ended(ordered, _times_before(every)), rows)
+        yield from batches_of_transactions(self._unended(every), _CLOCK, rows)
+
+    def _ended(self, ordered: list[tuple[Any, Any]], again: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the transactions with an end, file by file."""
+        done = 0
+        for file, (found, places) in zip(self._files, ordered, strict=True):
+            if len(found):
+                table = pa.Table.from_batches(list(file.batches(self._log)))
+                keys = _keys(found, again[done : done + len(found)])
+                yield from _with_keys(table, places, keys).to_batches()
+            done += len(found)
+
+    def objects(self) -> Iterator[Transaction]:
+        """Yield the transactions as objects."""
+        for batch in self.batches(BATCH_ROWS):
+            yield from map(_transaction, batch.to_pylist())
+
+    def _unended(self, ended: Any) -> Iterator[Transaction]:
+        analysis, opened = Analysis([], []), self._replay.open
+        if self._heuristics:
+            found = self._analysis_of()
+            analysis.live, analysis.heuristics = found.live, found.heuristics
+        analysis.open = list(opened.values())
+        seen = Counter(ended[np.isin(ended, np.array(list(opened), np.int64))].tolist())
+        return unended(self._log, analysis, seen)
+
+
+def own_rows(journal: JournalFiles, file: JournalFile) -> Any:
+    """Return the rows of a file's valid records. Raises as `PlainTransactions`."""
+    shape = journal.shape(file)
+    if file.size > FILE_SIZE_MAX:
+        raise NotPlainError
+    rows = file_rows(file, shape)
+    if not is_plain(rows, file.data(), shape, file.stamp):
+        undamaged(journal, file)
+    return valid_rows(rows)
+
+
+def _times_before(found: Any) -> Any:
+    """Return how often each number stands earlier in the array."""
+    places = np.argsort(found, kind="stable")
+    ordered = found[places]
+    first = np.ones(len(found), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    count = np.arange(len(found))
+    times = np.empty(len(found), np.int64)
+    times[places] = count - np.maximum.accumulate(np.where(first, count, 0))
+    return times
+
+
+def _keys(found: Any, again: Any) -> pa.Array:
+    """Return the keys of transactions, as `key_of` gives them; ``again`` as in `_times_before`."""
+    if not again.any():
+        return pa.array(found).cast(pa.string())
+    pairs = zip(found.tolist(), again.tolist(), strict=True)
+    keys = (key_of(Counter({number: times}), number) for number, times in pairs)
+    return pa.array(list(keys), pa.string())
+
+
+def _with_keys(table: pa.Table, places: Any, keys: pa.Array) -> pa.Table:
+    """Return the rows at some places, in that order, with other keys."""
+    if (places[1:] < places[:-1]).any():
+        table = table.take(pa.array(places))
+    return table.set_column(TRANSACTIONS.get_field_index("key"), "key", keys)
+
+
+def _transaction(row: dict[str, Any]) -> Transaction:
+    del row["clock"]
+    file, offset = row.pop("evidence_file"), row.pop("evidence_offset")
+    row["state"], row["evidence"] = State(row["state"]), file and (file, offset)
+    row["attributes"] = json.loads(row["attributes"] or "{}")
+    lists = {name: tuple(row[name]) for name in ("participants", "open_participants", "files")}
+    return Transaction(**row | lists)
+
+
+def _same(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)

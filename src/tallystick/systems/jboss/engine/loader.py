@@ -106,6 +106,12 @@ def configured_size(files: Sequence[JournalFile], settings: Mapping[str, str]) -
     return most_common(file.size for file in files) or 0
 
 
+def require_numbers(settings: Mapping[str, str]) -> None:
+    """Check the settings of a load. Raises `UnsupportedFormatError` where one is no number."""
+    for name in settings.keys() & {"file_size", "user_version"}:
+        _number(settings, name)
+
+
 def _number(settings: Mapping[str, str], name: str) -> int:
     try:
         return int(settings[name])

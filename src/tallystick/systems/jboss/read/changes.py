@@ -2,23 +2,50 @@
 
 In: `JournalFiles`. Out: `Change`s. Those of one transaction share the place of its commit: file
 id << 32 | offset after the record. It stays as long as no compaction moves the record.
+
+A stream asks for what records between two places commit. A commit tells how many elements its own
+file holds, and nothing of earlier files. So a step reads the files from that of its first place to
+that of its last, and those of the earlier ones that hold elements of transactions that it commits.
+To find these, it has to be known of every earlier file which transactions it leaves open and which
+it ends (`Crossing`). That is read once, and kept in memory as long as the file does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import Protocol
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Change, Kind, Outcome
+from tallystick.storage.source import settled_stamp
 from tallystick.systems.jboss.format.bodies import xid
-from tallystick.systems.jboss.format.layout import SYSTEM_NAME
-from tallystick.systems.jboss.read.classify import FileReading, read_files
+from tallystick.systems.jboss.format.layout import (
+    IN_TRANSACTION,
+    SYSTEM_NAME,
+    Item,
+    RecordType,
+    decode,
+)
+from tallystick.systems.jboss.read.classify import (
+    FileReading,
+    nothing_follows,
+    read_file,
+    read_files,
+)
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import Effect, EndedTransaction, PlacedRecord, Replay
 
 ORDERED_ID_MAX = 1 << 31
 """File ids below it give places that fit 64 bits."""
+NUMBERS_MAX = 1 << 22
+"""Most numbers of transactions that are kept in memory, of all files of a process."""
+
+
+# -- all changes ------------------------------------------------------------------------------
 
 
 def changes(journal: JournalFiles, log: str, size: int) -> Iterator[Change]:
@@ -39,57 +66,6 @@ def changes_of_record(
     gtrid = _gtrid(ended)
     for ordinal, effect in enumerate(effects):
         yield _change(effect.placed, log, place, ordinal, gtrid)
-
-
-def changes_between(
-    journal: JournalFiles, log: str, size: int, after: int | None, until: int
-) -> Iterator[Change]:
-    """Yield what records after one place commit, up to another; the whole journal is read for it.
-
-    Raises:
-        LogUnreadableError: files after ``after`` were given up or compacted, or may have been:
-            their ids leave a gap.
-        CorruptLogError: records are damaged.
-    """
-    there = after is None
-    known = () if after is None else (after, after + 1)  # or just before the first that is wanted
-    for reading in read_files(journal):
-        _require_whole(reading)
-        there = there or any(
-            place_of(reading.file, one.row.end) in known
-            for one in reading.ranges
-            if one.outcome is Outcome.VALID
-        )
-    if after is not None:
-        _require_joined(journal, after, until, there=there)
-    for change in changes(journal, log, size):
-        if (after is None or after < change.commit_sequence) and change.commit_sequence <= until:
-            yield change
-
-
-def _require_whole(reading: FileReading) -> None:
-    for one in reading.ranges:
-        if one.outcome is Outcome.CORRUPT:
-            raise CorruptLogError(
-                "records are damaged", file=reading.file.path, offset=one.row.offset,
-                advice="Look at the log with `tallystick explain`",
-            )  # fmt: skip
-
-
-def _require_joined(journal: JournalFiles, after: int, until: int, *, there: bool) -> None:
-    """Check that the record at ``after`` is there, and every file id from it to ``until``."""
-    ids = {file.file_id for file in journal.ordered()}
-    missing = next((one for one in range(after >> 32, until >> 32) if one not in ids), None)
-    if not there or missing is not None:
-        raise LogUnreadableError(
-            "records may have been given up before they were read",
-            file=journal.files[0].path,
-            expected=f"file id {after >> 32 if missing is None else missing}"
-            + ("" if there else f" with a record that ends at {after & 0xFFFFFFFF}"),
-            found=f"file ids {', '.join(map(str, sorted(ids)))}",
-            advice="Compaction, reuse of a file or a restart of the server came between. Compare "
-            "the output with the journal; onRewrite=restart goes on with what is there",
-        )
 
 
 def place_of(file: JournalFile, end: int) -> int:
@@ -145,3 +121,308 @@ def _change(
         after=None if kind is Kind.DELETE else item.body,
         values=None if item.user_type is None else {"user_type": item.user_type},
     )
+
+
+# -- between two places -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """The transactions in one file, ascending.
+
+    Attributes:
+        left_open: those whose last record in the file is no end.
+        ended: those that have an end in it.
+    """
+
+    left_open: Sequence[int]
+    ended: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return len(self.left_open) + len(self.ended)
+
+
+class FileRecords(Protocol):
+    """The records of one undamaged file, as far as a step needs them.
+
+    ``low`` and ``high`` are offsets; a record counts where its end is above ``low`` and not above
+    ``high``. Records that the loader drops are in `has_end` only.
+    """
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the file holds no whole record."""
+        ...
+
+    def has_end(self, offsets: Collection[int]) -> bool:
+        """Return whether a whole record ends at one of these offsets."""
+        ...
+
+    def committed(self, low: int, high: int) -> Iterable[int]:
+        """Return the transactions of the commits in a range."""
+        ...
+
+    def chosen(self, numbers: Set[int], low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Yield offset and size, in bytes, of records, by offset.
+
+        They are all those of these transactions, and those outside of any in a range.
+        """
+        ...
+
+    def crossing(self) -> Crossing:
+        """Return which transactions the file leaves open and which it ends."""
+        ...
+
+
+RecordsOf = Callable[[JournalFiles, JournalFile], FileRecords]
+"""Reads one file. Raises `CorruptLogError` where records are damaged."""
+
+
+def changes_between(
+    journal: JournalFiles, log: str, after: int | None, until: int, records_of: RecordsOf
+) -> Iterator[Change]:
+    """Yield what records after one place commit, up to another, of a journal without pairs.
+
+    Files after that of ``until`` are not read: the step that reaches them finds what is damaged
+    there. Of files before that of ``after``, which an earlier step has read, the same holds where
+    no transaction commits between the places. Where one does, none of them may be damaged: a
+    damaged record may be an element.
+
+    Raises:
+        LogUnreadableError: as `require_joined`.
+        CorruptLogError: records are damaged; or the id of a file gives no places.
+    """
+    ordered = list(enumerate(journal.ordered()))
+    step = dict(one for one in ordered if _in_step(one[1], after, until))
+    committed = set(_checked(journal, step.values(), after, until, records_of))
+    before = [one for one in ordered if one[0] not in step and one[1].file_id <= until >> 32]
+    needed = _needed(journal, before, committed, records_of)
+    replay = Replay(journal.generation.shape, ())
+    for order, file in ordered:
+        if order not in step and order not in needed:
+            continue
+        shape, data, (low, high) = journal.shape(file), file.data(), _range(file, after, until)
+        numbers = committed if order in step else needed[order]
+        for offset, size in records_of(journal, file).chosen(numbers, low, high):
+            item = decode(shape, data, offset, size)
+            effects, ended = replay.feed(PlacedRecord(item, order, file.stamp, file.path))
+            if low < offset + size <= high:
+                place = place_of(file, offset + size)
+                yield from changes_of_record(log, place, effects, ended)
+
+
+def changes_between_of_all(
+    journal: JournalFiles, log: str, size: int, after: int | None, until: int
+) -> Iterator[Change]:
+    """Yield the same of any journal; ``size`` as in `changes`. The whole journal is read for it.
+
+    Raises:
+        LogUnreadableError: as `require_joined`.
+        CorruptLogError: records are damaged.
+    """
+    require_joined(journal, after, until, read_records)
+    for one in changes(journal, log, size):
+        if (after is None or after < one.commit_sequence) and one.commit_sequence <= until:
+            yield one
+
+
+def require_joined(
+    journal: JournalFiles, after: int | None, until: int, records_of: RecordsOf
+) -> None:
+    """Check that the whole journal is undamaged, and that nothing is missing between two places.
+
+    Raises:
+        LogUnreadableError: files after ``after`` were given up or compacted, or may have been:
+            their ids leave a gap.
+        CorruptLogError: records are damaged; or the id of a file gives no places.
+    """
+    for _ in _checked(journal, journal.ordered(), after, until, records_of):
+        pass
+
+
+def _in_step(file: JournalFile, after: int | None, until: int) -> bool:
+    """Return whether a step reads a file; one whose id gives no places is always read."""
+    if not -ORDERED_ID_MAX <= file.file_id < ORDERED_ID_MAX:
+        return True
+    return (after is None or file.file_id >= after >> 32) and file.file_id <= until >> 32
+
+
+def _range(file: JournalFile, after: int | None, until: int) -> tuple[int, int]:
+    """Return the offsets in a file that are at two places; 0 for no place."""
+    first = file.file_id << 32
+    return 0 if after is None else after - first, until - first
+
+
+def _checked(
+    journal: JournalFiles,
+    files: Iterable[JournalFile],
+    after: int | None,
+    until: int,
+    records_of: RecordsOf,
+) -> Iterator[int]:
+    """Yield the transactions that these files commit between the places.
+
+    Raises as `require_joined`, of what is missing after the last one.
+    """
+    there = after is None
+    for file in files:
+        records, (low, high) = records_of(journal, file), _range(file, after, until)
+        # ``after`` may also be just before the first record that is wanted
+        there = there or records.has_end((low, low + 1))
+        if not records.is_empty:
+            place_of(file, 0)
+        yield from records.committed(low, high)
+    if after is not None:
+        _require_joined(journal, after, until, there=there)
+
+
+def _require_joined(journal: JournalFiles, after: int, until: int, *, there: bool) -> None:
+    """Check that the record at ``after`` is there, and every file id from it to ``until``."""
+    ids = {file.file_id for file in journal.ordered()}
+    missing = next((one for one in range(after >> 32, until >> 32) if one not in ids), None)
+    if not there or missing is not None:
+        raise LogUnreadableError(
+            "records may have been given up before they were read",
+            file=journal.files[0].path,
+            expected=f"file id {after >> 32 if missing is None else missing}"
+            + ("" if there else f" with a record that ends at {after & 0xFFFFFFFF}"),
+            found=f"file ids {', '.join(map(str, sorted(ids)))}",
+            advice="Compaction, reuse of a file or a restart of the server came between. Compare "
+            "the output with the journal; onRewrite=restart goes on with what is there",
+        )
+
+
+def _needed(
+    journal: JournalFiles,
+    before: Sequence[tuple[int, JournalFile]],
+    committed: Set[int],
+    records_of: RecordsOf,
+) -> dict[int, set[int]]:
+    """Return which of the files hold records that belong to later commits of transactions.
+
+    These numbers by the order of the file. Files before the last end of each are not read.
+    """
+    found, wanted = {}, set(committed)
+    for order, file in reversed(before):
+        if not wanted:
+            break
+        crossing = _crossing(journal, file, records_of)
+        if here := {one for one in wanted if _has(crossing.left_open, one)}:
+            found[order] = here
+        wanted -= {one for one in wanted if _has(crossing.ended, one)}
+    return found
+
+
+def _has(numbers: Sequence[int], one: int) -> bool:
+    at = bisect_left(numbers, one)
+    return at < len(numbers) and numbers[at] == one
+
+
+_Life = tuple[tuple[int, ...], bytes, str]
+"""The stamp of a file, its head, and the shape of its records."""
+
+
+class _Known:
+    """What is known of files that do not change, by path."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[_Life, Crossing]] = {}
+        self._size = 0
+
+    def get(self, path: str, life: _Life) -> Crossing | None:
+        """Return what is known of this life of a file."""
+        known = self._files.get(path)
+        return known[1] if known is not None and known[0] == life else None
+
+    def add(self, path: str, life: _Life, found: Crossing) -> None:
+        """Remember a file; all others are forgotten where they are too many."""
+        if self._size + found.size > NUMBERS_MAX:
+            self._files.clear()
+            self._size = 0
+        if (before := self._files.pop(path, None)) is not None:
+            self._size -= before[1].size
+        self._files[path] = life, found
+        self._size += found.size
+
+
+_known = _Known()
+
+
+def _crossing(journal: JournalFiles, file: JournalFile, records_of: RecordsOf) -> Crossing:
+    """Return what is known of a file, or read it. Raises `CorruptLogError`."""
+    stamp = settled_stamp(file.path)
+    if stamp is None:
+        return records_of(journal, file).crossing()
+    life = stamp, file.head, journal.shape(file).name
+    if (known := _known.get(file.path, life)) is not None:
+        return known
+    found = records_of(journal, file).crossing()
+    _known.add(file.path, life, found)
+    return found
+
+
+# -- one file, record by record ---------------------------------------------------------------
+
+
+def read_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
+    """Read the records of a file. Raises `CorruptLogError` where some are damaged."""
+    reading = read_file(journal, file, last=False)
+    if _damaged(reading) and nothing_follows(journal, file):
+        reading = read_file(journal, file, last=True)
+    for one in _damaged(reading):
+        raise CorruptLogError(
+            "records are damaged", file=file.path, offset=one,
+            advice="Look at the log with `tallystick explain`",
+        )  # fmt: skip
+    return _ReadRecords(reading)
+
+
+def _damaged(reading: FileReading) -> list[int]:
+    return [one.row.offset for one in reading.ranges if one.outcome is Outcome.CORRUPT]
+
+
+class _ReadRecords:
+    """The records of a file that was read record by record."""
+
+    def __init__(self, reading: FileReading) -> None:
+        valid = [one for one in reading.ranges if one.outcome is Outcome.VALID]
+        self._ends = {one.row.end for one in valid}
+        self._items = [reading.item(one) for one in valid if not one.dropped]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._ends
+
+    def has_end(self, offsets: Collection[int]) -> bool:
+        return not self._ends.isdisjoint(offsets)
+
+    def committed(self, low: int, high: int) -> Iterator[int]:
+        for one in self._items:
+            if one.type is RecordType.COMMIT and low < one.offset + one.length <= high:
+                yield _number(one)
+
+    def chosen(self, numbers: Set[int], low: int, high: int) -> Iterator[tuple[int, int]]:
+        for one in self._items:
+            if (
+                _number(one) in numbers
+                if one.type in IN_TRANSACTION
+                else low < one.offset + one.length <= high
+            ):
+                yield one.offset, one.length
+
+    def crossing(self) -> Crossing:
+        left: dict[int, bool] = {}
+        ended = set()
+        for one in self._items:
+            if one.type in IN_TRANSACTION:
+                ends = one.type in (RecordType.COMMIT, RecordType.ROLLBACK)
+                left[_number(one)] = not ends
+                ended |= {_number(one)} if ends else set()
+        open_ = (number for number, is_open in left.items() if is_open)
+        return Crossing(array("q", sorted(open_)), array("q", sorted(ended)))
+
+
+def _number(item: Item) -> int:
+    return item.transaction or 0

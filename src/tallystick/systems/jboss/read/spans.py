@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tallystick.records import LogFile, Outcome, Span
+from tallystick.storage.zeros import first_nonzero, last_nonzero_end
 from tallystick.systems.jboss.format.layout import FILL, FILL_J, FILL_ZERO
 from tallystick.systems.jboss.read.classify import Classified, read_file
 from tallystick.systems.jboss.read.file_facts import KnownFile
@@ -88,10 +89,12 @@ def _joined(run: Span | None, one: Classified) -> tuple[Span, Span | None]:
 
 def _gap(data: memoryview, begin: int, end: int) -> Iterator[Span]:
     """Yield what is between two records: fill, and remains of something else."""
-    raw = bytes(data[begin:end])
-    head = len(raw) - len(raw.lstrip(FILL))
-    body = max(0, len(raw.rstrip(FILL)) - head)
-    tail = len(raw) - head - body
+    first = first_nonzero(data, begin, end)
+    raw = bytes(data[first : last_nonzero_end(data, first, end)])
+    head = first - begin + len(raw) - len(raw.lstrip(FILL))
+    body = len(raw.strip(FILL))
+    head = head if body else end - begin
+    tail = end - begin - head - body
     if head:
         yield Span(begin, head, Outcome.UNUSED, "fill", FILLED)
     if body:

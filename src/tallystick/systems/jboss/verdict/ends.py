@@ -150,8 +150,10 @@ def _unfinished(reading: KnownFile, torn: Classified) -> bool:
 
 def _untouched(reading: KnownFile, data: memoryview, end: int) -> bool:
     stale = next((one for one in reading.facts.later if one >= end), len(data))
+    if is_zero(data, end, stale):
+        return True
     rest = bytes(data[end:stale])
-    if not rest.strip(rest[:1]) and (not rest or rest[0] in FILL):
+    if not rest.strip(rest[:1]) and rest[0] in FILL:
         return True
     # What is left of the record of the earlier life that the last one has overwritten in part.
     tail = end + len(rest.rstrip(FILL)) if stale == len(data) else stale

@@ -1,0 +1,159 @@
+"""The transactions in a part of a file, in columns: which begin and end there as they should.
+
+In: the records of the part. Out: `Lives`. Whoever follows transactions in columns takes those that
+are regular (`Lives.regular`) and follows the others record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, type_table
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    COMMIT,
+    DELETE,
+    DELETE_TX,
+    ELEMENTS,
+    PREPARE,
+    ROLLBACK,
+    UPDATE,
+)
+
+_ELEMENTS = type_table(ELEMENTS)
+_ENDS = type_table((COMMIT, ROLLBACK))
+_OUTSIDE = type_table((ADD, UPDATE, DELETE))
+"""Types of records that change something outside of transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Records of transactions, by number and then by offset, in pieces that end with each end.
+
+    A number that is used again has several lives.
+
+    Attributes:
+        places: where the records stand among all of the part of a file.
+        ours: the records.
+        starts: the place in ``ours`` of the first record of each life.
+        lasts: the same of its last record.
+    """
+
+    places: Any
+    ours: RecordColumns
+    starts: Any
+    lasts: Any
+
+    @property
+    def numbers(self) -> Any:
+        """The transaction of each life."""
+        return self.ours.transactions[self.starts]
+
+    def sums(self, values: Any) -> Any:
+        """Return the sum of a value of each record, by life."""
+        return np.add.reduceat(values, self.starts, dtype=np.int64)
+
+    def each(self, values: Any) -> Any:
+        """Return for each record a value of its life."""
+        return np.repeat(values, self.lasts - self.starts + 1)
+
+    @property
+    def first(self) -> Any:
+        """Which lives are the first one of their number."""
+        first = np.ones(len(self.starts), np.bool_)
+        first[1:] = self.numbers[1:] != self.numbers[:-1]
+        return first
+
+    @property
+    def regular(self) -> Any:
+        """Which lives have an end after something else, at most one prepare, and right counts."""
+        kinds, expected = self.ours.kinds, self.ours.counts
+        elements, prepares = _ELEMENTS[kinds], kinds == PREPARE
+        before = np.cumsum(elements) - elements
+        before -= self.each(before[self.starts])
+        counted = prepares | (kinds == COMMIT)
+        wrong = self.sums(counted & (before != expected)) > 0
+        several = self.lasts > self.starts
+        return _ENDS[kinds[self.lasts]] & several & (self.sums(prepares) <= 1) & ~wrong
+
+    @property
+    def prepares(self) -> Any:
+        """The place of the last prepare of each life, or of its last record if it has none."""
+        places = np.arange(len(self.ours.rows))
+        last = np.maximum.reduceat(np.where(self.ours.kinds == PREPARE, places, -1), self.starts)
+        return np.where(last < 0, self.lasts, last)
+
+    def others(self, closed: Any, count: int) -> Any:
+        """Return which of all ``count`` records belong to lives that are not closed."""
+        found = np.zeros(count, np.bool_)
+        found[self.places[~self.each(closed)]] = True
+        return found
+
+
+def lives_of(records: RecordColumns) -> Lives | None:
+    """Return the lives of transactions in a part of a file; None if there are none."""
+    places = np.flatnonzero(INSIDE[records.kinds])
+    if not len(places):
+        return None
+    places = places[np.argsort(records.transactions[places], kind="stable")]
+    ours = records.at(places)
+    begins = np.ones(len(places), np.bool_)
+    begins[1:] = (ours.transactions[1:] != ours.transactions[:-1]) | _ENDS[ours.kinds[:-1]]
+    starts = np.flatnonzero(begins)
+    return Lives(places, ours, starts, np.append(starts[1:], len(begins)) - 1)
+
+
+def closed_lives(lives: Lives, opened: Iterable[int]) -> Any:
+    """Return which lives begin and end in a file, and are regular.
+
+    ``opened`` are the transactions that are open where it begins.
+    """
+    known = np.isin(lives.numbers, np.fromiter(opened, np.int64))
+    return lives.regular & ~(lives.first & known)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Records that change something for good, in the order in which they count.
+
+    Attributes:
+        records: the records.
+        ends: where the record ends that makes each count: itself, or the commit.
+        transactions: the place in ``prepares`` of the transaction of each; -1 outside of any.
+        prepares: a record of each transaction: its prepare, if it has one.
+        closed: how many transactions ended, by commit or rollback.
+    """
+
+    records: RecordColumns
+    ends: Any
+    transactions: Any
+    prepares: RecordColumns
+    closed: int
+
+
+def effects_of(records: RecordColumns, opened: Iterable[int]) -> tuple[Effects, Any]:
+    """Return the effects of records outside of transactions, and of regular transactions.
+
+    Also which records belong to other transactions. ``opened`` are the transactions that are open
+    where the part of the file begins.
+    """
+    ends, wanted = records.rows[:, 0] + records.rows[:, 1], _OUTSIDE[records.kinds]
+    numbers, others = np.full(len(ends), -1), np.zeros(len(ends), np.bool_)
+    prepares, closed = records.at(slice(0)), 0
+    if (lives := lives_of(records)) is not None:
+        fitting = closed_lives(lives, opened)
+        others, closed = lives.others(fitting, len(ends)), int(fitting.sum())
+        prepares = lives.ours.at(lives.prepares)
+        last = lives.places[lives.lasts]
+        committed = lives.each(fitting & (records.kinds[last] == COMMIT))
+        wanted[lives.places[committed & _ELEMENTS[lives.ours.kinds]]] = True
+        numbers[lives.places] = lives.each(np.arange(len(last)))
+        ends[lives.places] = lives.each(ends[last])
+    places = np.flatnonzero(wanted)
+    deletes = records.kinds[places] == DELETE_TX
+    places = places[np.lexsort((deletes, ends[places]))]
+    return Effects(records.at(places), ends[places], numbers[places], prepares, closed), others
