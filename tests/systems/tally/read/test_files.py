@@ -41,6 +41,12 @@ def test_a_file_that_got_another_name_is_not_called_unreadable(stale: int) -> No
     assert not catalog.findings
 
 
+def test_a_folder_is_not_listed_again_for_a_spare_alone() -> None:
+    fs = renaming(10**6)
+    read_folder(fs, FOLDER)
+    assert fs.stale == 10**6 - 2  # to read it, and to see that the spare has gone
+
+
 def test_a_file_that_is_still_listed_is_unreadable() -> None:
     fs = renaming(10**6)
     fs.same_name = True

@@ -49,8 +49,8 @@ from tallystick.systems.tally.format.layout import (
 
 _MISSING_MAX = 100_000
 """Numbers of missing segments that are listed: a hostile control block may claim any range."""
-_LISTINGS_MAX = 20
-"""Times that a folder is listed while its files change their names."""
+_LISTINGS_MAX = 5
+"""Times that a folder is listed while its files go."""
 _REPORTED_MAX = 100
 """Missing segments with a finding of their own."""
 
@@ -203,18 +203,18 @@ def read_catalog(folder: str, paths: Iterable[str], access: FileAccess | None = 
 def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
     """Return the catalog of the log in ``folder``, and the access to its files through ``fs``.
 
-    The log may be written meanwhile: if a file gets another name or goes between its listing and
-    its reading, the folder is listed again.
+    The log may be written meanwhile: a spare segment that has got another name since the folder was
+    listed is none of it.
 
     Raises:
         UnsupportedFormatError: a file is of a later format version.
     """
     access = access_through(fs)
-    for _ in range(_LISTINGS_MAX):
-        catalog = read_catalog(folder, _members(fs, folder), access)
-        unread = {one.file for one in catalog.findings if one.code == UNREADABLE.code}
-        if not unread or unread <= set(_members(fs, folder)):
-            break
+    catalog = read_catalog(folder, _members(fs, folder), access)
+    renamed = {one for one in _gone(fs, catalog) if _is_spare(one)}
+    catalog.findings = [
+        one for one in catalog.findings if one.code != UNREADABLE.code or one.file not in renamed
+    ]
     return catalog, access
 
 
@@ -222,17 +222,31 @@ def _members(fs: FileSystem, folder: str) -> list[str]:
     return [posixpath.join(folder, name) for name in fs.list(folder) if is_member(name)]
 
 
+def _gone(fs: FileSystem, catalog: Catalog) -> set[str]:
+    """Return the files of a catalog that could not be read and are not listed any more."""
+    unreadable = {one.file or "" for one in catalog.findings if one.code == UNREADABLE.code}
+    return unreadable.difference(_members(fs, catalog.folder)) if unreadable else unreadable
+
+
+def _is_spare(path: str) -> bool:
+    return posixpath.basename(path).startswith(SPARE_PREFIX)
+
+
 def readable_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
     """Return what `read_folder` does, if every file of it could be read.
 
     A file that cannot be read now, for want of a descriptor or a permission, may hold anything: it
-    is neither missing nor unused.
+    is neither missing nor unused. If segments go while they are read, the folder is listed again.
 
     Raises:
         LogUnreadableError: a file could not be read.
         UnsupportedFormatError: a file is of a later format version.
     """
     catalog, access = read_folder(fs, folder)
+    for _ in range(_LISTINGS_MAX - 1):
+        if not _gone(fs, catalog):
+            break
+        catalog, access = read_folder(fs, folder)
     _require_readable(catalog.findings)
     return catalog, access
 
