@@ -36,11 +36,16 @@ _TEXT_LIST = RECORDS.field("resources").type
 
 def record_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
     """Make a batch of ``count`` rows in the order of `RECORDS`; missing columns are null."""
+    return table_batch(RECORDS, columns, count)
+
+
+def table_batch(schema: pa.Schema, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Make a batch of ``count`` rows in the order of a schema; missing columns are null."""
     arrays = [
         columns[field.name] if field.name in columns else nulls(field.type, count)
-        for field in RECORDS
+        for field in schema
     ]
-    return pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
 def whole_records(

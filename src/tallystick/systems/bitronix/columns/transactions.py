@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import byte_ranges, constant, nulls, numbers
+from tallystick.arrow.columns import byte_ranges, constant, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.records import State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
@@ -220,11 +220,7 @@ class _Batches:
             "evidence_type": _status_texts(np.where(decided, COMMITTING, statuses)),
             "attributes": _attributes(gtrids, statuses, self._single.take(names)),
         }
-        arrays = [
-            columns[one.name] if one.name in columns else nulls(one.type, count)
-            for one in TRANSACTIONS
-        ]
-        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+        return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
 
 
 def _states(statuses: Any, kept: Any) -> pa.Array:

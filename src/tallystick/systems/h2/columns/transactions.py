@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import constant, no_texts, nulls, numbers
+from tallystick.arrow.columns import constant, no_texts, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions, plain
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.h2.columns import kernels
@@ -116,11 +116,7 @@ class TransactionColumns:
             "evidence_type": constant(Type.COMMIT.name, count),
             "attributes": _texts(table[_CHANGES], '{{"changes":{}}}'),
         }
-        arrays = [
-            columns[one.name] if one.name in columns else nulls(one.type, count)
-            for one in TRANSACTIONS
-        ]
-        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+        return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
 
 
 def _texts(values: Any, form: str) -> pa.Array:
