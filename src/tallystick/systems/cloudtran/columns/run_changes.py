@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import byte_ranges, coded, constant, nulls, numbers
+from tallystick.arrow.columns import byte_ranges, coded, constant, numbers, table_batch
 from tallystick.arrow.schemas import CHANGES, plain
 from tallystick.records import Clock
 from tallystick.systems.cloudtran.columns import kernels
@@ -94,8 +94,7 @@ class RunChanges:
             "file": constant(self.file, count),
             "offset": numbers(self.offsets.view(np.int64)[chosen], None),
         }
-        arrays = [columns.get(one.name, nulls(one.type, count)) for one in CHANGES]
-        return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
+        return plain(table_batch(CHANGES, columns, count), CHANGES)
 
     def _keys(self, operations: Any) -> pa.Array:
         starts, lengths = operations[kernels.KEY], operations[kernels.KEY_LENGTH]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import byte_ranges, constant, no_texts, nulls, numbers
+from tallystick.arrow.columns import byte_ranges, constant, no_texts, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, json_text, plain
 from tallystick.records import Clock, State
 from tallystick.systems.cloudtran.columns import kernels
@@ -96,8 +96,7 @@ class RunTransactions:
             "evidence_type": constant(_PERSISTED, count),
             "attributes": self._attributes(),
         }
-        arrays = [columns.get(one.name, nulls(one.type, count)) for one in TRANSACTIONS]
-        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+        return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
 
     def _files(self, count: int) -> pa.Array:
         ends = pa.array(np.arange(count + 1, dtype=np.int32))

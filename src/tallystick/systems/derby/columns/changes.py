@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Bytes
-from tallystick.arrow.columns import bitmap, byte_ranges, coded, constant, nulls, numbers
+from tallystick.arrow.columns import bitmap, byte_ranges, coded, constant, numbers, table_batch
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Clock, Kind
 from tallystick.systems.derby.columns import change_kernels
@@ -127,8 +127,7 @@ def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.Record
         "file": constant(file.path, count),
         "offset": numbers(columns[KEPT_PLACE] & POSITION_MASK, None),
     }
-    arrays = [found.get(field.name, nulls(field.type, count)) for field in CHANGES]
-    return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
+    return plain(table_batch(CHANGES, found, count), CHANGES)
 
 
 def _kinds(operation: Column, flag: Column) -> NDArray[np.int8]:

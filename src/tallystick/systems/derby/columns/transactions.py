@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tallystick.arrow.columns import bitmap, coded, constant, no_texts, nulls, numbers
+from tallystick.arrow.columns import bitmap, coded, constant, no_texts, nulls, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.records import Clock, Xid
 from tallystick.storage.zeros import is_zero
@@ -155,8 +155,7 @@ class TransactionColumns:
             "evidence_type": coded(proofs.astype(np.int8), _PROOFS),
             "attributes": _attributes(sums, ids["gtrid"].is_valid()),
         }
-        arrays = [found.get(field.name, nulls(field.type, count)) for field in TRANSACTIONS]
-        return plain(pa.RecordBatch.from_arrays(arrays, TRANSACTIONS.names), TRANSACTIONS)
+        return plain(table_batch(TRANSACTIONS, found, count), TRANSACTIONS)
 
     def _ids(self, sums: Columns) -> dict[str, pa.Array]:
         """Make the columns of the global id."""

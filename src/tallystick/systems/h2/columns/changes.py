@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import bitmap, constant, nulls, numbers
+from tallystick.arrow.columns import bitmap, constant, numbers, table_batch
 from tallystick.arrow.schemas import CHANGES, plain
 from tallystick.records import Clock
 from tallystick.roles import branch_of
@@ -212,10 +212,7 @@ class ChangeColumns:
         if commits.gtrids:
             gtrids = map(commits.gtrids.get, ranks.tolist())
             columns["gtrid"] = pa.array(gtrids, pa.binary(), size=count)
-        arrays = [
-            columns[one.name] if one.name in columns else nulls(one.type, count) for one in CHANGES
-        ]
-        return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
+        return plain(table_batch(CHANGES, columns, count), CHANGES)
 
     def _collections(self, tables: Any) -> pa.Array:
         ids, places = distinct(tables)

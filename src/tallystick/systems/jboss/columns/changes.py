@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import VIEWED_MAX, byte_ranges
+from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, table_batch
 from tallystick.arrow.schemas import CHANGES, json_text
 from tallystick.records import Clock
 from tallystick.systems.jboss.columns.fields import (
@@ -277,8 +277,7 @@ class ChangeColumns:
     def _batch(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         same = {"system": SYSTEM_NAME, "log": self._log, "collection": "", "clock": _CLOCK}
         columns |= {name: _same(text, count) for name, text in same.items()}
-        arrays = [columns.get(one.name, pa.nulls(count, one.type)) for one in CHANGES]
-        return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+        return table_batch(CHANGES, columns, count)
 
 
 def _ordinals(ends: Any) -> Any:

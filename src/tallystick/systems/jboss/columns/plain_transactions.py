@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import no_texts
+from tallystick.arrow.columns import no_texts, table_batch
 from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.jboss.columns.changes import rebatched
@@ -97,8 +97,7 @@ class Closed:
             "evidence_type": _TYPES.take(codes),
             **dict(zip(("format_id", "gtrid", "bqual"), self.xids, strict=True)),
         }
-        arrays = [columns.get(one.name, pa.nulls(count, one.type)) for one in TRANSACTIONS]
-        return pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS)
+        return table_batch(TRANSACTIONS, columns, count)
 
 
 def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Closed | None:

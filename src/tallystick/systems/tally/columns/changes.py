@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import byte_ranges, coded
+from tallystick.arrow.columns import byte_ranges, coded, table_batch
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Change, Clock, Kind
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
@@ -108,8 +108,7 @@ def _changes(records: pa.RecordBatch) -> pa.RecordBatch:
         "key": pc.fill_null(records["record_id"].cast(pa.string()), ""),
         "after": bodies,
     } | {name: records[name] for name in ("system", "log", "time", "clock", "file", "offset")}
-    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in CHANGES]
-    return plain(pa.RecordBatch.from_arrays(arrays, CHANGES.names), CHANGES)
+    return plain(table_batch(CHANGES, columns, count), CHANGES)
 
 
 def _text(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -143,10 +142,7 @@ def run_changes(log: str, file: str, work: SortedRun) -> pa.RecordBatch:
         "file": _repeated(file, count),
         "offset": pa.array(places),
     }
-    arrays = [
-        columns[one.name] if one.name in columns else pa.nulls(count, one.type) for one in CHANGES
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+    return table_batch(CHANGES, columns, count)
 
 
 def _in_order(work: SortedRun) -> tuple[Numbers, Numbers, Numbers]:
