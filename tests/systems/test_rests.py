@@ -76,7 +76,7 @@ def test_items_of_another_number_or_type_are_refused() -> None:
 @settings(max_examples=25)
 def test_other_values_are_no_rests(rest: Any, value: Any) -> None:
     with pytest.raises(NotClosedInPartsError):
-        rest.of(packed(value))
+        unpacked(packed(value), rest.built)
 
 
 def in_blocks(folder: Path) -> LogReading:

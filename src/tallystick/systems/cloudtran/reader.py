@@ -71,6 +71,7 @@ from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.rests import unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -386,8 +387,8 @@ class CloudtranReading:
         """
         from tallystick.systems.cloudtran.columns.closing import batches_of
 
-        unpacked = [Rest.of(rest) for rest in rests]
-        return batches_of(*close_rests(unpacked, self.source.path), rows)
+        found = [unpacked(one, Rest.built) for one in rests]
+        return batches_of(*close_rests(found, self.source.path), rows)
 
 
 def _beginning(path: str) -> ByteSource:

@@ -50,6 +50,7 @@ from tallystick.systems.derby.read.tables import Database, Numbers
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
+from tallystick.systems.rests import unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -314,7 +315,7 @@ class DerbyReading:
         """
         from tallystick.systems.derby.columns.closing import Rest, join
 
-        return join(self.log, self.source.path, [Rest.of(rest) for rest in rests], rows)
+        return join(self.log, self.source.path, [unpacked(one, Rest.built) for one in rests], rows)
 
     def _log_file(self, file: LogBytes, order: int) -> LogFile:
         undo_file = self.recovery.undo_mark >> 32

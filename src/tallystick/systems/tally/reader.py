@@ -28,6 +28,7 @@ from tallystick.records import (
 )
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.rests import unpacked
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
 from tallystick.systems.tally.columns.splits import (
     SplitWalk,
@@ -371,8 +372,8 @@ class TallyReading:
         """
         from tallystick.systems.tally.columns.closing import batches_of_closed
 
-        unpacked = [Rest.of(rest) for rest in rests]
-        return batches_of_closed(closed_rests(self.catalog, self.source.path, unpacked), rows)
+        found = [unpacked(one, Rest.built) for one in rests]
+        return batches_of_closed(closed_rests(self.catalog, self.source.path, found), rows)
 
     def needed(self, split: Split) -> Sequence[str]:
         """Return the control file, the segment and its successor; more where that is damaged."""

@@ -11,6 +11,7 @@ from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.storage.files import FileSystem
 from tallystick.systems.protocol import NotClosedInPartsError
+from tallystick.systems.rests import unpacked
 from tallystick.systems.tally.format.bodies import Ending, encode_ending
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
@@ -65,7 +66,7 @@ def interleaved(rounds: int = 40, size: int = 700) -> MemoryFileSystem:
 def test_transactions_that_cross_edges_are_closed_by_the_fold() -> None:
     fs = interleaved()
     assert _alike(fs) == [True] * len(SIZES)
-    rests = [Rest.of(rest) for rest in _rests(reading(fs)) if rest is not None]
+    rests = [unpacked(rest, Rest.built) for rest in _rests(reading(fs)) if rest is not None]
     handed = {record.transaction for rest in rests for record in rest.records}
     closed = sum(last - first + 1 for rest in rests for first, last in rest.closed)
     assert len(rests) > 20
@@ -163,7 +164,7 @@ def test_rests_that_are_no_chain_are_refused() -> None:
 
 def test_a_number_that_stands_for_two_transactions_is_refused() -> None:
     one = reading(interleaved())
-    rests = [Rest.of(rest) for rest in _rests(one) if rest is not None]
+    rests = [unpacked(rest, Rest.built) for rest in _rests(one) if rest is not None]
     number = rests[0].records[0].transaction
     assert number is not None
     rests[1] = rests[1]._replace(closed=[(number, number)])

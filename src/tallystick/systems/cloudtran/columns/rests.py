@@ -23,7 +23,7 @@ from tallystick.systems.cloudtran.read.changes import entry_changes
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.transactions import Step, TransactionFold
 from tallystick.systems.protocol import NotClosedInPartsError
-from tallystick.systems.rests import items, packed, unpacked
+from tallystick.systems.rests import items, packed
 
 Left = tuple[int, Step, str, int]
 """An entry of a transaction that is left open, as `TransactionFold.add` takes it."""
@@ -64,16 +64,8 @@ class Rest:
         return packed((edges, _pairs(self.closed), _pairs(self.logged), left, carried))
 
     @classmethod
-    def of(cls, rest: bytes) -> Self:
-        """Return what was packed.
-
-        Raises:
-            NotClosedInPartsError: it is damaged.
-        """
-        return unpacked(rest, cls._built)
-
-    @classmethod
-    def _built(cls, value: Any) -> Self:
+    def built(cls, value: Any) -> Self:
+        """Return the rest whose value was packed, for `unpacked`."""
         edges, closed, logged, left, carried = items(value, list, list, list, list, list)
         file, serial, first, last = items(edges, str, int | None, int, int)
         entries = [_parsed(*items(one, bytes, int)) for one in carried]

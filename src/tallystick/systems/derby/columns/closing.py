@@ -27,7 +27,7 @@ from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, make_instant
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.protocol import NotClosedInPartsError, Split
-from tallystick.systems.rests import items, longs, packed, unpacked
+from tallystick.systems.rests import items, longs, packed
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
 
@@ -51,16 +51,8 @@ class Rest(NamedTuple):
     left: Columns
 
     @classmethod
-    def of(cls, rest: bytes) -> Rest:
-        """Return what `packed` made.
-
-        Raises:
-            NotClosedInPartsError: it is damaged.
-        """
-        return unpacked(rest, cls._built)
-
-    @classmethod
-    def _built(cls, value: Any) -> Rest:
+    def built(cls, value: Any) -> Rest:
+        """Return the rest whose value was packed, for `unpacked`."""
         number, begin, end, closed, left = items(value, int, int, int, bytes, bytes)
         table = longs(left).reshape(body_kernels.BODY_COLUMNS, -1)
         return cls(number, begin, end, longs(closed), table.copy())  # kernels take writable arrays

@@ -77,16 +77,8 @@ class Rest:
         return packed((self.path, self.shape, steps, self.records))
 
     @classmethod
-    def of(cls, rest: bytes) -> Rest:
-        """Return a rest from its bytes.
-
-        Raises:
-            NotClosedInPartsError: they are damaged.
-        """
-        return unpacked(rest, cls._built)
-
-    @classmethod
-    def _built(cls, value: Any) -> Rest:
+    def built(cls, value: Any) -> Rest:
+        """Return the rest whose value was packed, for `unpacked`."""
         path, shape, steps, found = items(value, str, str, bytes, list)
         if shape not in SHAPES:
             raise ValueError("a shape that no journal has")
@@ -178,7 +170,7 @@ def batches_of_rests(
     Raises:
         NotClosedInPartsError: a split closed a transaction that another one knows, too.
     """
-    found = [Rest.of(one) for one in rests]
+    found = [unpacked(one, Rest.built) for one in rests]
     placed = list(_placed(journal, found))
     numbers = Counter(number for one in found for number in one.closed)
     if any(count > 1 for count in numbers.values()):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tallystick.errors import TallystickError
 from tallystick.records import Change, Kind, Outcome, Record, Severity, Transaction
 from tallystick.systems.protocol import NotClosedInPartsError
-from tallystick.systems.rests import items, packed, unpacked
+from tallystick.systems.rests import items, packed
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LENGTH_MAX, SYSTEM_NAME
 from tallystick.systems.tally.read.changes import ELEMENTS, ChangeFeed
 from tallystick.systems.tally.read.files import Catalog, FileStatus
@@ -132,16 +132,8 @@ class Rest(NamedTuple):
         return packed((self.edges, self.closed, self.records))
 
     @classmethod
-    def of(cls, rest: bytes) -> Rest:
-        """Return a rest from its bytes.
-
-        Raises:
-            NotClosedInPartsError: they are damaged.
-        """
-        return unpacked(rest, cls._built)
-
-    @classmethod
-    def _built(cls, value: Any) -> Rest:
+    def built(cls, value: Any) -> Rest:
+        """Return the rest whose value was packed, for `unpacked`."""
         edges, closed, records = items(value, list, list, list)
         segment, *dues = items(edges, int, list, list)
         begin, end = (tuple(items(due, int, int, int)) for due in dues)
