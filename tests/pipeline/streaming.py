@@ -113,6 +113,17 @@ def failed(query: StreamingQuery, stream: Stream) -> bool:
     return error is not None
 
 
+def wait_for_sources(query: StreamingQuery) -> None:
+    """Wait until a query has made its sources, or has ended.
+
+    Spark gives all queries of a session one map of the workers' environment, which each fills when
+    it makes its source: where the first two do that at once, the map breaks, and no query after
+    them runs (docs/operations/spark.md).
+    """
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        time.sleep(0.02)
+
+
 def drain_all(spark: SparkSession, streams: list[Stream], tries: int = 50) -> None:
     """Read everything that is there, one stream after the other."""
     for stream in streams:
@@ -147,7 +158,10 @@ def main(given: argparse.Namespace) -> None:
         drain_all(spark, streams)
         spark.stop()
         return
-    queries = {one: follow(spark, one) for one in streams}
+    queries: dict[Stream, StreamingQuery] = {}
+    for stream in streams:
+        queries[stream] = follow(spark, stream)
+        wait_for_sources(queries[stream])
     while True:
         for stream, query in queries.items():
             if failed(query, stream):
