@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.systems.bitronix.live.role import BitronixDecisionLog
+from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.tally.format.headers import decode_control, encode_control
 from tallystick.systems.tally.format.layout import COPY_OFFSET, SEGMENT_SIZE_MIN
 from tallystick.systems.tally.live.log import TallyLog
@@ -107,3 +109,12 @@ def test_a_file_that_is_written_counts_by_what_there_is_of_it(tmp_path: Path) ->
     sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.tlog"))]
     tasks = planning.tasks(_settings(tmp_path, max(sizes)))
     assert [piece.size for task in tasks for piece in task.pieces] == sizes
+
+
+def test_attributes_that_only_the_whole_log_tells_are_one_task(tmp_path: Path) -> None:
+    with closing(JBossRecordJournal(str(tmp_path / "log"))) as log:
+        log.add(1, b"x").wait()
+    whole = replace(_settings(tmp_path, 2_000), columns=("offset", "attributes"))
+    (task,) = planning.tasks(whole)
+    assert [piece.split for piece in task.pieces] == [None]
+    assert len(planning.tasks(replace(whole, columns=("offset",)))) > 1

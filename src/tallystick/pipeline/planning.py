@@ -19,7 +19,14 @@ from tallystick.reading.names import log_name
 from tallystick.reading.survey import survey
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
-from tallystick.systems.protocol import ClosesBySplit, LogReading, LogSource, Separable, Split
+from tallystick.systems.protocol import (
+    AttributeBatches,
+    ClosesBySplit,
+    LogReading,
+    LogSource,
+    Separable,
+    Split,
+)
 from tallystick.systems.registry import system
 
 LOGS_MAX = 32
@@ -145,6 +152,8 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
         return [Piece(log, None, size)]
     try:
         reading = system(log.system).read(log, options.reading)
+        if "attributes" in options.columns and not isinstance(reading, AttributeBatches):
+            return [Piece(log, None, size)]  # every part would decode all records of the log
         splits = reading.splits(options.split_bytes)
     except (TallystickError, OSError):
         return [Piece(log, None, size)]  # the task will meet the error and report it

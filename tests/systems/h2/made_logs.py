@@ -333,6 +333,18 @@ def random_log(seed: int) -> bytes:
     return file_of(bytes(log.data), page_size)
 
 
+def long_log(rows: int) -> bytes:
+    """Make the log of a transaction that does not end, and of as many others as it has rows."""
+    rng, data = random.Random(1), bytearray()
+    for number in range(rows):
+        for session in (1, 2):
+            key = 100 + 2 * number + session
+            added = row(rng, 2, bytes((values.LONG,)) + encode_var_long(key))
+            data += records.encode_add(session, KEYED_TABLE, key, added)
+        data += records.encode_commit(2)
+    return bytes(data)
+
+
 # -- file -----------------------------------------------------------------------------------
 
 

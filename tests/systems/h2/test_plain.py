@@ -39,9 +39,9 @@ def told(path: str, **options: Any) -> tuple[dict[str, Any], bool]:
 
 def compare(path: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> bool:
     """Read a file both ways; return whether the log was plain and had changes."""
-    monkeypatch.setattr(skim, "_compiled", lambda _stream: False)
+    monkeypatch.setattr(skim, "compiled", lambda _stream: False)
     expected, _ = told(path, **options)
-    monkeypatch.setattr(skim, "_compiled", lambda _stream: True)
+    monkeypatch.setattr(skim, "compiled", lambda _stream: True)
     found, plain = told(path, **options)
     assert found == expected
     return plain and bool(found["changes"])

@@ -33,7 +33,7 @@ def check(stream: Any, zone: Zone) -> None:
 
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skim, "_compiled", lambda _stream: True)
+    monkeypatch.setattr(skim, "compiled", lambda _stream: True)
 
 
 @pytest.mark.parametrize("case", cases("h2"))

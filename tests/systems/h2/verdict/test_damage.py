@@ -264,7 +264,7 @@ def test_changes_of_rows_that_the_engine_never_writes_are_damage(
     change: bytes, what: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H2 1.4.200 did not open such files, or had other rows; of each one bit had been flipped."""
-    monkeypatch.setattr(skim, "_compiled", lambda _stream: compiled)
+    monkeypatch.setattr(skim, "compiled", lambda _stream: compiled)
     one = with_log(change + encode_commit(3), tmp_path)
     assert one.judgement.answer is (Answer.CANNOT_TELL if what else Answer.SAFE)
     found = [each.message for each in one.findings() if each.code == "damaged-row"]

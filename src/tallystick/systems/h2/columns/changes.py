@@ -83,29 +83,73 @@ class _Commits:
     """Of some, their changes before the piece."""
 
 
-class ChangeColumns:
-    """Makes batches of the changes of one plain log."""
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a transaction that is open at the end of a part of a log.
 
-    def __init__(self, log: PlainLog, names: Mapping[int, TableName], path: str) -> None:
+    Attributes:
+        begin: the offset in the file of its first record; -1 if that is before the part.
+        commit: the number of its commit; 0 if it is not committed.
+        gtrid: its global id, if it has one.
+        before: how many of its changes are before the part.
+    """
+
+    begin: int
+    commit: int
+    gtrid: bytes | None
+    before: int
+
+
+class ChangeColumns:
+    """Makes batches of the changes of one plain log, or of a part of it.
+
+    Of a part: ``commits`` is the number of commits before it, and ``fates`` tells of sessions what
+    becomes of the transactions that are open at its end.
+    """
+
+    def __init__(
+        self,
+        log: PlainLog,
+        names: Mapping[int, TableName],
+        path: str,
+        commits: int = 0,
+        fates: Mapping[int, Fate] | None = None,
+    ) -> None:
         self._log = log
         self._names = names
         self._path = path
         self._texts = RowTexts(names, log.zone)
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
-        self._commits = 0
+        self._commits = commits
+        self._fates = fates or {}
+        self._done = {session: fate.before for session, fate in self._fates.items()}
+        self._tables: set[int] = set()
+
+    @property
+    def commits(self) -> int:
+        """How many transactions are committed so far."""
+        return self._commits
+
+    @property
+    def tables(self) -> set[int]:
+        """The tables whose changes were given so far."""
+        return self._tables
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all changes in commit order, in batches of at most ``rows`` rows."""
         ledger = Ledger(self._log)
         for piece in self._log.pieces():
-            page = ledger.add(piece)
-            found = list(self._batches_of(page))
-            if len(found) > 1:
-                found = pa.Table.from_batches(found).combine_chunks().to_batches()
-            for batch in found:
-                for begin in range(0, batch.num_rows, rows):
-                    yield batch.slice(begin, rows)
+            yield from self.of_page(ledger.add(piece), rows)
+
+    def of_page(self, page: Page, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that the next piece commits, or that are committed after the part."""
+        found = [*self._batches_of(page), *self._foreseen()]
+        if len(found) > 1:
+            found = pa.Table.from_batches(found).combine_chunks().to_batches()
+        for batch in found:
+            for begin in range(0, batch.num_rows, rows):
+                yield batch.slice(begin, rows)
 
     def _batches_of(self, page: Page) -> Iterator[pa.RecordBatch]:
         """Yield the changes that a piece commits: what was kept of a transaction before its own."""
@@ -191,6 +235,22 @@ class ChangeColumns:
                 rows = changes.chosen(places[numbers == number])
                 self._kept.setdefault(page.sessions[slots[number]], []).append(rows.copied())
 
+    def _foreseen(self) -> Iterator[pa.RecordBatch]:
+        """Yield what was kept of transactions whose fate is known; drop it if that is no commit."""
+        for session, fate in self._fates.items():
+            kept = [one for one in self._kept.get(session, ()) if len(one.codes)]
+            if not kept or kept[0].offsets[0] < fate.begin:
+                continue
+            del self._kept[session]
+            if fate.commit:
+                gtrids = {} if fate.gtrid is None else {0: fate.gtrid}
+                none = np.zeros(1, np.int64)
+                commits = _Commits(fate.commit, pa.array([str(session)]), none, none, gtrids)
+                for one in kept:
+                    own = np.arange(len(one.codes)) + self._done[session]
+                    self._done[session] += len(own)
+                    yield self._batch(one, np.zeros(len(own), np.int64), own, commits)
+
     def _batch(self, rows: _Rows, ranks: Any, ordinals: Any, commits: _Commits) -> pa.RecordBatch:
         count = len(ranks)
         added = rows.lengths >= 0
@@ -216,6 +276,7 @@ class ChangeColumns:
 
     def _collections(self, tables: Any) -> pa.Array:
         ids, places = distinct(tables)
+        self._tables.update(ids)
         names = [self._names[one].name if one in self._names else str(one) for one in ids]
         return pa.array(names, pa.string()).take(pa.array(places))
 

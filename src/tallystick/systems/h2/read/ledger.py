@@ -8,7 +8,7 @@ long: it loads NumPy and the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,13 +41,19 @@ _INVERSES = Type.ADD + Type.REMOVE
 class OpenTransaction:
     """A transaction that has records before a piece and does not end there.
 
-    ``figures`` are those of `session_kernels`; ``parts`` its changes: type, table and key each.
+    Attributes:
+        figures: those of `session_kernels`.
+        begin: the offset in the stream of its first record.
+        parts: its changes: type, table and key each.
+        carried: it began in another part of the log, whose changes are not among ``parts``.
     """
 
     figures: Any
+    begin: int
     names: list[str] = field(default_factory=list)
     last: Entry | None = None
     parts: list[Any] = field(default_factory=list)
+    carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Endings:
         committed: which are committed; the others are rolled back.
         named: which were prepared under a name.
         by_hand: which were ended by hand.
+        doubtful: of which only `hand_commits` tells that.
     """
 
     numbers: Any
@@ -67,10 +74,13 @@ class Endings:
     committed: Any
     named: Any
     by_hand: Any
+    doubtful: Any
 
     def chosen(self, places: Any) -> Endings:
         """Return some of them."""
-        columns = (self.numbers, self.rows, self.committed, self.named, self.by_hand)
+        columns = (
+            self.numbers, self.rows, self.committed, self.named, self.by_hand, self.doubtful,
+        )  # fmt: skip
         return Endings(*(one[places] for one in columns))
 
 
@@ -143,10 +153,10 @@ class Page:
         named = np.isin(numbers, [number for number, names in self.names.items() if names])
         hand = ~named & (self.piece.codes[rows] == Type.ROLLBACK)
         after_fill = np.append(filled, self.piece.codes[:-1] == Type.NOOP)[rows]
-        doubtful = np.flatnonzero(after_fill & ~named & ~hand)
-        if len(doubtful):
+        doubtful = after_fill & ~named & ~hand
+        if doubtful.any():
             hand[doubtful] = np.isin(self.piece.starts[rows[doubtful]], list(by_hand()))
-        return Endings(numbers, rows, self.committed(numbers), named, hand)
+        return Endings(numbers, rows, self.committed(numbers), named, hand, doubtful)
 
     def logged(self, endings: Endings) -> Iterator[LoggedTransaction]:
         """Yield transactions that end."""
@@ -170,9 +180,14 @@ class Page:
 class Ledger:
     """The transactions that are open between two pieces, as `transactions.Tracker` has them."""
 
-    def __init__(self, plain: PlainLog) -> None:
+    def __init__(self, plain: PlainLog, opened: dict[int, OpenTransaction] | None = None) -> None:
         self._plain = plain
-        self._open: dict[int, OpenTransaction] = {}
+        self._open = opened or {}
+
+    @property
+    def opened(self) -> Mapping[int, OpenTransaction]:
+        """What is open, by session, in the order of beginnings."""
+        return self._open
 
     def add(self, piece: Piece) -> Page:
         """Take the next piece; return the transactions in it."""
@@ -228,7 +243,8 @@ class Ledger:
                 del self._open[page.sessions[slots[number]]]
         for number in np.flatnonzero(ends == NONE).tolist():
             session = page.sessions[slots[number]]
-            one = self._open.setdefault(session, OpenTransaction(None))
+            begin = int(page.piece.starts[np.argmax(page.numbers == number)])
+            one = self._open.setdefault(session, OpenTransaction(None, begin))
             one.last = page.last_of(number)
             one.names = page.names.get(number, one.names)
             one.figures = page.figures[:, number].copy()

@@ -17,14 +17,14 @@ from tallystick.systems.h2.read.scan import Scan, ScanEnd
 from tallystick.systems.h2.read.stream import LogStream
 
 if TYPE_CHECKING:
-    from tallystick.systems.h2.read.walk import Piece
+    from tallystick.systems.h2.read.walk import Piece, Progress
 
 OWN_TABLES = frozenset((TABLE_META, TABLE_CATALOG))
 COMPILED_FROM = 1 << 22
 """Bytes of a log from which on it pays to load the compiler for its records."""
 LOADED_FROM = 1 << 18
 """The same where the compiler is loaded already."""
-_ROWS = 1 << 13
+ROWS = 1 << 13
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Skim:
 
     def entries(self) -> Iterator[Entry]:
         """Yield every record in order; a run of no-ops as one."""
-        if not _compiled(self.stream):
+        if not compiled(self.stream):
             scan = Scan(self.stream, self.zone)
             yield from scan.entries()
             self.end = scan.end
@@ -50,7 +50,7 @@ class Skim:
         from tallystick.systems.h2.read.walk import Progress, entries_of, rest_of, walk
 
         progress = Progress()
-        for piece in walk(self.stream, _ROWS, progress):
+        for piece in walk(self.stream, ROWS, progress):
             yield from entries_of(piece, self.stream, self.zone, self.valued)
         scan, rest = rest_of(self.stream, self.zone, progress)
         yield from rest
@@ -81,7 +81,7 @@ class PlainLog:
         """Yield the records as columns, piece by piece."""
         from tallystick.systems.h2.read.walk import Progress, walk
 
-        yield from walk(self.stream, _ROWS, Progress())
+        yield from walk(self.stream, ROWS, Progress())
 
 
 def plain_log(stream: LogStream, zone: Zone) -> PlainLog | None:
@@ -89,14 +89,21 @@ def plain_log(stream: LogStream, zone: Zone) -> PlainLog | None:
 
     In a plain log sessions have the numbers that the engine gives them, from 1 on, or 0.
     """
-    if not _compiled(stream):
+    if not compiled(stream):
         return None
-    from tallystick.systems.h2.read.walk import Progress, rest_of, walk
+    from tallystick.systems.h2.read.walk import Progress, walk
 
     progress = Progress()
-    for piece in walk(stream, _ROWS, progress):
+    for piece in walk(stream, ROWS, progress):
         if piece.has_odd_session():
             return None
+    return ended_plainly(stream, zone, progress)
+
+
+def ended_plainly(stream: LogStream, zone: Zone, progress: Progress) -> PlainLog | None:
+    """Return the log that was walked; None if more than a record that is cut off is left of it."""
+    from tallystick.systems.h2.read.walk import rest_of
+
     if progress.irregular:
         return None
     scan, rest = rest_of(stream, zone, progress)
@@ -106,7 +113,8 @@ def plain_log(stream: LogStream, zone: Zone) -> PlainLog | None:
     return PlainLog(stream, zone, tail, scan.end)
 
 
-def _compiled(stream: LogStream) -> bool:
+def compiled(stream: LogStream) -> bool:
+    """Return True if a log is long enough for compiled code to pay, and there is a compiler."""
     if not pays(stream.size, LOADED_FROM, COMPILED_FROM):
         return False
     try:

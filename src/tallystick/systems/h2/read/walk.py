@@ -202,29 +202,30 @@ def entries_of(
 
 
 def walk(stream: LogStream, rows: int, progress: Progress) -> Iterator[Piece]:
-    """Yield pieces of at most ``rows`` records."""
+    """Yield pieces of at most ``rows`` records, of a part of a stream from its first one on."""
     ids = np.array(stream.data_pages, dtype=np.int64)
     file = np.frombuffer(stream.pages.data, dtype=np.uint8)
     rest = np.zeros(0, dtype=np.uint8)
     window = max(WINDOW // stream.body_size, 1)
-    page, pages = 0, window
+    page, pages, at = 0, window, stream.skip
     while page < len(ids) or len(rest):
         data = _join(file, stream, ids[page : page + pages], rest)
         page += pages
         last = page >= len(ids)
-        at, why = 0, record_kernels.FULL
+        data = data[: len(data) - stream.cut] if last else data
+        first, why = at, record_kernels.FULL
         while why == record_kernels.FULL:
             # a batch keeps its table
             table = np.empty((record_kernels.COLUMNS, min(rows, TABLE_ROWS)), dtype=np.int64)
             count, at, why = record_kernels.walk(data, at, last, stream.pages.page_size, table)
             if count:
                 yield _piece(data, table[:, :count], progress)
-        pages = pages * 2 if at == 0 else window
+        pages = pages * 2 if at == first else window
         progress.offset += at
         progress.irregular = why == record_kernels.IRREGULAR
         if last or progress.irregular:
             return
-        rest = data[at:]
+        rest, at = data[at:], 0
 
 
 def rest_of(stream: LogStream, zone: Zone, progress: Progress) -> tuple[Scan, Iterator[Entry]]:
