@@ -197,8 +197,8 @@ class LogReading(Protocol):
         """Return parts of about ``target_bytes`` that together give every record once.
 
         `batches` can read each on its own. The files are not read through to find them, unless
-        only a walk over all records tells where one begins. Of a damaged log a part may also give records that a reading of the whole log leaves out because
-        of damage in an earlier part.
+        only a walk over all records tells where one begins. Of a damaged log a part may also give
+        records that a reading of the whole log leaves out because of damage in an earlier part.
         """
         ...
 
