@@ -147,6 +147,24 @@ def decode_decision(body: bytes) -> tuple[tuple[str, ...], int | None]:
     return names, _TIME.unpack(rest)[0] if len(rest) == _TIME.size else None
 
 
+def decision_names(body: bytes) -> tuple[frozenset[str], int | None]:
+    """Return the names as a set, and the time, as `decode_decision` does."""
+    return _known_decision(body) if len(body) <= _KNOWN_BYTES else _decision(body)
+
+
+def name_set(body: bytes) -> frozenset[str]:
+    """Return the names as a set, as `decode_names` does."""
+    return decision_names(body)[0]
+
+
+def _decision(body: bytes) -> tuple[frozenset[str], int | None]:
+    names, since = decode_decision(body)
+    return frozenset(names), since
+
+
+_known_decision = functools.lru_cache(maxsize=256)(_decision)
+
+
 def encode_note(state: State, resources: Collection[str]) -> bytes:
     """Encode a note: names, then the state as text."""
     return encode_names(resources, state.value.encode())

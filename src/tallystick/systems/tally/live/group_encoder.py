@@ -7,7 +7,7 @@ synced. The group writer calls one function at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Final, cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
 from tallystick.storage.scheduling import threading
@@ -24,6 +24,7 @@ from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.appender import Appender, LogEnd
 from tallystick.systems.tally.live.items import (
     PAIR_BYTES,
+    RECORD_BYTES,
     Action,
     Bundle,
     Columnar,
@@ -41,6 +42,8 @@ from tallystick.systems.tally.live.items import (
 from tallystick.systems.tally.read.state import LogState
 
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
+_DECISIONS: Final = frozenset({Code.DECISION.value, Code.FINISH.value})
+_RECORD = {UnplacedRecord}
 _PLAIN = {bytes}
 _COMMITTED = {CommittedRows}
 
@@ -79,6 +82,10 @@ class GroupEncoder:
         try:
             if type(items[0]) is CommittedRows and (alone or set(map(type, items)) == _COMMITTED):
                 lsns = self._committed(cast(list[CommittedRows], items))
+                if lsns is not None:
+                    return lsns
+            elif type(items[0]) is UnplacedRecord and set(map(type, items)) == _RECORD:
+                lsns = self._decisions(cast(list[UnplacedRecord], items))
                 if lsns is not None:
                     return lsns
             return self._write_groups(items)
@@ -140,7 +147,7 @@ class GroupEncoder:
         self._state.apply_plain(appender.at.segment, first + count - 1)
         return first
 
-    def _committed(self, items: list[CommittedRows]) -> list[int] | None:
+    def _committed(self, items: list[CommittedRows]) -> Sequence[int] | None:
         """Write whole transactions in one group; None if they do not fit, or one is open."""
         appender, state = self._appender, self._state
         size, opened = 0, state.open
@@ -160,6 +167,22 @@ class GroupEncoder:
             state.apply_committed(segment, lsns[-1] - 1, max([item.transaction for item in items]))
         self._put(payload, counts[-1])
         return lsns
+
+    def _decisions(self, records: list[UnplacedRecord]) -> Sequence[int] | None:
+        """Write decisions and their ends in one group; None if they do not fit, or are others."""
+        if not {one[0] for one in records} <= _DECISIONS:
+            return None
+        appender = self._appender
+        size = RECORD_BYTES * len(records)
+        size += sum([len(one.body) + len(one.gtrid) for one in records])
+        if size > self._capacity:
+            return None
+        appender.ensure_space(size)
+        now = appender.now()
+        with self._lock:
+            self._state.apply_decisions(records, appender.at.segment, now)
+        first = self._put(encode_records(records), len(records))
+        return range(first, first + len(records))
 
     def _act(self, action: Action) -> int:
         self._appender.sync()

@@ -8,7 +8,7 @@ open (prepared, decided, pending), so memory grows with open work, not with the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,11 +17,11 @@ from tallystick.records import Xid
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.bodies import (
     Ending,
-    decode_decision,
+    decision_names,
     decode_ending,
-    decode_names,
+    name_set,
 )
-from tallystick.systems.tally.format.columns import PLAIN, Row
+from tallystick.systems.tally.format.columns import PLAIN, Row, UnplacedRecord
 from tallystick.systems.tally.format.entries import entry_targets, mark_targets, target_set
 from tallystick.systems.tally.format.headers import Control
 from tallystick.systems.tally.format.kinds import Code
@@ -68,7 +68,7 @@ class OpenDecision:
 
     segment: int
     time_us: int
-    resources: set[str]
+    resources: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class OpenEntry:
     remaining: frozenset[str]
 
 
-_PREPARE = Code.PREPARE.value
+_PREPARE, _DECISION = Code.PREPARE.value, Code.DECISION.value
 _NUMBERED = Code.PERSISTING.value
 """Codes from here on have numbers of their own for keys."""
 _UNASSIGNED = 128
@@ -182,6 +182,16 @@ class LogState:
                 entry.remaining = entry.remaining.difference(targets)
                 if not entry.remaining:
                     del pending[number]
+
+    def apply_decisions(
+        self, records: Iterable[UnplacedRecord], segment: int, time_us: int
+    ) -> None:
+        """Apply decision and finish records of one group, in order."""
+        for code, body, _, _, _, gtrid in records:
+            if code == _DECISION:
+                self._decide(gtrid, body, segment, time_us)
+            else:
+                self._finish(gtrid, name_set(body))
 
     def needed_from(self) -> int | None:
         """Return the first segment that holds anything needed; None if none does."""
@@ -289,33 +299,39 @@ class LogState:
 
     # -- decisions ----------------------------------------------------------------------
 
-    def _decide(self, row: Row) -> None:
-        names, since = decode_decision(row.record.body)
-        one = OpenDecision(row.segment, since or row.time_us, set(names))
-        before = self.decisions.get(row.record.gtrid)
+    def _decision(self, row: Row) -> None:
+        self._decide(row.record.gtrid, row.record.body, row.segment, row.time_us)
+
+    def _decide(self, gtrid: bytes, body: bytes, segment: int, time_us: int) -> None:
+        names, since = decision_names(body)
+        before = self.decisions.get(gtrid)
+        one = OpenDecision(segment, since or time_us, names)
         if before is not None:
             one.time_us = min(one.time_us, before.time_us)
             if not before.resources <= one.resources:
                 one.segment = before.segment  # only both records together name all resources
             one.resources |= before.resources
-        self.decisions[row.record.gtrid] = one
+        self.decisions[gtrid] = one
 
-    def _finish(self, row: Row) -> None:
-        names, _ = decode_names(row.record.body)
-        decision = self.decisions.get(row.record.gtrid)
+    def _end(self, row: Row) -> None:
+        self._finish(row.record.gtrid, name_set(row.record.body))
+
+    def _finish(self, gtrid: bytes, names: frozenset[str]) -> None:
+        decision = self.decisions.get(gtrid)
         if decision is None:
             return
-        decision.resources.difference_update(names)
-        if not decision.resources:
-            del self.decisions[row.record.gtrid]
+        if decision.resources <= names:
+            del self.decisions[gtrid]
+        else:
+            decision.resources -= names
 
     def _heuristic(self, row: Row) -> None:
-        names, _ = decode_names(row.record.body)
-        segment, before = self.heuristics.get(row.record.gtrid, (row.segment, frozenset()))
-        if before <= set(names):
+        names, gtrid = name_set(row.record.body), row.record.gtrid
+        segment, before = self.heuristics.get(gtrid, (row.segment, frozenset()))
+        if before <= names:
             segment = row.segment  # the record before is not needed any more
-        self.heuristics[row.record.gtrid] = (segment, before | frozenset(names))
-        self._finish(row)
+        self.heuristics[gtrid] = (segment, before | names)
+        self._finish(gtrid, names)
 
     def _settle(self, row: Row) -> None:
         self.heuristics.pop(row.record.gtrid, None)
@@ -344,8 +360,8 @@ _ACTIONS: Final[dict[int, Callable[[LogState, Row], None]]] = {
     Code.ROLLBACK.value: LogState._rollback,
     **{code.value: LogState._page for code in (Code.UNDO, Code.UNDO_EMPTY, Code.CHECKPOINT)},
     **{code.value: LogState._redo for code in (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)},
-    Code.DECISION.value: LogState._decide,
-    Code.FINISH.value: LogState._finish,
+    Code.DECISION.value: LogState._decision,
+    Code.FINISH.value: LogState._end,
     Code.HEURISTIC.value: LogState._heuristic,
     Code.SETTLE.value: LogState._settle,
     Code.PERSISTING.value: LogState._persisting,

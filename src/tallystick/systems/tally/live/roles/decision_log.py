@@ -23,6 +23,9 @@ SEGMENT_SIZE = 2 << 20
 """Of a new decision log: a coordinator starts where there is little space; decisions are short."""
 
 
+_DECISION, _FINISH = Code.DECISION.value, Code.FINISH.value
+
+
 class TallyDecisionLog(TallyRole[AnyLog]):
     """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
 
@@ -37,15 +40,16 @@ class TallyDecisionLog(TallyRole[AnyLog]):
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
         """Record the decision to commit."""
         self._reclaim_after_roll()
-        return self.log.submit(UnplacedRecord(Code.DECISION, _body(tuple(resources)), gtrid=gtrid))
+        body = _body(tuple(resources))
+        return self.log.submit(UnplacedRecord(_DECISION, body, None, None, 0, gtrid))
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record, without forcing, the outcome at these resources."""
         if outcome is DecisionOutcome.HEURISTIC:
             record = heuristic_record(gtrid, frozenset(resources))
         else:
-            body = _body(tuple(resources), outcome.value)
-            record = UnplacedRecord(Code.FINISH, body, gtrid=gtrid)
+            body = _body(tuple(resources), outcome)
+            record = UnplacedRecord(_FINISH, body, None, None, 0, gtrid)
         self.log.submit(record, sync=False)
 
     def open_decisions(self) -> Mapping[bytes, Decision]:

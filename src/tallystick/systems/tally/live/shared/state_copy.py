@@ -205,7 +205,7 @@ def _known(data: bytes, identity: bytes | None) -> Known:
             first, [Element(*one) for one in elements], dict(counts), ending and _ending(*ending)
         )
     for gtrid, at, since, resources in next(lines):
-        state.decisions[bytes.fromhex(gtrid)] = OpenDecision(at, since, set(resources))
+        state.decisions[bytes.fromhex(gtrid)] = OpenDecision(at, since, frozenset(resources))
     for gtrid, at, names in next(lines):
         state.heuristics[bytes.fromhex(gtrid)] = (at, frozenset(names))
     for key, at, since, body, targets, remaining in next(lines):
