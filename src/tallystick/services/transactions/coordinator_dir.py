@@ -12,7 +12,8 @@ import json
 import os
 import posixpath
 import secrets
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from tallystick.storage.files import File, FileSystem, read_file, write_whole
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import defer_sigint
 from tallystick.systems.registry import open_decision_log, open_shared_decision_log
 
 NODE_FILE = "node"
@@ -137,15 +139,21 @@ class Notes:
 
     def add(self, gtrid: bytes, text: str = "") -> None:
         """Note a transaction, with a text in ASCII; a disk that refuses is logged."""
-        line = f"{gtrid.hex()} {text}".rstrip().encode("ascii") + b"\n"
+        self._write(f"{gtrid.hex()} {text}".rstrip().encode("ascii") + b"\n")
+
+    def add_all(self, gtrids: Iterable[bytes]) -> None:
+        """Note transactions as `add` does, without a text, by one write."""
+        self._write("".join([f"{gtrid.hex()}\n" for gtrid in gtrids]).encode("ascii"))
+
+    def _write(self, lines: bytes) -> None:
         try:
             with self._lock:
                 if self._file is None:
                     self._file = self._opened()
                 elif self._size > self._limit:
                     self._file = self._after_replacing_older(self._file)
-                self._file.pwrite(line, self._size)
-                self._size += len(line)
+                self._file.pwrite(lines, self._size)
+                self._size += len(lines)
         except OSError as error:
             _log.warning("a transaction cannot be noted: %s", error)
 
@@ -248,6 +256,67 @@ class Traces(Notes):
         super().__init__(folder, TRACES_FILE, TRACES_FILE_SIZE, fs)
 
 
+class CommittedEnds:
+    """Records that transactions have ended as decided, those of many threads at once.
+
+    A thread that finds another one at it leaves the record of its transaction to that one: a write
+    gives up the interpreter lock, and threads that wait for each other's would stand in a queue.
+
+    Args:
+        closed: notes each transaction before the log records its end.
+        decisions: records it, without forcing.
+    """
+
+    def __init__(self, closed: ClosedDecisions, decisions: DecisionLog) -> None:
+        self._closed = closed
+        self._decisions = decisions
+        self._waiting: deque[tuple[bytes, Collection[str]]] = deque()
+        self._recording = threading.Lock()
+
+    def add(self, gtrid: bytes, resources: Collection[str]) -> None:
+        """Record, now or in the thread that is at it, that these resources have committed.
+
+        A log that cannot does not change that they have: the decision stays open, and recovery
+        finds nothing left to do.
+        """
+        self._waiting.append((gtrid, resources))
+        with defer_sigint():
+            # Again after each release: another thread may have found the lock taken meanwhile.
+            while self._waiting and self._recording.acquire(blocking=False):
+                try:
+                    self._record_waiting()
+                finally:
+                    self._recording.release()
+
+    def record(self) -> None:
+        """Return once the log has the end of every transaction that was added before."""
+        if self._waiting:
+            with self._recording:
+                self._record_waiting()
+
+    def _record_waiting(self) -> None:
+        """Record what waits. Nothing is taken from the queue before: a signal may raise here."""
+        waiting = self._waiting
+        while waiting:
+            ended = list(waiting)
+            self._closed.add_all([gtrid for gtrid, _ in ended])
+            for gtrid, resources in ended:
+                try:
+                    self._decisions.finish(gtrid, resources, DecisionOutcome.COMMITTED)
+                except Exception:  # of any log; the ends of others must be recorded
+                    log_unrecorded_end(gtrid, resources, DecisionOutcome.COMMITTED)
+                waiting.popleft()
+
+
+def log_unrecorded_end(gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
+    """Log that the log has refused to record an end, in the handler of its error."""
+    _log.critical(
+        "the log cannot record an end",
+        exc_info=True,
+        extra={"gtrid": gtrid.hex(), "resources": list(resources), "outcome": outcome.value},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorDirectory:
     """An open directory: the node id in it, its decision log, and the databases known to it.
@@ -261,6 +330,7 @@ class CoordinatorDirectory:
     identities: Identities
     closed: ClosedDecisions
     traces: Traces
+    ends: CommittedEnds
     lost_before: int = 0
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
@@ -276,8 +346,8 @@ class CoordinatorDirectory:
 
     def close(self) -> None:
         """Close the log, which gives up the lock."""
-        with closing(self.decisions), closing(self.traces):
-            self.closed.close()
+        with closing(self.decisions), closing(self.traces), closing(self.closed):
+            self.ends.record()
 
 
 def open_coordinator_dir(
@@ -316,7 +386,8 @@ def open_coordinator_dir(
         with _one_process_at_a_time(fs, folder):
             found = _node(fs, str(folder.absolute() / NODE_FILE), node, decisions)
             lost = _lost_before(fs, str(folder.absolute() / LOST_FILE), decisions)
-        return CoordinatorDirectory(found, decisions, identities, closed, traces, lost)
+        ends = CommittedEnds(closed, decisions)
+        return CoordinatorDirectory(found, decisions, identities, closed, traces, ends, lost)
     except BaseException:
         decisions.close()
         raise

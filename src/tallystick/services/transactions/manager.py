@@ -186,6 +186,7 @@ class TransactionManager:
             recover_soon=self._background.wake,
             writes_notes=writes_notes,
             call_timeout=self.call_timeout,
+            committed=self.directory.ends.add,
             finish=self.directory.finish,
         )
 
@@ -207,7 +208,8 @@ class TransactionManager:
         self, face: Callable[..., _Transaction], timeout: float | None, *more: object
     ) -> _Transaction:
         """Begin a transaction of the class ``face``, made with the arguments ``more``."""
-        self._require_open()
+        if self._closed:
+            self._require_open()
         seconds = self.timeout if timeout is None else timeout
         if math.isnan(seconds):
             raise TransactionUsageError("the timeout is not a number of seconds")
@@ -311,6 +313,7 @@ class TransactionManager:
                 dead_before=self._dead_before,
                 lost_before=self.directory.lost_before,
                 closed=self.directory.closed,
+                record_ends=self.directory.ends.record,
                 finish=self.directory.finish,
                 log=self.recovered,
             ).run()

@@ -169,7 +169,8 @@ class Recovery:
     """One pass over all resources.
 
     ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock. ``identities`` are
-    those of the databases by resource name, noted in the coordinator's directory. Transactions
+    those of the databases by resource name, noted in the coordinator's directory. ``record_ends``
+    has the log record what other threads have ended. Transactions
     begun before the moment ``dead_before``, in milliseconds, are not at work anywhere; decisions
     about those begun before ``lost_before`` may be lost.
     """
@@ -184,6 +185,7 @@ class Recovery:
     tracing: Tracing
     identities: MutableMapping[str, str]
     closed: ClosedDecisions
+    record_ends: Callable[[], None]
     finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
     log: RecoveryResult
     dead_before: int = 0
@@ -231,7 +233,7 @@ class Recovery:
         self._forget_outcomes(rows, {gtrid for _, gtrid in in_doubt})
         self._note_identities()
         self.closed.sync()
-        self._report.open_decisions = len(self.decisions.open_decisions())
+        self._report.open_decisions = len(self._open_decisions())
         self.metrics.recovered(time.perf_counter() - began)
         return self._report
 
@@ -276,7 +278,7 @@ class Recovery:
 
     def _note_identities(self) -> None:
         """Note databases met for the first time, unless a decision still waits for the name."""
-        decisions = self.decisions.open_decisions().values()
+        decisions = self._open_decisions().values()
         waiting = {name for decision in decisions for name in decision.resources}
         for name, found in self._met.items():
             if name not in waiting:
@@ -298,7 +300,7 @@ class Recovery:
             self._leave(resource, xid, "unreachable")
         elif xid in self._ended:
             self._again.append((resource, xid))
-        elif xid.gtrid in self.decisions.open_decisions():
+        elif xid.gtrid in self._open_decisions():
             self._settle(resource, xid, commit=True)
         elif xid.gtrid in self.decisions.heuristics():
             self._leave(resource, xid, HEURISTIC)
@@ -397,7 +399,7 @@ class Recovery:
 
     def _former_names(self, name: str, gtrid: bytes) -> list[str]:
         """Return the former names of a resource for which a decision waits."""
-        decision = self.decisions.open_decisions().get(gtrid)
+        decision = self._open_decisions().get(gtrid)
         waiting = decision.resources if decision is not None else ()
         return [old for old, new in self._former.items() if new == name and old in waiting]
 
@@ -412,8 +414,13 @@ class Recovery:
 
     def _decisions_of_ended(self) -> dict[bytes, Decision]:
         """Return the open decisions whose transactions are over."""
-        decisions = self.decisions.open_decisions()
+        decisions = self._open_decisions()
         return {g: one for g, one in decisions.items() if not self._is_live(g)}
+
+    def _open_decisions(self) -> Mapping[bytes, Decision]:
+        """Return the open decisions, without those of transactions that have ended here."""
+        self.record_ends()
+        return self.decisions.open_decisions()
 
     def _is_live(self, gtrid: bytes) -> bool:
         """Return True for a transaction of this process, or of another one that lives."""
@@ -478,7 +485,7 @@ class Recovery:
         """Delete outcome rows that no branch needs, if every resource was asked."""
         if self._report.unreachable:
             return
-        needed = in_doubt | self.decisions.open_decisions().keys()
+        needed = in_doubt | self._open_decisions().keys()
         for name, found in rows.items():
             resource = self.resources[name]
             over = [

@@ -64,15 +64,18 @@ class Tracing:
         self._look_again = 0.0
         self.tracer = trace.get_tracer("tallystick.transactions")
 
-    def begin(self, gtrid: bytes, observe: Observer) -> Trace | None:
-        """Begin the span of a transaction; None where nothing would take it."""
-        if self.api is None or not self._is_recorded():
+    def begin(self, gtrid: bytes, observe: Observer, now: float) -> Trace | None:
+        """Begin the span of a transaction; None where nothing would take it.
+
+        ``now`` is the moment of the monotonic clock.
+        """
+        if self.api is None or not (self._recorded or self._is_recorded(now)):
             return None
         return Trace(self, gtrid, observe)
 
-    def _is_recorded(self) -> bool:
+    def _is_recorded(self, now: float) -> bool:
         """Return True if the application has a provider; it is looked for ten times a second."""
-        if not self._recorded and (now := time.monotonic()) >= self._look_again:
+        if now >= self._look_again:
             self._look_again = now + _LOOK_S
             self._recorded = any(_records(provider()) for provider in self._providers)
         return self._recorded

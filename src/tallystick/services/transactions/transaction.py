@@ -104,8 +104,8 @@ class GlobalTransaction:
         self._owner: int | None = threading.get_ident()
         self._deadline = protocol.deadline
         protocol.owner = weakref.ref(self)
-        self._before: list[Callable[[], object]] = []
-        self._after: list[Callable[[Status], object]] = []
+        self._before: list[Callable[[], object]] | None = None
+        self._after: list[Callable[[Status], object]] | None = None
         self.gtrid = protocol.gtrid
         self.status = Status.ACTIVE
 
@@ -125,10 +125,12 @@ class GlobalTransaction:
 
     def before_commit(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` when commit begins; an exception in it rolls everything back."""
+        self._before = self._before or []
         self._before.append(hook)
 
     def after_completion(self, hook: Callable[[Status], object]) -> None:
         """Call ``hook`` with the final status; its exceptions are logged, not raised."""
+        self._after = self._after or []
         self._after.append(hook)
 
     def mark_rollback(self) -> None:
@@ -142,14 +144,16 @@ class GlobalTransaction:
         """Call the hooks before the first phase; a failure leaves only rollback."""
         self._require_open("commit it")
         try:
-            for hook in self._before:  # noqa: UP028 - `yield from` a list accepts no answers
+            for hook in self._before or ():  # noqa: UP028 - `yield from` a list accepts no answers
                 yield hook
         except Exception as error:
             raise RolledBackError(f"rolled back before commit: {error}") from error
 
     def _commit(self) -> Steps[None]:
         """Run both phases, or what is left of them."""
-        yield from self._check()
+        if (refusal := self._refusal()) is not None:
+            yield from self._roll_back()
+            raise refusal
         self.status = Status.COMMITTING
         protocol = self._protocol
         ended = Status.ROLLED_BACK
@@ -163,24 +167,28 @@ class GlobalTransaction:
             ended = Status.ROLLED_BACK
             raise
         finally:
-            yield from self._end(ended)
+            self.status = ended
+            yield from protocol.close()
+            self._report(ended)
 
-    def _check(self) -> Steps[None]:
-        """Check that it may commit; roll it back if it may only roll back."""
+    def _refusal(self) -> RolledBackError | None:
+        """Return why it may only roll back; None if it may commit."""
         if self.status is Status.PREPARED:
             self._require_owner("commit it")
-            return
+            return None
         try:
             self._require_open("commit it")
-            if self.status is Status.MARKED:
-                raise RolledBackError("the transaction was marked for rollback")
-        except RolledBackError:
-            yield from self._roll_back()
-            raise
+        except RolledBackError as error:
+            return error
+        if self.status is Status.MARKED:
+            return RolledBackError("the transaction was marked for rollback")
+        return None
 
     def _prepare(self) -> Steps[None]:
         """Run the first phase alone."""
-        yield from self._check()
+        if (refusal := self._refusal()) is not None:
+            yield from self._roll_back()
+            raise refusal
         try:
             yield from self._protocol.prepare()
         except BaseException:
@@ -202,8 +210,12 @@ class GlobalTransaction:
     def _end(self, status: Status) -> Steps[None]:
         self.status = status
         yield from self._protocol.close()
+        self._report(status)
+
+    def _report(self, status: Status) -> None:
+        """Tell those who watch, and the hooks, how it has ended."""
         self._protocol.ended(status)
-        for hook in self._after:
+        for hook in self._after or ():
             try:
                 hook(status)
             except Exception:  # a hook may raise anything; the transaction is over
@@ -226,8 +238,8 @@ class GlobalTransaction:
                 expected=f"one of {sorted(self._resources)}",
                 advice="Give it to the manager under that name",
             ) from None
-        last = self._protocol.last
-        if last is not None and is_last_resource(resource):
+        if self._protocol.last is not None and is_last_resource(resource):
+            last = self._protocol.last
             raise TransactionUsageError(
                 f"{name!r} cannot prepare, and neither can {last!r}, enlisted before",
                 advice="At most one resource of a transaction may be unable to prepare",
@@ -240,9 +252,11 @@ class GlobalTransaction:
         if is_last_resource(resource):
             self._protocol.last = name
 
-    def _begin_now(self, name: str, resource: Resource) -> None:
+    def _begin_now(self, name: str, resource: Resource) -> AnyBranch:
         """Begin a branch by a call that blocks, or never waits."""
-        self._join(name, resource, resource.begin(self._xids.branch(self.gtrid)))
+        branch = resource.begin(self._xids.branch(self.gtrid))
+        self._join(name, resource, branch)
+        return branch
 
     # -- checks -----------------------------------------------------------------------------
 
@@ -254,12 +268,13 @@ class GlobalTransaction:
             )
 
     def _require_open(self, what: str, *, timed: bool = True) -> None:
-        if self.status not in OPEN:
+        if self.status is not Status.ACTIVE and self.status is not Status.MARKED:
             raise TransactionUsageError(
                 f"cannot {what}: the transaction is {self.status.value}",
                 advice="Begin another one with manager.begin()",
             )
-        self._require_owner(what)
+        if self._owner != threading.get_ident() or self._protocol.of_parent:
+            self._require_owner(what)
         if timed and time.monotonic() > self._deadline:
             self.status = Status.MARKED
             raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)
@@ -299,10 +314,10 @@ class Transaction(GlobalTransaction):
 
     def __getitem__(self, name: str) -> Any:
         self._require_open("use a resource")
-        branches = self._protocol.branches
-        if name not in branches:
-            self._begin_now(name, self._joinable(name))
-        return branches[name].handle
+        branch = self._protocol.branches.get(name)
+        if branch is None:
+            branch = self._begin_now(name, self._joinable(name))
+        return branch.handle
 
     def enlist(self, name: str) -> Any:
         """Enlist a resource and return its handle.

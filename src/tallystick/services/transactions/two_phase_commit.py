@@ -38,6 +38,7 @@ from tallystick.errors import (
 from tallystick.printable import logger
 from tallystick.records import State
 from tallystick.roles import DecisionLog, DecisionOutcome
+from tallystick.services.transactions.coordinator_dir import log_unrecorded_end
 from tallystick.services.transactions.metrics import TransactionMetrics
 from tallystick.services.transactions.resource import (
     AnyBranch,
@@ -49,8 +50,6 @@ from tallystick.services.transactions.resource import (
     Vote,
     abort,
     discard,
-    send_commit,
-    send_prepare,
 )
 from tallystick.services.transactions.steps import Observer, Steps
 from tallystick.services.transactions.tracing import Tracing
@@ -157,8 +156,8 @@ class CommitContext:
     """What all commits of one coordinator share.
 
     ``writes_notes`` has the log record that a commit begins, which decides nothing.
-    ``call_timeout`` is in seconds, for calls in the second phase and in rollback. ``finish``
-    records how branches have ended.
+    ``call_timeout`` is in seconds, for calls in the second phase and in rollback. ``committed``
+    records that branches have ended as decided, ``finish`` how others have.
     ``recover_soon`` is called when something was left to recovery.
     """
 
@@ -170,6 +169,7 @@ class CommitContext:
     recover_soon: Callable[[], None]
     writes_notes: bool
     call_timeout: float
+    committed: Callable[[bytes, Collection[str]], None]
     finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
 
 
@@ -202,8 +202,8 @@ class TwoPhaseCommit:
 
     __slots__ = (
         "_context",
-        "_limit",
         "_observe",
+        "_timeout",
         "_trace",
         "branches",
         "deadline",
@@ -218,37 +218,39 @@ class TwoPhaseCommit:
     )
 
     def __init__(self, gtrid: bytes, context: CommitContext, timeout: float) -> None:
+        now = time.monotonic()
         self.gtrid = gtrid
-        self.deadline = time.monotonic() + timeout
+        self.deadline = now + timeout
         self.expired = False
         self.is_ending = False
         self.on_release: Callable[[], None] | None = None
         self.owner: weakref.ref[Owner] | None = None
-        self._limit = min(context.call_timeout, max(timeout, _SHORTEST_LIMIT_S))
+        self._timeout = timeout
         self.branches: dict[str, AnyBranch] = {}
         self.last: str | None = None
         self.prepared: dict[str, AnyBranch] | None = None
         self.of_parent = False
         self._context = context
-        self._trace = context.tracing.begin(gtrid, context.observe)
+        self._trace = context.tracing.begin(gtrid, context.observe, now)
         self._observe = context.observe if self._trace is None else self._trace.observe
         context.live.add(self)
 
     def prepare(self) -> Steps[None]:
         """Run the first phase. A refusal, or any error, rolls back all branches."""
-        prepared = {}
+        prepared, branches, observe = {}, self.branches, self._observe
         self.is_ending = True
         try:
-            self._observe("before first phase")
+            observe("before first phase")
             if self._context.writes_notes:
-                self._context.decisions.note(State.UNDECIDED, self.gtrid, self.branches)
-            voters = [name for name in self.branches if name != self.last]
-            for name in self._send(self.branches, voters, send_prepare):
-                branch = self.branches[name]
-                self._observe("before prepare", name)
+                self._context.decisions.note(State.UNDECIDED, self.gtrid, branches)
+            last = self.last
+            voters = [name for name in branches if name != last]
+            for name in self._send(branches, voters, "send_prepare"):
+                branch = branches[name]
+                observe("before prepare", name)
                 if (yield branch.prepare) is Vote.PREPARED:
                     prepared[name] = branch
-                self._observe("after prepare", name)
+                observe("after prepare", name)
         except BaseException as error:
             yield from self.rollback()
             if isinstance(error, ResourceAnswer) or self._closed_its_session(error):
@@ -279,7 +281,12 @@ class TwoPhaseCommit:
             if prepared:
                 yield from self._record_outcome(self.last, prepared)
         elif decided:
-            yield from self._decide_or_roll_back(prepared)
+            try:
+                yield from self._decide(prepared)
+            except LogWriteError as error:  # refused before a byte was written: not decided
+                yield from self._rollback(prepared)
+                text = f"rolled back: the decision was refused: {error}"
+                raise RolledBackError(text) from error
         yield from self._commit_prepared(prepared, decided=decided)
 
     def rollback(self) -> Steps[None]:
@@ -367,28 +374,22 @@ class TwoPhaseCommit:
         extra = {"gtrid": self.gtrid.hex(), "resource": last}
         _log.debug("decided by the last resource", extra=extra)
 
-    def _decide_or_roll_back(self, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
-        try:
-            yield from self._decide(prepared)
-        except LogWriteError as error:  # refused before a byte was written: not decided
-            yield from self._rollback(prepared)
-            raise RolledBackError(f"rolled back: the decision was refused: {error}") from error
-
     def _decide(self, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
         self.deadline = math.inf  # nothing of a resource is waited for
-        self._observe("before decision")
+        context, observe = self._context, self._observe
+        observe("before decision")
         try:
-            ticket = self._context.decisions.decide(self.gtrid, prepared)
-            self._observe("decision written")
+            ticket = context.decisions.decide(self.gtrid, prepared)
+            observe("decision written")
             yield ticket
         except (LogPoisonedError, LogClosedError) as error:
-            self._context.live.freeze(self.gtrid)
+            context.live.freeze(self.gtrid)
             raise InDoubtError(
                 f"the decision could not be made durable: {error}",
                 advice="Reopen the log: recovery commits if the record is there, else rolls back",
             ) from error
-        self._context.metrics.decided()
-        self._observe("after decision")
+        context.metrics.decided()
+        observe("after decision")
 
     def _record_outcome(self, last: str, prepared: Mapping[str, AnyBranch]) -> Steps[None]:
         """Record what the last resource decided. If that fails, its outcome row is the proof."""
@@ -403,47 +404,49 @@ class TwoPhaseCommit:
     # -- the second phase ---------------------------------------------------------------------
 
     def _commit_prepared(self, prepared: Mapping[str, AnyBranch], *, decided: bool) -> Steps[None]:
+        """Commit the branches; what is decided and fails is left to recovery, or heuristic."""
         done: list[str] = []
         against: dict[str, ResourceAnswer] = {}
+        observe = self._observe
+        self._begin_limit()
         try:
-            yield from self._commit_each(prepared, done, against, decided=decided)
+            for name in self._send(prepared, prepared, "send_commit"):
+                observe("before commit", name)
+                try:
+                    yield prepared[name].commit
+                    done.append(name)
+                except Exception as error:
+                    self._not_committed(name, error, against, decided=decided)
+                observe("after commit", name)
         finally:
             if len(done) < len(prepared):
                 self._context.recover_soon()
         if decided and done:
-            self._record_end(done, DecisionOutcome.COMMITTED)
-            self._observe("after end record")
+            self._context.committed(self.gtrid, done)
+            observe("after end record")
         if against:
             self._raise_heuristic(done, against)
 
-    def _commit_each(
+    def _not_committed(
         self,
-        prepared: Mapping[str, AnyBranch],
-        done: list[str],
+        name: str,
+        error: Exception,
         against: dict[str, ResourceAnswer],
         *,
         decided: bool,
-    ) -> Steps[None]:
-        """Commit the branches; add each to ``done``, or its answer to ``against``."""
-        self._begin_limit()
-        for name in self._send(prepared, prepared, send_commit):
-            branch = prepared[name]
-            self._observe("before commit", name)
-            try:
-                yield branch.commit
-                done.append(name)
-            except ResourceUnreachable as answer:
-                _log.warning("commit left to recovery", extra=self._extra(name, answer))
-                if not decided:
-                    raise _lost_alone(name, answer) from answer
-            except ResourceAnswer as answer:
-                against[name] = answer
-            except Exception as error:
-                if not decided:
-                    raise
-                extra = self._extra(name, error)
-                _log.exception("commit failed, and is left to recovery", extra=extra)
-            self._observe("after commit", name)
+    ) -> None:
+        """Add an answer to ``against``, or leave the branch to recovery; called in a handler."""
+        if isinstance(error, ResourceUnreachable):
+            _log.warning("commit left to recovery", extra=self._extra(name, error))
+            if not decided:
+                raise _lost_alone(name, error) from error
+        elif isinstance(error, ResourceAnswer):
+            against[name] = error
+        elif decided:
+            extra = self._extra(name, error)
+            _log.exception("commit failed, and is left to recovery", extra=extra)
+        else:
+            raise error
 
     def _raise_heuristic(self, done: list[str], against: Mapping[str, ResourceAnswer]) -> None:
         for name in against:
@@ -460,9 +463,14 @@ class TwoPhaseCommit:
         self,
         branches: Mapping[str, AnyBranch],
         names: Collection[str],
-        send: Callable[[AnyBranch], bool],
-    ) -> list[str]:
+        call: str,
+    ) -> Collection[str]:
         """Send the request to every branch that can be sent one before the answer is awaited.
+
+        Args:
+            branches: by name.
+            names: those to send it to.
+            call: the name of what sends it, which a branch has or not.
 
         Returns:
             The names in the order to wait in: first those that begin only with the waiting.
@@ -470,14 +478,16 @@ class TwoPhaseCommit:
         sent = []
         if len(names) > 1:
             for name in names:
-                if send(branches[name]):
+                send = getattr(branches[name], call, None)
+                if send is not None and send():
                     sent.append(name)
                     self._observe("asked", name)
-        return [name for name in names if name not in sent] + sent
+        return [name for name in names if name not in sent] + sent if sent else names
 
     def _begin_limit(self) -> None:
         """Give the calls that follow a time of their own."""
-        self.deadline = time.monotonic() + self._limit
+        limit = max(self._timeout, _SHORTEST_LIMIT_S)
+        self.deadline = time.monotonic() + min(self._context.call_timeout, limit)
 
     def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
         if self.of_parent:  # the sessions belong to the process that this one was forked from
@@ -499,23 +509,11 @@ class TwoPhaseCommit:
                 self._context.recover_soon()
 
     def _record_heuristic(self, name: str) -> None:
-        self._record_end([name], DecisionOutcome.HEURISTIC)
-        self._context.metrics.heuristic()
-
-    def _record_end(self, names: list[str], outcome: DecisionOutcome) -> None:
-        """Record how branches have ended.
-
-        A log that cannot does not change that they have: the decision stays open, and recovery
-        finds nothing left to do.
-        """
         try:
-            self._context.finish(self.gtrid, names, outcome)
+            self._context.finish(self.gtrid, [name], DecisionOutcome.HEURISTIC)
         except _LOG_REFUSED:
-            _log.critical(
-                "the log cannot record an end",
-                exc_info=True,
-                extra={"gtrid": self.gtrid.hex(), "resources": names, "outcome": outcome.value},
-            )
+            log_unrecorded_end(self.gtrid, [name], DecisionOutcome.HEURISTIC)
+        self._context.metrics.heuristic()
 
     def _extra(self, name: str, answer: Exception) -> dict[str, str]:
         return {"gtrid": self.gtrid.hex(), "resource": name, "answer": str(answer)}

@@ -115,7 +115,9 @@ class XidFactory:
 
     def gtrid(self) -> bytes:
         """Return a new global id, at most 63 bytes."""
-        now = max(self.clock(), self.since)
+        now = self.clock()
+        if now < self.since:
+            now = self.since
         moment, prefix = self._prefix
         if now != moment:
             prefix = self.node.encode("ascii") + _digits(now, TIME_DIGITS)
