@@ -3,7 +3,8 @@
    It does what tallystick/storage/group/queue.py does, for threads and asyncio tasks, and has the
    same interface; the rules I1-I6 stand in tallystick/storage/group/writer.py. It knows no format
    and does no input or output, but for the end of a native log, to which a queue may write the
-   bodies of its lone callers: then no Python runs and no object is made but the record's number.
+   items of its lone callers. For a body no Python runs then, and no object is made but the record's
+   number; for another item the log has a function that returns the columns and bytes of its group.
 
    The interpreter lock guards everything here: no function gives it up between two statements that
    belong together. It is given up in two functions, to wait and to write, and by callbacks.
@@ -36,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 5        /* the main package refuses another number */
+#define INTERFACE 6        /* the main package refuses another number */
 #define STALL_NS 200000    /* time without a wake-up after which a chain is stalled */
 #define RELAY 256          /* groups without a watched chain after that */
 #define AHEAD_TURNS 200    /* looks of a thread that was woken ahead of its turn, some 10 us */
@@ -143,7 +144,7 @@ typedef struct {
 
 #define BUCKETS 16 /* of the durations of flushes: tallystick/storage/group/counters.py */
 typedef struct { /* where the next group of a native log goes; see the section of that name */
-    OBJECT PyObject *file_type, *pwrite, *datasync, *crc32, *header, *index, *plain_lsns;
+    OBJECT PyObject *file_type, *pwrite, *datasync, *crc32, *header, *index, *plain_lsns, *encoders;
     Py_ssize_t sector, room;
     unsigned long long segment, end, next_lsn, durable_lsn;
     long long time_us;
@@ -156,7 +157,7 @@ typedef struct {
     OBJECT PyObject *policy;
     PyObject *groups; /* unsynced ones, dirty ones, the current one: never empty */
     PyObject *stop;   /* the first cause, or NULL */
-    LogEnd *at;       /* takes the bodies of lone callers, or NULL */
+    LogEnd *at;       /* takes the items of lone callers, or NULL */
     int64_t alone[3 + BUCKETS]; /* their records, bytes, nanoseconds; histogram */
     Py_ssize_t unsynced, dirty_bytes, group_bytes, pending_bytes, overhead, body_max;
     unsigned long owner; /* thread that owns the flush lock, 0 for none */
@@ -582,14 +583,17 @@ static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char 
     return 0;
 }
 
+static int has_room(LogEnd *at, Py_ssize_t size) {
+    return (Py_ssize_t)at->end + size + PyByteArray_Size(at->index) <= at->room;
+}
+
 /* Write and sync a group of one plain record; return its LSN, or NULL, without an exception if
    Python has to write it. */
 static PyObject *write_plain(LogEnd *at, PyObject *body) {
     int32_t offsets[2] = {0, 0};
     if (!PyBytes_CheckExact(body)) return NULL;
     Py_ssize_t size = PyBytes_Size(body);
-    if (!may_write(at, size) || (Py_ssize_t)at->end + size + PyByteArray_Size(at->index) > at->room)
-        return NULL;
+    if (!may_write(at, size) || !has_room(at, size)) return NULL;
     offsets[1] = (int32_t)size;
     PyObject *lsn = PyLong_FromUnsignedLongLong(at->next_lsn);
     PyObject *segment = PyLong_FromUnsignedLongLong(at->segment);
@@ -597,6 +601,23 @@ static PyObject *write_plain(LogEnd *at, PyObject *body) {
         write_group(at, 1, PLAIN, (char *)offsets, sizeof offsets, PyBytes_AsString(body), size))
         Py_CLEAR(lsn);
     XDROP(segment);
+    return lsn;
+}
+
+/* Write and sync the group that an encoder makes of an item of this size; the same. */
+static PyObject *write_encoded(LogEnd *at, PyObject *item, Py_ssize_t size) {
+    const char *first, *rest;
+    Py_ssize_t first_size, rest_size;
+    unsigned count, columns;
+    PyObject *type = (PyObject *)Py_TYPE(item), *made = NULL, *lsn = NULL;
+    PyObject *encoder = at->encoders ? PyDict_GetItemWithError(at->encoders, type) : NULL;
+    if (encoder && may_write(at, size) && has_room(at, size))
+        made = PyObject_CallFunctionObjArgs(encoder, item, NULL);
+    if (made && made != Py_None &&
+        PyArg_ParseTuple(made, "IIy#y#", &count, &columns, &first, &first_size, &rest, &rest_size) &&
+        write_group(at, count, columns, first, first_size, rest, rest_size) == 0)
+        lsn = PyLong_FromUnsignedLongLong(at->next_lsn - 1);
+    XDROP(made);
     return lsn;
 }
 
@@ -625,7 +646,7 @@ static PyObject *end_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED
         return NULL;
     if (PyBytes_Size(header) != sizeof(Header) || sector < 512 || sector > LARGEST)
         return PyErr_BadArgument(), NULL;
-    LogEnd *at = allocate(type, 7, 0);
+    LogEnd *at = allocate(type, 8, 0);
     if (!at) return NULL;
     at->header = Py_NewRef(header), at->crc32 = Py_NewRef(crc32);
     at->file_type = Py_NewRef(file_type);
@@ -641,7 +662,8 @@ static PyMethodDef end_methods[] = {{"write_plain", (PyCFunction)end_write_plain
                                     {NULL}};
 /* clang-format off */
 #define END_MEMBERS(X) \
-    X(index, T_OBJECT, READONLY) X(plain_lsns, T_OBJECT, 0) X(segment, T_ULONGLONG, 0) \
+    X(index, T_OBJECT, READONLY) X(plain_lsns, T_OBJECT, 0) X(encoders, T_OBJECT, 0) \
+    X(segment, T_ULONGLONG, 0) \
     X(end, T_ULONGLONG, 0) X(next_lsn, T_ULONGLONG, 0) X(durable_lsn, T_ULONGLONG, 0) \
     X(time_us, T_LONGLONG, 0) X(chain, T_UINT, 0) X(fd, T_INT, 0) X(dirty, T_BOOL, 0) \
     X(marked, T_BOOL, 0)
@@ -713,13 +735,16 @@ static int idle(Queue *queue) {
            !PyList_Size(current(queue)->items);
 }
 
-/* Write and sync the body of a lone caller; NULL, without an exception, if Python has to do it or to
-   stop the log: what failed fails again. */
-static PyObject *commit_plain(Queue *queue, PyObject *body, Py_ssize_t size) {
+/* Write and sync the item of a lone caller; NULL, without an exception, if Python has to do it or to
+   stop the log: what failed fails again. With one if an encoder was interrupted: nothing was written. */
+static PyObject *commit_lone(Queue *queue, PyObject *item, Py_ssize_t size) {
     int64_t begin = now_ns(CLOCK_MONOTONIC), milliseconds, bucket;
     PyObject *done = NULL;
     queue->owner = PyThread_get_thread_ident();
-    PyObject *lsn = write_plain(queue->at, body);
+    PyObject *lsn = PyBytes_CheckExact(item) ? write_plain(queue->at, item)
+                                             : write_encoded(queue->at, item, size);
+    if (!lsn && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return release_if_owned(queue), NULL;
     queue->owner = 0;
     if (!lsn) return PyErr_Clear(), NULL;
     queue->alone[0]++, queue->alone[1] += size;
@@ -740,7 +765,7 @@ static PyObject *commit(Queue *queue, PyObject *item, Py_ssize_t size) {
     Py_ssize_t index;
     if (PyErr_Occurred()) return NULL;
     if (idle(queue)) {
-        if (queue->at && (lsn = commit_plain(queue, item, size))) return lsn;
+        if (queue->at && ((lsn = commit_lone(queue, item, size)) || PyErr_Occurred())) return lsn;
         PyObject *number = PyLong_FromSsize_t(size);
         if (!number) return NULL;
         queue->owner = PyThread_get_thread_ident();

@@ -72,7 +72,7 @@ if __name__ == "__main__":
     gc.collect()
     fresh = SlowDisk()
     writer: GroupWriter[int] = GroupWriter(fresh.write, fresh.sync)
-    assert writer.commit(1) >= 0, "the core still works"
+    assert writer.commit(1, 0) >= 0, "the core still works"
     sys.stdout.write(str(count))
     sys.stdout.flush()
     os._exit(0)  # threads that were started for the calls wait for ever

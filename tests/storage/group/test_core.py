@@ -89,7 +89,7 @@ def test_a_caller_that_does_something_else_after_its_commit_holds_up_no_other() 
 def test_a_writer_that_was_never_closed_is_collected() -> None:
     disk = SlowDisk()
     writer: GroupWriter[int] = GroupWriter(disk.write, disk.sync)
-    writer.commit(1)
+    writer.commit(1, 0)
     ticket = writer.submit(2)
     gone = weakref.ref(writer)
     del writer, ticket

@@ -456,10 +456,10 @@ def test_ctrl_c_during_a_lone_commit_comes_when_it_is_durable() -> None:
     timer = threading.Timer(0.02, signal.raise_signal, [signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        writer.commit(1)
+        writer.commit(1, 0)
     timer.join()
     assert disk.durable == [1]
-    assert writer.commit(2) == 1
+    assert writer.commit(2, 0) == 1
 
 
 def test_ctrl_c_of_a_waiter_leaves_the_flush_to_the_others() -> None:

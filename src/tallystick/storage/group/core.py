@@ -10,7 +10,7 @@ import importlib
 import os
 from typing import Any, Final
 
-INTERFACE: Final = 5
+INTERFACE: Final = 6
 """Number of the interface between this package and the core; a core of another one is not used."""
 
 

@@ -326,7 +326,7 @@ class PureQueue(Generic[Item]):
 def new_queue(policy: Policy[Item], limits: Limits, log_end: object) -> PureQueue[Item]:
     """Return a queue of the compiled core where that is installed, else of this module.
 
-    To ``log_end``, if it is not None, the compiled core writes bodies of lone callers by itself.
+    To ``log_end``, if it is not None, the compiled core writes items of lone callers by itself.
     """
     if CORE is None or simulated():
         return PureQueue(policy, limits)

@@ -79,6 +79,8 @@ class GroupWriter(Generic[Item]):
         append: Submits a body of known overhead, without a frame of Python for it; see
             `tallystick.storage.group.queue.PureQueue.append`.
         append_durably: The same, and waits.
+        commit: Submits an item of so many bytes and waits for it, at less cost than `submit` and
+            `GroupTicket.wait`; see `tallystick.storage.group.queue.PureQueue.commit`.
 
     Args:
         write: Writes one group.
@@ -94,7 +96,7 @@ class GroupWriter(Generic[Item]):
         write_synced: As ``write``, for a group that ``sync`` follows at once: it may do both in
             one step.
         log_end: An object of the compiled core to which it may write by itself, in place of
-            ``write_synced``, the body of a lone caller of `append_durably`; None if there is none.
+            ``write_synced``, the item of a lone caller of `commit`; None if there is none.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class GroupWriter(Generic[Item]):
         self._queue = new_queue(self, limits, log_end)
         self.append = self._queue.append
         self.append_durably = self._queue.append_durably
+        self.commit = self._queue.commit
         register_in_child(self)
 
     def _make_flusher(self) -> None:
@@ -155,21 +158,6 @@ class GroupWriter(Generic[Item]):
             LogPoisonedError: A write or sync has failed before.
         """
         return self._queue.submit(item, size, sync)
-
-    def commit(self, item: Item, size: int = 0) -> int:
-        """Submit an item and wait for it, at less cost than the two calls.
-
-        Args:
-            item: Something that ``write`` takes.
-            size: Its size in bytes.
-
-        Returns:
-            The item's log sequence number.
-
-        Raises:
-            TallystickError: As `submit` and `GroupTicket.wait` do.
-        """
-        return self._queue.commit(item, size)
 
     def flush(self) -> None:
         """Return when everything submitted so far is durable.

@@ -18,12 +18,15 @@ from tallystick.storage.local import LocalFile, LocalFileSystem
 from tallystick.systems.tally.format.columns import encode_plain
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import (
+    DATA_OFFSET,
     HEADER_SIZE,
     decode_group_header,
     encode_group_header,
 )
 from tallystick.systems.tally.live.appender import ENTRY, LogEnd
+from tallystick.systems.tally.live.items import CommittedRows, encode_committed, size_of_rows
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.need import need
 
@@ -82,6 +85,98 @@ def test_each_byte_of_a_lone_record_is_as_specified(tmp_path: Path, sector: int)
         assert sum(counters.histogram) == len(SIZES)
         assert counters.bytes >= sum(SIZES)
         assert counters.seconds > 0
+
+
+ROWS: list[dict[tuple[int, int], bytes | None]] = [
+    {},
+    {(1, 7): b"row"},
+    {(1, 7): b"row", (2, -9): None, (1, 1 << 62): b""},
+    {(number, number): bytes(number) for number in range(1, 99)},
+    {(1, 1): bytes(60_000)},
+    {(1, 1): bytes(66_000), (1, 2): None},
+]
+
+
+@pytest.mark.parametrize("segment_size", [256 << 10, 1 << 20])
+def test_each_byte_of_a_lone_transaction_is_as_specified(tmp_path: Path, segment_size: int) -> None:
+    role = TallyUndoRedoLog(TallyLog(str(tmp_path), settings=Settings(segment_size=segment_size)))
+    log = role.log
+    appender, at = log._appender, log._appender.at
+    for number, rows in enumerate(ROWS * 3, start=20):
+        segment, offset, first = at.segment, at.end, at.next_lsn
+        role.commit_rows(number, rows)
+        if at.segment != segment:
+            offset = DATA_OFFSET
+        data = Path(appender._file.path).read_bytes()[offset : at.end]  # type: ignore[union-attr]
+        header = decode_group_header(data, 0)
+        assert header is not None
+        item = CommittedRows(number, rows, size_of_rows(rows))
+        payload, (count,) = encode_committed([item], at.segment)
+        middle = b"".join(payload.buffers).ljust(len(data) - 2 * HEADER_SIZE, b"\0")
+        assert data == encode_group_header(header) + middle + encode_group_header(header)
+        assert (header.first_lsn, header.count, header.columns) == (first, count, payload.columns)
+        assert log.durable_lsn == at.next_lsn - 1 == first + count - 1
+        assert log._state.plain_lsns[at.segment] == log.durable_lsn - 1
+        assert log._state.next_transaction == number + 1
+    assert log.counters.records == 3 * len(ROWS)
+    assert (at.segment > 1) == (segment_size < 1 << 20)
+    written, state = log.next_lsn, vars(log._state)
+    role.close()
+    with TallyLog(str(tmp_path)) as again:
+        assert (again.next_lsn, again._state.plain_lsns) == (written, state["plain_lsns"])
+        assert again._state.next_transaction == state["next_transaction"]
+
+
+def _count_lone(log: TallyLog) -> tuple[int, int]:
+    """Return the records that the core has written by itself, and those that Python has."""
+    by_python = log._writer.counted.records
+    return log.counters.records - by_python, by_python
+
+
+def test_the_core_writes_a_lone_transaction_unless_a_part_of_it_is_in_the_log(
+    tmp_path: Path,
+) -> None:
+    need("core")
+    role = TallyUndoRedoLog(TallyLog(str(tmp_path)))
+    role.commit_rows(5, {(1, 1): b"one"})
+    assert _count_lone(role.log) == (1, 0)
+    role.log_row(6, 1, 2, b"two")
+    role.flush().wait()
+    before = _count_lone(role.log)
+    role.commit_rows(6, {(1, 3): b"three"})
+    assert _count_lone(role.log) == (before[0], before[1] + 1)
+    role.close()
+
+
+class _StoppedError(BaseException):
+    """As `KeyboardInterrupt`, which a test must not raise by accident."""
+
+
+@pytest.mark.parametrize("error", [_StoppedError, ValueError, None])
+def test_a_transaction_that_is_not_encoded_for_the_core_harms_nothing(
+    tmp_path: Path, error: type[BaseException] | None
+) -> None:
+    need("core")
+    role = TallyUndoRedoLog(TallyLog(str(tmp_path)))
+    at = role.log._appender.at
+
+    def refuse(_item: object) -> None:
+        if error:
+            raise error
+
+    with mock.patch.dict(at.encoders, {CommittedRows: refuse}):
+        if error is _StoppedError:
+            with pytest.raises(_StoppedError):
+                role.commit_rows(5, {(1, 1): b"one"})
+            assert at.next_lsn == 1
+        else:
+            role.commit_rows(5, {(1, 1): b"one"})
+            assert at.next_lsn == 3
+    assert not role.log._writer._queue.owned
+    before = at.next_lsn
+    role.commit_rows(6, {(1, 1): b"two"})
+    assert at.next_lsn == before + 2
+    role.close()
 
 
 class _RecordedFile(LocalFile):

@@ -89,6 +89,16 @@ def test_whole_transactions_are_encoded_as_their_records_are(
     assert len(data) == payload.size <= sum(item.size for item in whole)
 
 
+@given(st.integers(1, 1 << 40), ROWS)
+def test_a_transaction_by_itself_is_encoded_as_among_others(
+    transaction: int, rows: dict[tuple[int, int], bytes | None]
+) -> None:
+    item = bulk.CommittedRows(transaction, rows, bulk.size_of_rows(rows))
+    payload, counts = bulk.encode_committed([item], 77)
+    count, columns, *buffers = bulk.encode_one_committed(item, 77)
+    assert [count, columns, *buffers] == [counts[-1], payload.columns, *payload.buffers]
+
+
 PERSISTED = [((1, 3), {"a"}), ((3, 9, 1), {"a", "b"}), ((2,), {"b"})]
 """Numbers, one of them of no entry, with the targets that hold them."""
 

@@ -41,7 +41,8 @@ CODE_SHIFT: Final = 16
 """Place of the code of all records in the column bits."""
 PLAIN: Final = Code.APPEND << CODE_SHIFT
 """Columns of a group of plain records outside of transactions."""
-_TRANSACTION_ROWS: Final = CODES | TRANSACTIONS | KEYS | KEY_NULLS
+TRANSACTION_ROWS: Final = CODES | TRANSACTIONS | KEYS | KEY_NULLS
+"""Columns of records that all have a transaction, and most of them a key."""
 
 _PADDING = tuple(bytes(size) for size in range(8))
 ONE_OFFSET = struct.Struct("<ii")
@@ -156,15 +157,18 @@ def encode_columns(
     """
     count = len(codes)
     size = _fitting(ends[-1])
-    form = _form(count)
+    form = transaction_form(count)
     bitmap = keyed.to_bytes(-(-count // 8), "little")
     columns = form.pack(bytes(codes), *ends, *transactions, *keys, bitmap)
-    return GroupPayload(_TRANSACTION_ROWS, (columns, b"".join(bodies)), form.size + size)
+    return GroupPayload(TRANSACTION_ROWS, (columns, b"".join(bodies)), form.size + size)
 
 
 @lru_cache(maxsize=256)
-def _form(count: int) -> struct.Struct:
-    """Return the columns of so many records of `encode_columns`, each padded to 8 bytes."""
+def transaction_form(count: int) -> struct.Struct:
+    """Return the columns of so many records of `TRANSACTION_ROWS`, each padded to 8 bytes.
+
+    They are packed from the codes, all ends, transactions and keys, and the bitmap of the keys.
+    """
     bitmap, offsets = -(-count // 8), 4 * (count + 1)
     return struct.Struct(
         f"<{count}s{-count % 8}x{count + 1}i{-offsets % 8}x{2 * count}q{bitmap}s{-bitmap % 8}x"

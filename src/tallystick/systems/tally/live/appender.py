@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -88,11 +88,14 @@ class LogEnd:
         marked: True if the control block states that all of the log is durable.
         fd: descriptor of the segment; -1 if the compiled core must not write there.
         plain_lsns: by segment, the greatest LSN of a plain record; the compiled core adds to it.
+        encoders: by type of an item other than a plain body, the function with which the compiled
+            core encodes one that is a group by itself. It is called with the item, returns the
+            arguments of `write`, or None where Python has to write it, and may not write itself.
     """
 
     __slots__ = (
-        "chain", "dirty", "durable_lsn", "end", "fd", "index", "marked", "next_lsn", "plain_lsns",
-        "segment", "time_us",
+        "chain", "dirty", "durable_lsn", "encoders", "end", "fd", "index", "marked", "next_lsn",
+        "plain_lsns", "segment", "time_us",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -103,6 +106,7 @@ class LogEnd:
         self.marked = True
         self.fd = -1
         self.plain_lsns: dict[int, int] = {}
+        self.encoders: dict[type, Callable[[Any], tuple[int, int, bytes, bytes] | None]] = {}
 
     def write_plain(self, body: object) -> int | None:  # noqa: ARG002 - of the compiled core
         """Write and sync a group of one plain record, and return its LSN.

@@ -34,6 +34,7 @@ from tallystick.systems.tally.live.items import (
     UnplacedEntry,
     UnplacedMarks,
     encode_committed,
+    encode_one_committed,
     needs_transaction,
     rows_of,
     size_of,
@@ -64,6 +65,7 @@ class GroupEncoder:
         self._path = path
         self._put = appender.write_group
         appender.at.plain_lsns = state.plain_lsns
+        appender.at.encoders = {CommittedRows: self._encode_alone}
 
     def write(self, items: list[Item]) -> Sequence[int]:
         """Write a group, or several if the items do not fit in one; return the LSN of each.
@@ -183,6 +185,19 @@ class GroupEncoder:
             self._state.apply_decisions(records, appender.at.segment, now)
         first = self._put(encode_records(records), len(records))
         return range(first, first + len(records))
+
+    def _encode_alone(self, item: CommittedRows) -> tuple[int, int, bytes, bytes] | None:
+        """Apply a transaction as `_committed` does; return its group for the core to write.
+
+        None if a part of it was logged before.
+        """
+        at, state, transaction = self._appender.at, self._state, item.transaction
+        if transaction in state.open:
+            return None
+        encoded = encode_one_committed(item, at.segment)
+        with self._lock:
+            state.apply_committed(at.segment, at.next_lsn + encoded[0] - 2, transaction)
+        return encoded
 
     def _act(self, action: Action) -> int:
         self._appender.sync()

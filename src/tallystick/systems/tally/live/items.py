@@ -23,10 +23,12 @@ from tallystick.systems.tally.format.bodies import (
 )
 from tallystick.systems.tally.format.columns import (
     PLAIN,
+    TRANSACTION_ROWS,
     GroupPayload,
     UnplacedRecord,
     encode_columns,
     encode_plain,
+    transaction_form,
 )
 from tallystick.systems.tally.format.kinds import ELEMENTS, Code
 
@@ -258,6 +260,45 @@ def encode_committed(
         transactions += [transaction] * (count + 1)
         counts.append(before + count + 1)
     return encode_columns(codes, ends, transactions, keys, keyed, bodies), counts
+
+
+def encode_one_committed(item: CommittedRows, segment: int) -> tuple[int, int, bytes, bytes]:
+    """Encode one transaction as `encode_committed` does, at a third of the cost.
+
+    Returns:
+        The number of records, the column bits, the columns, and the bodies.
+    """
+    transaction, rows, _ = item
+    pack, codes, keyed, ending = _shape(segment, len(rows))
+    head = ROW_HEAD.pack
+    ends, keys, end = [0], [], 0
+    bodies: list[bytes] = []
+    removed = False
+    for (table, key), row in rows.items():
+        if row is None:
+            removed, row = True, b""
+        keys.append(key)
+        bodies += (head(table), row)
+        end += ROW_HEAD_SIZE + len(row)
+        ends.append(end)
+    if removed:
+        codes = bytes([_REMOVE if row is None else _ADD for row in rows.values()]) + codes[-1:]
+    bodies.append(ending)
+    ends.append(end + len(ending))
+    count = len(codes)
+    columns = pack(codes, *ends, *[transaction] * count, *keys, 0, keyed)
+    return count, TRANSACTION_ROWS, columns, b"".join(bodies)
+
+
+@lru_cache(maxsize=256)
+def _shape(segment: int, count: int) -> tuple[Callable[..., bytes], bytes, bytes, bytes]:
+    """Return what all transactions that add so many rows have in common.
+
+    That is: what packs the columns; the codes; the bitmap of the keys; the commit record's body.
+    """
+    keyed = ((1 << count) - 1).to_bytes(-(-(count + 1) // 8), "little")
+    codes = bytes([_ADD] * count + [_COMMIT])
+    return transaction_form(count + 1).pack, codes, keyed, _ending_of(segment, count)
 
 
 @lru_cache(maxsize=256)

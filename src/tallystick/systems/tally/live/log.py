@@ -68,6 +68,7 @@ class TallyLog:
         append: appends a plain record; the ticket is done when it is durable. Raises
             `RecordTooLargeError` where it does not fit in a segment.
         append_durably: appends a plain record; returns its LSN when it is durable. Raises so too.
+        commit: submits an item of at most ``group_bytes`` and waits for it; returns its LSN.
     """
 
     @opens_log
@@ -104,6 +105,7 @@ class TallyLog:
         self._writer = self._new_writer()
         self.append = self._writer.append
         self.append_durably = self._writer.append_durably
+        self.commit = self._writer.commit
         self._closed = False
         self._mark_timer = IdleMarkTimer(self, self.settings.idle_mark_s)
 
@@ -148,16 +150,6 @@ class TallyLog:
             raise self._too_large(size)
         return self._writer.submit(item, size, sync=sync)
 
-    def commit(self, item: Item, size: int) -> int:
-        """Submit an item of ``size`` bytes and wait for it, at less cost; return its LSN.
-
-        Raises:
-            RecordTooLargeError: it does not fit in a segment.
-        """
-        if size > self.capacity:
-            raise self._too_large(size)
-        return self._writer.commit(item, size)
-
     def write_through(self, items: list[Item], before: Callable[[int], None]) -> Sequence[int]:
         """Write items together and sync them; return the LSN of each.
 
@@ -176,7 +168,7 @@ class TallyLog:
             lsns.extend(self._encoder.write(items))
             self._appender.sync()
 
-        self._writer.commit(Action(act))
+        self._writer.commit(Action(act), 0)
         self._writer.counted.records += len(items) - 1
         return lsns
 
