@@ -9,11 +9,10 @@ take no locks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from functools import partial
+from collections.abc import Iterable, Iterator, MutableMapping
 from operator import index
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 from tallystick.errors import (
     BusyError,
@@ -43,18 +42,24 @@ class Session:
     locked for other writers until its end. For one thread at a time.
     """
 
+    __slots__ = (
+        "_history", "_live", "_open", "changes", "locked", "number", "prepared_as", "read_only",
+        "transactions",
+    )  # fmt: skip
+
     def __init__(self, transactions: Transactions, number: int, *, read_only: bool = False) -> None:
         self.number = number
         self.read_only = read_only
         self.prepared_as = ""
-        self._transactions = transactions
-        self._read = transactions.read
+        self.transactions = transactions
         self.changes: dict[Row, bytes | None] = {}
         """New rows by table and key, None for removed ones."""
         self.locked: set[Row] = set()
-        self._history: list[tuple[Row, bool, bytes | None]] = []
-        self._savepoints = False
+        self._history: list[tuple[Row, bool, bytes | None]] | None = None
+        """What each change has replaced, from the first savepoint on."""
         self._live = True
+        self._open = not read_only
+        """False once no row can be changed: then `_require_open` raises."""
 
     def table(self, name: str) -> Table:
         """Return the rows of a table.
@@ -65,19 +70,21 @@ class Session:
         Raises:
             KeyError: There is no such table.
         """
-        return Table(self, self._transactions.table_id(name))
+        return Table(self, self.transactions.table_id(name))
 
     def savepoint(self) -> int:
         """Return a point that `rollback_to` goes back to."""
         self._require_open()
-        self._savepoints = True
+        if self._history is None:
+            self._history = []
         return len(self._history)
 
     def rollback_to(self, savepoint: int) -> None:
         """Undo what this transaction changed since ``savepoint``; its locks stay."""
         self._require_open()
-        while len(self._history) > savepoint:
-            row, existed, old = self._history.pop()
+        history = self._history or []
+        while len(history) > savepoint:
+            row, existed, old = history.pop()
             if existed:
                 self.changes[row] = old
             else:
@@ -97,7 +104,8 @@ class Session:
         self._require_open()
         if not name:
             raise TransactionUsageError("a transaction is prepared under a name")
-        self._transactions.prepare(self, name)
+        self.transactions.prepare(self, name)
+        self._open = False
         self.prepared_as = name
 
     @property
@@ -113,12 +121,12 @@ class Session:
     def commit(self) -> None:
         """Return when every change is durable and visible."""
         self._end()
-        self._transactions.commit(self)
+        self.transactions.commit(self)
 
     def rollback(self) -> None:
         """Forget every change."""
         self._end()
-        self._transactions.rollback(self)
+        self.transactions.rollback(self)
 
     def get(self, table: int, key: int) -> bytes | None:
         """Return the row as this transaction sees it."""
@@ -127,17 +135,17 @@ class Session:
         row = (table, key)
         if row in self.changes:
             return self.changes[row]
-        return self._read(table, key)
+        return self.transactions.read(table, key)
 
     def lock(self, table: int, key: int) -> Row:
         """Lock a row until the end. Raises `BusyError` if another session holds it too long."""
-        if self.read_only or self.prepared_as or not self._live:
+        if not self._open:
             self._require_open()
         row = (table, index(key))
         if row not in self.locked:
             if not KEY_MIN <= key <= KEY_MAX:
                 raise KeyError(f"key {key} is not a signed 64-bit number")
-            self._transactions.lock_row(self.number, row)
+            self.transactions.locks.take(self.number, row)
             self.locked.add(row)
         return row
 
@@ -148,7 +156,7 @@ class Session:
                 "the row is too long", expected=f"at most {ROW_MAX} bytes", found=str(len(value))
             )
         row = self.lock(table, key)
-        if self._savepoints:
+        if self._history is not None:
             self._history.append((row, row in self.changes, self.changes.get(row)))
         self.changes[row] = value
 
@@ -159,7 +167,7 @@ class Session:
         own = self._own_keys(table, start, end)
         following: int | None = start
         while following is not None and following < end:
-            rows, following = self._transactions.batch(table, following, _SCAN_ROWS, _SCAN_BYTES)
+            rows, following = self.transactions.batch(table, following, _SCAN_ROWS, _SCAN_BYTES)
             here = end if following is None else following
             committed = dict(rows)
             first = bisect_left(own, here)
@@ -177,9 +185,10 @@ class Session:
 
     def _end(self) -> None:
         # Under a lock: another thread may settle a prepared transaction meanwhile.
-        with self._transactions.ending:
-            self._require_live()
-            self._live = False
+        with self.transactions.ending:
+            if not self._live:
+                self._require_live()
+            self._live = self._open = False
 
     def _require_open(self) -> None:
         self._require_live()
@@ -207,12 +216,17 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self.over:
-            (self.commit if error is None else self.rollback)()
+        if self._live:
+            if error is None:
+                self.commit()
+            else:
+                self.rollback()
 
 
 class Table(MutableMapping[int, bytes]):
     """A table in a transaction: a mapping of signed 64-bit keys to rows, ordered by key."""
+
+    __slots__ = ("_session", "_table")
 
     def __init__(self, session: Session, table: int) -> None:
         self._session = session
@@ -240,8 +254,8 @@ class Table(MutableMapping[int, bytes]):
             BusyError: Another transaction held the row for longer than ``lock_timeout``.
         """
         session, table = self._session, self._table
-        session.lock(table, key)
-        row = session.get(table, key)
+        place, changes = session.lock(table, key), session.changes
+        row = changes[place] if place in changes else session.transactions.read(table, key)
         if row is None:
             raise KeyError(key)
         return row
@@ -271,24 +285,30 @@ class Table(MutableMapping[int, bytes]):
 
 
 class RowLocks:
-    """The session that holds each locked row."""
+    """The session that holds each locked row. A session waits ``seconds`` for one at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, health: Health, seconds: float) -> None:
+        self._health = health
+        self._seconds = seconds
         self._owners: dict[Row, int] = {}
         self._freed = threading.Condition()
         self._waiting = 0
 
-    def take(self, session: int, row: Row, timeout: float) -> None:
-        """Wait until the row is this session's. Raises `BusyError` after ``timeout`` seconds.
+    def take(self, session: int, row: Row) -> None:
+        """Wait until the row is this session's, which keeps it until its end.
 
-        The timeout is also what ends a deadlock.
+        Raises:
+            BusyError: The time is over, which is also what ends a deadlock.
+            LogClosedError: The store is closed or has failed.
         """
+        if not self._health.usable:
+            self._health.require_open()
         # setdefault of a dict with such keys is one step: no mutex for a row that is free.
         if self._owners.setdefault(row, session) != session:
             with self._freed:
                 self._waiting += 1
                 try:
-                    self._wait(session, row, time.monotonic() + timeout)
+                    self._wait(session, row, time.monotonic() + self._seconds)
                 finally:
                     self._waiting -= 1
 
@@ -339,8 +359,7 @@ class Transactions:
         self._log = opened.log
         self._latches = latches
         self._health = health
-        self._limits = limits
-        self._locks = RowLocks()
+        self.locks = RowLocks(health, limits.lock_seconds)
         self.ending = threading.Lock()
         self.replaced = False
         """The store was opened again meanwhile, and other pages are in force. Under the latch."""
@@ -412,12 +431,6 @@ class Transactions:
             with self._health.required():
                 self.cache.trim()
 
-    def lock_row(self, session: int, row: Row) -> None:
-        """Lock a row until the session ends. Raises `BusyError`."""
-        if not self._health.usable:
-            self._health.require_open()
-        self._locks.take(session, row, self._limits.lock_seconds)
-
     # -- ends -------------------------------------------------------------------------------------
 
     def prepare(self, session: Session, name: str) -> None:
@@ -427,22 +440,28 @@ class Transactions:
             if self.prepared.setdefault(name, (session, self.checkpoints.section))[0] != session:
                 raise TransactionUsageError(f"there is a prepared transaction {name} already")
             try:
-                self._make_durable(session, partial(self._prepare, name))
-            except BaseException:
+                self._prepare(session, name)
+            except BaseException as error:
                 del self.prepared[name]
-                raise
+                self._fail(session, error)
 
     def commit(self, session: Session) -> None:
         """Make the session's changes durable, then visible."""
         try:
-            if session.changes or session.prepared:
+            if session.changes or session.prepared_as:
                 with self._latches.gate:
-                    self._health.require_writable()
-                    self._make_durable(session, self._commit)
+                    health = self._health
+                    if health.in_doubt or not health.usable:
+                        health.require_writable()
+                    try:
+                        self._commit(session)
+                    except BaseException as error:
+                        self._fail(session, error)
                     self._apply(session.changes)
-                    self.prepared.pop(session.prepared_as, None)
+                    if session.prepared_as:
+                        self.prepared.pop(session.prepared_as, None)
         finally:
-            self._locks.release(session.locked)
+            self.locks.release(session.locked)
         if self.checkpoints.due and not session.read_only:
             with self._health.required():
                 self.checkpoints.run_if_due()
@@ -457,31 +476,27 @@ class Transactions:
                         self._log.rollback(session.number).wait()
                     self.prepared.pop(session.prepared_as, None)
         finally:
-            self._locks.release(session.locked)
+            self.locks.release(session.locked)
 
-    def _make_durable(self, session: Session, end: Callable[[Session], object]) -> None:
-        """Log the session's rows, if they are not in the log, and its end.
+    def _fail(self, session: Session, error: BaseException) -> NoReturn:
+        """Raise the error for which the log has not taken the session's rows, or its end.
 
         A record that the log refuses does not harm the log: a session that is not prepared is
         rolled back, and the store goes on.
         """
-        try:
-            end(session)
-        except LogWriteError as error:
-            with self._health.required():
-                if session.prepared_as:
-                    raise
-                self._log.rollback(session.number)
-            raise error
-        except BaseException:
-            with self._health.required():
-                raise
+        with self._health.required():
+            if session.prepared_as or not isinstance(error, LogWriteError):
+                raise error
+            self._log.rollback(session.number)
+        raise error
 
-    def _prepare(self, name: str, session: Session) -> None:
+    def _prepare(self, session: Session, name: str) -> None:
+        """Log the session's rows and its prepare record."""
         self._log.log_rows(session.number, self.tables.to_log(session.changes, self._latches.latch))
         self._log.prepare_commit(session.number, name).wait()
 
     def _commit(self, session: Session) -> None:
+        """Log the session's rows, if they are not in the log, and its commit record."""
         if session.prepared_as:
             self._log.commit(session.number).wait()
         else:

@@ -26,6 +26,9 @@ from tallystick.services.page_store.pages.space import OwnPages
 from tallystick.storage.btree import DEPTH_MAX, Descent, middle
 
 _LEVELS = range(DEPTH_MAX)
+_READ_MAX = 16
+"""Most leaves that a tree remembers from reads, even if they are evicted meanwhile."""
+_NOWHERE = (-1, Leaf())
 
 
 class Tree:
@@ -35,10 +38,15 @@ class Tree:
         self.root = root
         self._cache = cache
         self._descent = Descent(root, self._node, Inner, bisect_right, self._loop)
+        self._read: dict[int, tuple[int, Leaf]] = {}
+        """The leaves of keys that were read last, with page numbers: they may be changed next."""
 
     def get(self, key: int) -> bytes | None:
         """Return the row of ``key``, None if there is none."""
-        _, leaf = self._find(key)
+        read = self._read
+        if len(read) >= _READ_MAX:
+            read.clear()
+        _, leaf = read[key] = self._find(key)
         keys = leaf.keys
         place = bisect_left(keys, key)
         if place == len(keys) or keys[place] != key:
@@ -80,9 +88,13 @@ class Tree:
 
     def set(self, key: int, row: bytes) -> None:
         """Add a row, or replace the one with this key."""
-        number, leaf = self._find(key)
-        self._cache.change(number, leaf)
+        number, leaf = self._read.pop(key, _NOWHERE)
         keys = leaf.keys
+        # A leaf that still is the node of its page is the right one for the keys between its own.
+        if self._cache.nodes.get(number) is not leaf or not keys or not keys[0] <= key <= keys[-1]:
+            number, leaf = self._find(key)
+            keys = leaf.keys
+        self._cache.change(number, leaf)
         place = bisect_left(keys, key)
         stored = row if len(row) <= INLINE_MAX else self._store(row)
         if place < len(keys) and keys[place] == key:
