@@ -614,7 +614,8 @@ static PyObject *write_encoded(LogEnd *at, PyObject *item, Py_ssize_t size) {
     if (encoder && may_write(at, size) && has_room(at, size))
         made = PyObject_CallFunctionObjArgs(encoder, item, NULL);
     if (made && made != Py_None &&
-        PyArg_ParseTuple(made, "IIy#y#", &count, &columns, &first, &first_size, &rest, &rest_size) &&
+        PyArg_ParseTuple(made, "IIy#y#", &count, &columns, &first, &first_size, &rest,
+                         &rest_size) &&
         write_group(at, count, columns, first, first_size, rest, rest_size) == 0)
         lsn = PyLong_FromUnsignedLongLong(at->next_lsn - 1);
     XDROP(made);
@@ -735,8 +736,9 @@ static int idle(Queue *queue) {
            !PyList_Size(current(queue)->items);
 }
 
-/* Write and sync the item of a lone caller; NULL, without an exception, if Python has to do it or to
-   stop the log: what failed fails again. With one if an encoder was interrupted: nothing was written. */
+/* Write and sync the item of a lone caller; NULL, without an exception, if Python has to do it or
+   to stop the log: what failed fails again. With one if an encoder was interrupted: nothing was
+   written. */
 static PyObject *commit_lone(Queue *queue, PyObject *item, Py_ssize_t size) {
     int64_t begin = now_ns(CLOCK_MONOTONIC), milliseconds, bucket;
     PyObject *done = NULL;
