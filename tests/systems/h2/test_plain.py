@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tallystick.reading.tables import TABLES, batches_of
-from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.read import skim
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fixtures import cases
 from tests.systems.h2.kit import fixture
-from tests.systems.h2.made_logs import random_log
+from tests.systems.h2.made_logs import damaged, random_log
 
 SEEDS = range(30)
 MUTANTS = range(30)
@@ -64,16 +62,7 @@ def test_both_ways_of_reading_a_damaged_log_agree(
     path = tmp_path / "damaged.h2.db"
     plain = 0
     for seed in MUTANTS:
-        rng = random.Random(seed)
-        data = bytearray(random_log(seed))
-        size = layout.decode_static_header(bytes(data), "").page_size
-        for _ in range(rng.randrange(1, 4)):
-            at = rng.randrange(layout.FREE_LIST_ROOT * size, len(data))
-            data[at] = rng.choice((0, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)))
-            page = at // size
-            sealed = layout.seal(data[page * size : (page + 1) * size], page)
-            data[page * size : (page + 1) * size] = sealed
-        path.write_bytes(data[: rng.choice((len(data), len(data), rng.randrange(len(data))))])
+        path.write_bytes(damaged(seed))
         plain += compare(str(path), monkeypatch)
     assert 2 < plain < len(MUTANTS), "some are plain, and some are not"
 
