@@ -82,9 +82,9 @@ def part_batches_of(
     Raises:
         NotAsPlannedError: some of them are not in order any more.
     """
-    progress = Progress(records=part.begin.records, sections=part.begin.sections)
+    progress = part.progress()
     yield from _plain_batches(stream, log, None, rows, progress)
-    if progress.irregular or part.base + progress.offset != part.position:
+    if not part.is_read(progress):
         raise NotAsPlannedError(stream.file_offset(progress.offset))
     if part.end is not None:
         yield from _other_batches(stream, zone, log, None, rows, progress)

@@ -38,7 +38,7 @@ from tallystick.systems.h2.read.ledger import Endings, Ledger, Page, logged, ope
 from tallystick.systems.h2.read.scan import ScanEnd
 from tallystick.systems.h2.read.skim import ROWS, PlainLog, ended_plainly
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.walk import Progress, walk
+from tallystick.systems.h2.read.walk import walk
 from tallystick.systems.protocol import NotClosedInPartsError
 from tallystick.systems.rests import items, longs, packed
 
@@ -100,7 +100,7 @@ class ClosingPart:
 
     def __init__(self, part: Part, stream: LogStream, zone: Zone, log: str, rows: int) -> None:
         self._part, self._stream, self._zone, self._rows = part, stream, zone, rows
-        self._progress = Progress(records=part.begin.records, sections=part.begin.sections)
+        self._progress = part.progress()
         plain = PlainLog(stream, zone, [], ScanEnd())
         opened = {one.session: one.transaction(part.base) for one in part.begin.opened}
         self._ledger = Ledger(plain, opened)
@@ -176,18 +176,15 @@ class ClosingPart:
 
     def _is_plain(self) -> bool:
         """Return True if every record up to the end of the part was read, and no other one."""
-        if self._progress.irregular or self._position() != self._part.position:
+        if not self._part.is_read(self._progress):
             return False
         last = self._part.end is not None
         return not last or ended_plainly(self._stream, self._zone, self._progress) is not None
 
-    def _position(self) -> int:
-        return self._part.base + self._progress.offset
-
     def _mark(self) -> Mark:
         base, opened = self._part.base, self._ledger.opened
         return Mark(
-            self._position(),
+            base + self._progress.offset,
             self._progress.records,
             self._progress.sections,
             self._transactions.listed,

@@ -17,6 +17,7 @@ from tallystick.systems.h2.format.page_kernels import count_whole_pages
 from tallystick.systems.h2.read.changes import TableName
 from tallystick.systems.h2.read.ledger import OpenTransaction
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkChain
+from tallystick.systems.h2.read.walk import Progress
 from tallystick.systems.rests import items, longs, packed
 
 if TYPE_CHECKING:
@@ -208,6 +209,14 @@ class Part(NamedTuple):
     @property
     def _body_size(self) -> int:
         return self.pages.size - DATA_START
+
+    def progress(self) -> Progress:
+        """Return where a walk over the part begins."""
+        return Progress(records=self.begin.records, sections=self.begin.sections)
+
+    def is_read(self, progress: Progress) -> bool:
+        """Return True if a walk has come to the end of the part, and no further."""
+        return not progress.irregular and self.base + progress.offset == self.position
 
     def stream(self, file: PageFile) -> LogStream | None:
         """Return the part as a stream; None if the file has not these pages any more."""

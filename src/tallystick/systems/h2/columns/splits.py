@@ -177,7 +177,8 @@ def _splits(
 ) -> Iterator[Split]:
     """Yield the parts that begin at each mark but the last one, which is the end of the log."""
     keys = keys_of(stream)
-    edges = [0, *(stream.file_offset(mark.position) for mark in marks[1:-1]), _file_size(stream)]
+    edges = [0, *(stream.file_offset(mark.position) for mark in marks[1:-1])]
+    edges.append(len(stream.pages.data))
     for (begin, after), (first, end) in zip(pairwise(marks), pairwise(edges), strict=True):
         last = after is marks[-1]
         page = begin.position // stream.body_size
@@ -194,7 +195,3 @@ def _splits(
 def _end(stream: LogStream) -> End:
     fault = stream.fault or ""
     return End(str(fault), stream.fault_page, stream.end_key, int(stream.end_of_file))
-
-
-def _file_size(stream: LogStream) -> int:
-    return len(stream.pages.data)
