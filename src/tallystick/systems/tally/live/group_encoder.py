@@ -7,7 +7,7 @@ synced. The group writer calls one function at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from tallystick.errors import LogPoisonedError, LogWriteError
 from tallystick.storage.scheduling import threading
@@ -44,9 +44,7 @@ from tallystick.systems.tally.read.state import LogState
 
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
 _DECISIONS: Final = frozenset({Code.DECISION.value, Code.FINISH.value})
-_RECORD = {UnplacedRecord}
 _PLAIN = {bytes}
-_COMMITTED = {CommittedRows}
 
 
 class GroupEncoder:
@@ -82,12 +80,9 @@ class GroupEncoder:
                 return range(first, first + len(items))
         before = self._appender.at.next_lsn
         try:
-            if type(items[0]) is CommittedRows and (alone or set(map(type, items)) == _COMMITTED):
-                lsns = self._committed(cast(list[CommittedRows], items))
-                if lsns is not None:
-                    return lsns
-            elif type(items[0]) is UnplacedRecord and set(map(type, items)) == _RECORD:
-                lsns = self._decisions(cast(list[UnplacedRecord], items))
+            of_one_kind = _OF_ONE_KIND.get(type(items[0]))
+            if of_one_kind is not None and (alone or len(set(map(type, items))) == 1):
+                lsns = of_one_kind(self, items)
                 if lsns is not None:
                     return lsns
             return self._write_groups(items)
@@ -267,3 +262,10 @@ def _records(item: Item) -> Sequence[UnplacedRecord]:
 def _ending_record(item: UnplacedEnding, ending: Ending) -> UnplacedRecord:
     gtrid = item.xid.gtrid if item.xid else b""
     return UnplacedRecord(item.code, encode_ending(ending), item.transaction, gtrid=gtrid)
+
+
+_OF_ONE_KIND: Final[dict[type, Callable[[GroupEncoder, Any], Sequence[int] | None]]] = {
+    CommittedRows: GroupEncoder._committed,
+    UnplacedRecord: GroupEncoder._decisions,
+}
+"""Writes a group of items of one type; it returns None where it cannot."""
