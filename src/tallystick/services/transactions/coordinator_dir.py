@@ -296,16 +296,14 @@ class CommittedEnds:
 
     def _record_waiting(self) -> None:
         """Record what waits. Nothing is taken from the queue before: a signal may raise here."""
-        waiting = self._waiting
-        while waiting:
-            ended = list(waiting)
-            self._closed.add_all([gtrid for gtrid, _ in ended])
-            for gtrid, resources in ended:
-                try:
-                    self._decisions.finish(gtrid, resources, DecisionOutcome.COMMITTED)
-                except Exception:  # of any log; the ends of others must be recorded
-                    log_unrecorded_end(gtrid, resources, DecisionOutcome.COMMITTED)
-                waiting.popleft()
+        ended = list(self._waiting)
+        self._closed.add_all([gtrid for gtrid, _ in ended])
+        for gtrid, resources in ended:
+            try:
+                self._decisions.finish(gtrid, resources, DecisionOutcome.COMMITTED)
+            except Exception:  # of any log; the ends of others must be recorded
+                log_unrecorded_end(gtrid, resources, DecisionOutcome.COMMITTED)
+            self._waiting.popleft()
 
 
 def log_unrecorded_end(gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:

@@ -208,8 +208,7 @@ class TransactionManager:
         self, face: Callable[..., _Transaction], timeout: float | None, *more: object
     ) -> _Transaction:
         """Begin a transaction of the class ``face``, made with the arguments ``more``."""
-        if self._closed:
-            self._require_open()
+        self._require_open()
         seconds = self.timeout if timeout is None else timeout
         if math.isnan(seconds):
             raise TransactionUsageError("the timeout is not a number of seconds")

@@ -268,13 +268,12 @@ class GlobalTransaction:
             )
 
     def _require_open(self, what: str, *, timed: bool = True) -> None:
-        if self.status is not Status.ACTIVE and self.status is not Status.MARKED:
+        if self.status not in OPEN:
             raise TransactionUsageError(
                 f"cannot {what}: the transaction is {self.status.value}",
                 advice="Begin another one with manager.begin()",
             )
-        if self._owner != threading.get_ident() or self._protocol.of_parent:
-            self._require_owner(what)
+        self._require_owner(what)
         if timed and time.monotonic() > self._deadline:
             self.status = Status.MARKED
             raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)

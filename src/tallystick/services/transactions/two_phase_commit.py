@@ -50,6 +50,8 @@ from tallystick.services.transactions.resource import (
     Vote,
     abort,
     discard,
+    send_commit,
+    send_prepare,
 )
 from tallystick.services.transactions.steps import Observer, Steps
 from tallystick.services.transactions.tracing import Tracing
@@ -245,7 +247,7 @@ class TwoPhaseCommit:
                 self._context.decisions.note(State.UNDECIDED, self.gtrid, branches)
             last = self.last
             voters = [name for name in branches if name != last]
-            for name in self._send(branches, voters, "send_prepare"):
+            for name in self._send(branches, voters, send_prepare):
                 branch = branches[name]
                 observe("before prepare", name)
                 if (yield branch.prepare) is Vote.PREPARED:
@@ -410,7 +412,7 @@ class TwoPhaseCommit:
         observe = self._observe
         self._begin_limit()
         try:
-            for name in self._send(prepared, prepared, "send_commit"):
+            for name in self._send(prepared, prepared, send_commit):
                 observe("before commit", name)
                 try:
                     yield prepared[name].commit
@@ -463,14 +465,14 @@ class TwoPhaseCommit:
         self,
         branches: Mapping[str, AnyBranch],
         names: Collection[str],
-        call: str,
+        send: Callable[[AnyBranch], bool],
     ) -> Collection[str]:
         """Send the request to every branch that can be sent one before the answer is awaited.
 
         Args:
             branches: by name.
             names: those to send it to.
-            call: the name of what sends it, which a branch has or not.
+            send: sends it; False where that begins only with the waiting.
 
         Returns:
             The names in the order to wait in: first those that begin only with the waiting.
@@ -478,8 +480,7 @@ class TwoPhaseCommit:
         sent = []
         if len(names) > 1:
             for name in names:
-                send = getattr(branches[name], call, None)
-                if send is not None and send():
+                if send(branches[name]):
                     sent.append(name)
                     self._observe("asked", name)
         return [name for name in names if name not in sent] + sent if sent else names
