@@ -254,8 +254,8 @@ class Table(MutableMapping[int, bytes]):
             BusyError: Another transaction held the row for longer than ``lock_timeout``.
         """
         session, table = self._session, self._table
-        place, changes = session.lock(table, key), session.changes
-        row = changes[place] if place in changes else session.transactions.read(table, key)
+        session.lock(table, key)
+        row = session.get(table, key)
         if row is None:
             raise KeyError(key)
         return row
@@ -450,9 +450,7 @@ class Transactions:
         try:
             if session.changes or session.prepared_as:
                 with self._latches.gate:
-                    health = self._health
-                    if health.in_doubt or not health.usable:
-                        health.require_writable()
+                    self._health.require_writable()
                     try:
                         self._commit(session)
                     except BaseException as error:
