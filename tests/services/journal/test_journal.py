@@ -221,6 +221,20 @@ def test_following_sees_records_of_other_threads_over_rolls(tmp_path: Path) -> N
         assert seen == list(range(1, 102))
 
 
+def test_following_gives_what_a_checkpoint_gave_up_after_it_began(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.append(bytes(900))
+        followed = iter(journal.follow(idle_s=0.0))
+        seen = [next(followed).sequence]
+        for _ in range(200):
+            journal.append(bytes(900))
+            journal.checkpoint()
+        seen += [one.sequence for one in followed]
+        assert seen == list(range(1, 202))
+        journal.checkpoint()
+        assert len(list((tmp_path / "log").glob("*.tally"))) < 6
+
+
 def test_checkpoint_frees_plain_records_and_recycles_their_files(tmp_path: Path) -> None:
     with _journal(tmp_path) as journal:
         for _ in range(20):

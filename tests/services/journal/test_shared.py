@@ -46,6 +46,20 @@ def test_all_openers_append_to_one_log_and_read_all_of_it(both: tuple[Journal, J
         assert [record.body for record in journal.follow(idle_s=0.1)] == bodies
 
 
+def test_a_follower_gets_what_a_checkpoint_of_another_opener_gave_up_meanwhile(
+    both: tuple[Journal, Journal],
+) -> None:
+    one, other = both
+    one.append(bytes(900))
+    followed = iter(other.follow(idle_s=0.0))
+    seen = [next(followed).sequence]
+    for _ in range(200):
+        one.append(bytes(900))
+        one.checkpoint()
+    seen += [record.sequence for record in followed]
+    assert seen == list(range(1, 202))
+
+
 def test_ids_are_those_of_all_openers(both: tuple[Journal, Journal]) -> None:
     one, other = both
     one.add(7, b"new")

@@ -6,6 +6,7 @@ import pytest
 
 from tallystick.errors import LogUnreadableError
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.read_back import groups_from
 from tallystick.systems.tally.live.tail import Tail
 from tallystick.testing import MemoryFileSystem
 from tests.systems.tally.build import FOLDER, TINY, tiny_log
@@ -56,14 +57,34 @@ def test_following_from_the_middle() -> None:
         assert _sequences(tail) == list(range(25, 31))
 
 
-def test_segment_recycled_before_it_was_read_is_an_error_not_a_gap() -> None:
+def _checkpoint_after_each(log: TallyLog, records: int) -> None:
+    for _ in range(records):
+        log.append(bytes(900)).wait()
+        log.reclaim(log.next_lsn)
+
+
+def test_records_given_up_before_they_were_read_are_named_in_the_error() -> None:
     fs = MemoryFileSystem()
     with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
         log.append(bytes(900)).wait()
         tail = Tail(FOLDER, fs=fs, durable=lambda: log.durable_lsn)
         assert _sequences(tail) == [1]
-        for _ in range(60):
-            log.append(bytes(900)).wait()
-            log.reclaim(log.next_lsn)
-        with pytest.raises(LogUnreadableError, match="recycled"):
+        _checkpoint_after_each(log, 60)
+        first = next(groups_from(log))[0].first_lsn
+        with pytest.raises(LogUnreadableError, match=f"records 2 to {first - 1} were given up"):
             _sequences(tail)
+
+
+def test_a_tail_of_a_log_of_this_process_reads_what_a_checkpoint_gave_up_meanwhile() -> None:
+    fs = MemoryFileSystem()
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        log.append(bytes(900)).wait()
+        tail = Tail(FOLDER, fs=fs, durable=lambda: log.durable_lsn, hold=log.hold)
+        assert _sequences(tail) == [1]
+        _checkpoint_after_each(log, 60)
+        kept = len(fs.list(FOLDER))
+        assert _sequences(tail) == list(range(2, 62))
+        log.append(bytes(900)).wait()
+        log.reclaim(log.next_lsn)
+        assert len(fs.list(FOLDER)) < kept  # what was read is free
+        tail.close()

@@ -3,6 +3,10 @@
 In: a folder and the LSN to begin with. Out: records as they become durable. Only whole groups that
 are proved to be durable are read: by the log itself (``durable``), or for another process by a
 later group, the mark of an idle log, or the next segment.
+
+A log that is open in this process keeps the files of the segment that is read and of all later
+ones (``hold``), also if a checkpoint has given them up. Another process's log does not: what it
+gave up before it was read ends the reading with an error that says which records these are.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Record
@@ -33,7 +38,7 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
     segment_name,
 )
-from tallystick.systems.tally.read.files import SegmentFile, readable_folder
+from tallystick.systems.tally.read.files import SegmentFile, read_folder, readable_folder
 from tallystick.systems.tally.read.records import records_of
 from tallystick.systems.tally.read.walk import Expected
 
@@ -49,6 +54,7 @@ class Tail:
         fs: the file system.
         key: the secret of an encrypted log.
         durable: returns the durable LSN of a log that is open in this process.
+        hold: keeps the files of a segment and of all later ones of such a log where they are.
     """
 
     def __init__(
@@ -59,12 +65,15 @@ class Tail:
         fs: FileSystem = LOCAL,
         key: bytes | None = None,
         durable: Callable[[], int] | None = None,
+        hold: Callable[[int], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._folder = folder
         self._from_lsn = from_lsn
         self._fs = fs
         self._key = key
         self._durable = durable
+        self._hold = hold
+        self._held = contextlib.ExitStack()
         self._file: File | None = None
         self._header: SegmentHeader | None = None
         self._due: Expected | None = None
@@ -79,8 +88,8 @@ class Tail:
 
         Raises:
             CorruptLogError: a durable group is damaged.
-            LogUnreadableError: the log gave up records that were not read yet, or the disk does not
-                give back what is durable.
+            LogUnreadableError: a log without ``hold`` gave up records that were not read yet, or
+                the disk does not give back what is durable.
         """
         try:
             yield from self._read()
@@ -101,12 +110,20 @@ class Tail:
             self._due = Expected(header.end, header.last_lsn + 1, header.checksum)
 
     def close(self) -> None:
-        """Close the file that is read."""
+        """Close the file that is read, and let the log recycle the segments."""
+        self._close_file()
+        self._held.close()
+
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
         self._file = None
 
     def _begin(self) -> bool:
+        with self._hold(1):  # every one, until it is known which comes first
+            return self._begin_held()
+
+    def _begin_held(self) -> bool:
         start = self._start()
         for _ in range(_ATTEMPTS):
             if start is None or not start[2]:
@@ -139,7 +156,11 @@ class Tail:
         return *found, missing
 
     def _enter(self, file: File, header: SegmentHeader, due: Expected) -> None:
-        self.close()
+        self._close_file()
+        held = contextlib.ExitStack()
+        held.enter_context(self._hold(header.number))
+        self._held.close()
+        self._held = held
         self._file, self._header, self._due = file, header, due
 
     def _next_group(self) -> tuple[GroupHeader, bytes] | None:
@@ -168,6 +189,7 @@ class Tail:
         group = self._next_group()
         header = None if group else decode_group_header(file.pread(HEADER_SIZE, due.offset), 0)
         if group is None and (header is None or not self._follows(header, due)):
+            self._require_kept(due)
             raise LogUnreadableError(
                 "a group that is durable cannot be read",
                 file=file.path,
@@ -231,12 +253,24 @@ class Tail:
         assert self._header is not None
         now = decode_segment_header(file.pread(COPY_OFFSET, 0))
         if now is not None and now.number != self._header.number:
+            assert self._due is not None
+            self._require_kept(self._due)
             raise LogUnreadableError(
                 "the segment was recycled before it was read to its end",
                 file=file.path,
                 expected=f"segment {self._header.number}",
                 found=f"segment {now.number}",
-                advice="Hold the log's segments, or follow from a later record",
+            )
+
+    def _require_kept(self, due: Expected) -> None:
+        """Raise an error if the record that is due was given up by the log."""
+        catalog, _ = read_folder(self._fs, self._folder)
+        first = next((one.header for one in catalog.segments if one.header is not None), None)
+        if first is not None and first.number > self.segment:
+            raise LogUnreadableError(
+                f"records {due.lsn} to {first.first_lsn - 1} were given up before they were read",
+                file=self._folder,
+                advice=f"Follow from record {first.first_lsn}; checkpoint less than is read",
             )
 
     def _follower(self) -> SegmentHeader | None:

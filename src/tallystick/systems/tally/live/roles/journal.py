@@ -116,8 +116,9 @@ class TallyJournal(TallyRecordJournal):
         """Return a position that follows the records as they become durable."""
         log = self.log
         return Tail(
-            log.path, from_lsn=from_lsn, fs=log.fs, key=log.key, durable=lambda: log.durable_lsn
-        )
+            log.path, from_lsn=from_lsn, fs=log.fs, key=log.key,
+            durable=lambda: log.durable_lsn, hold=log.hold,
+        )  # fmt: skip
 
     def live_ids(self) -> set[int]:
         """Return the ids of live records."""
