@@ -40,6 +40,23 @@ def test_what_would_not_be_passed_on_is_refused(url: str, message: str) -> None:
         adapt("db", url)
 
 
+def test_a_relative_path_is_that_of_the_folder_in_which_the_manager_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    monkeypatch.chdir(old)
+    with TransactionManager(
+        tmp_path / "c", {"orders": "sqlite:///orders.db"}, recovery_interval=None
+    ) as manager:
+        monkeypatch.chdir(new)
+        with manager.begin() as tx:
+            tx["orders"].execute("CREATE TABLE orders (id INTEGER)")
+    assert (old / "orders.db").is_file()
+    assert not list(new.iterdir())
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb"])
 @pytest.mark.parametrize("rest", ["[host/db", "host:70000000/db", "host:port/db", "%zz/db", "["])
 def test_a_url_that_cannot_be_read_is_not_quoted_with_its_password(scheme: str, rest: str) -> None:

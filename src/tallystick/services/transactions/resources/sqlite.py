@@ -45,7 +45,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     Args:
         name: the unique name.
-        path: the file.
+        path: the file; a relative one is of the working directory of this moment.
         timeout: seconds to wait for its lock.
     """
 
@@ -53,22 +53,22 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
         super().__init__(name, self._connect, driver_errors)
-        self._path = str(path)
+        if str(path) in ("", ":memory:"):
+            raise TransactionUsageError(
+                f"the database of {name!r} is in memory: it cannot keep an outcome",
+                expected="sqlite:///path",
+            )
+        self._path = str(Path(path).absolute())  # connections are made later, too
         self._timeout = timeout
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
         """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``.
 
-        The one option is ``timeout``, in seconds.
+        A relative path is made absolute here. The one option is ``timeout``, in seconds.
         """
         check_scheme(name, url, "pysqlite")
         path = url.partition(":///")[2].partition("?")[0]
-        if path in ("", ":memory:"):
-            raise TransactionUsageError(
-                f"the database of {name!r} is in memory: it cannot keep an outcome",
-                expected="sqlite:///path",
-            )
         return cls(name, path, **url_options(name, url, {"timeout": float}))
 
     def _connect(self) -> sqlite3.Connection:
