@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
@@ -94,7 +95,7 @@ class DisposalCounters:
     last_error: str = ""
 
 
-class Disposal:
+class Disposal(Uncopied):
     """Runs a disposer for a log in a thread, until it is closed.
 
     Args:

@@ -1,14 +1,15 @@
-"""What holds a part of a log is called in every forked child, where it must not go on.
+"""What holds a part of a log belongs to one process, and is one object in it.
 
 In: objects that hold descriptors, locks or unwritten records. Out: a call of their ``forked``
-in every child, before anything else runs there.
+in every child, before anything else runs there; an error for whoever copies or pickles one of them,
+alone or as a part of something else (`copy.deepcopy`, `dataclasses.asdict`).
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from tallystick.errors import LogClosedError
 
@@ -19,6 +20,20 @@ class Forked(Protocol):
     def forked(self) -> None:
         """Give up in the child; called in its only thread."""
         ...
+
+
+class Uncopied:
+    """Refuses to be copied, and to be pickled."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled: it holds what is open. Hand on "
+            "its path or its settings, and open it in the process that uses it"
+        )
+
+    __getstate__ = __reduce__  # for those who call what `object` has in place of the method above
 
 
 _registered: weakref.WeakSet[Forked] = weakref.WeakSet()

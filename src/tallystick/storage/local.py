@@ -34,7 +34,7 @@ from tallystick.storage.files import (
     fill_with_zeros,
     write_all,
 )
-from tallystick.storage.fork import forked_error, register_in_child
+from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 
 UNFINISHED = ".converting"
 """Suffix of a converted log's folder until all of its files are there."""
@@ -49,14 +49,15 @@ _OWNER_MAX = 20
 _REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
-class _Descriptor:
+class _Descriptor(Uncopied):
     """A descriptor that is closed in forked children, and raises when used there."""
 
-    __slots__ = ("__weakref__", "_fd", "path")
+    __slots__ = ("__weakref__", "_fd", "_opener", "path")
 
     def __init__(self, path: str, flags: int, mode: int = FILE_MODE) -> None:
         self.path = path
         self._fd = _CLOSED
+        self._opener = id(self)
         if flags & os.O_RDWR:
             flags |= os.O_NOFOLLOW
         # Without O_NONBLOCK a pipe that somebody planted would be waited for.
@@ -89,7 +90,9 @@ class _Descriptor:
             os.close(fd)
 
     def __del__(self) -> None:
-        self.close()
+        # What was made without its `__init__`, of another one's slots say, has opened nothing.
+        if getattr(self, "_opener", None) == id(self):
+            self.close()
 
 
 class LocalFile(_Descriptor):
@@ -216,7 +219,7 @@ class _AppendedFile(LocalFile):
         os.write(self.fd, data)
 
 
-class _RangeLock:
+class _RangeLock(Uncopied):
     """A lock on bytes of an open file; it ends with the file's descriptor at the latest."""
 
     def __init__(self, file: LocalFile, offset: int, length: int) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
 from tallystick.storage.files import File, FileSystem
-from tallystick.storage.fork import forked_error, register_in_child
+from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
 
@@ -49,7 +49,7 @@ class Naming:
         return None
 
 
-class Segments:
+class Segments(Uncopied):
     """The segment files of one log. Safe for use by several threads.
 
     Args:

@@ -28,6 +28,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Self
 
 from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.mapped import lost_pages, map_file
 from tallystick.storage.pace import from_disk, read_through
 from tallystick.storage.scheduling import time
@@ -80,7 +81,7 @@ def is_remote(path: str) -> bool:
 
 
 @dataclass(slots=True)
-class ByteSource:
+class ByteSource(Uncopied):
     """The unpacked bytes of one file; a context manager.
 
     ``path`` is as given to `open_source`, ``data`` the bytes. ``damage`` says why they are not all

@@ -16,6 +16,7 @@ from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import AsyncJournalTransaction
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 from tallystick.systems.registry import NATIVE
 
@@ -174,7 +175,7 @@ async def _in_threads(start: Callable[[], Iterator[_Item]]) -> AsyncGenerator[_I
         await asyncio.shield(asyncio.to_thread(batches.close))
 
 
-class _Batches(Generic[_Item]):
+class _Batches(Uncopied, Generic[_Item]):
     """An iterator cut into lists, for one worker thread at a time."""
 
     def __init__(self, start: Callable[[], Iterator[_Item]]) -> None:

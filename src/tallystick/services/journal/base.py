@@ -22,6 +22,7 @@ from tallystick.roles import (
 )
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.opening import opens_log
 from tallystick.storage.scheduling import threading, time
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
 
 
-class BaseJournal:
+class BaseJournal(Uncopied):
     """A journal without waiting.
 
     Args:

@@ -12,6 +12,7 @@ from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.records import Record, Xid
 from tallystick.roles import JournalEngine, RecordJournal, Role, TailPosition, Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.scheduling import threading, time
 from tallystick.systems.protocol import ReadOptions
@@ -55,7 +56,7 @@ def open_engine(name: str, path: str, *, shared: bool = False, **options: Any) -
     )
 
 
-class RecordJournalEngine:
+class RecordJournalEngine(Uncopied):
     """A `JournalEngine` over any `RecordJournal`: what a historic log can do of it.
 
     Plain records become records with ids of the engine's own. What the format has no means for

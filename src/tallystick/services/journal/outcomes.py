@@ -18,13 +18,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tallystick.storage.files import write_whole
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading
 
 FILE = "outcomes"
 
 
-class Outcomes:
+class Outcomes(Uncopied):
     """The file of one journal. Nothing is made before the first call that needs it.
 
     Args:

@@ -15,6 +15,7 @@ from typing import Self
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import JournalEngine, SharedJournalEngine, Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 
@@ -26,7 +27,7 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class BaseJournalTransaction:
+class BaseJournalTransaction(Uncopied):
     """Records that become live together; what both faces share.
 
     Args:

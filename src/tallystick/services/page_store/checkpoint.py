@@ -21,13 +21,14 @@ from dataclasses import dataclass, field
 
 from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store.pages.cache import PageCache
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 _ROW_OVERHEAD = 32
 """Bytes that a row takes in the log, in addition to its own, as an estimate."""
 
 
-class CommitGate:
+class CommitGate(Uncopied):
     """A shared/exclusive lock: many commits at once (``with gate``), or one checkpoint.
 
     A checkpoint that waits lets no further commit in, so commits cannot starve it.
@@ -78,7 +79,7 @@ class CommitGate:
 
 
 @dataclass(slots=True)
-class Latches:
+class Latches(Uncopied):
     """The gate of commits, and the ``latch`` that guards pages and trees in memory."""
 
     gate: CommitGate = field(default_factory=CommitGate)
@@ -89,7 +90,7 @@ class Latches:
         self.gate, self.latch = CommitGate(), threading.RLock()
 
 
-class Checkpoints:
+class Checkpoints(Uncopied):
     """The checkpoints of an open store, one at a time.
 
     ``section`` is the section being logged. A checkpoint is due after ``due_bytes`` of committed

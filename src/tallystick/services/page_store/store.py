@@ -32,7 +32,7 @@ from tallystick.services.page_store.recovery import (
 )
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import register_in_child
+from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closing_log, opens_log
 from tallystick.storage.scheduling import threading
@@ -53,7 +53,7 @@ CHECKPOINT_BYTES = 32 << 20
 LOCK_SECONDS = 10.0
 
 
-class PageStore:
+class PageStore(Uncopied):
     """An embedded transactional store; a context manager.
 
     While transactions are in doubt the store is read-only: `settle` them.

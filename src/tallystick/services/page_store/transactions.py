@@ -25,6 +25,7 @@ from tallystick.services.page_store.checkpoint import Checkpoints, Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
 from tallystick.services.page_store.recovery import OpenStore
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 FIRST_SESSION = 3
@@ -35,7 +36,7 @@ _SCAN_BYTES = 1 << 20
 """A scan reads so much at once, or one longer row."""
 
 
-class Session:
+class Session(Uncopied):
     """A transaction: a context manager that commits, or rolls back on an exception.
 
     Reads see committed rows, and this transaction's own changes. A row that it changed stays
@@ -284,7 +285,7 @@ class Table(MutableMapping[int, bytes]):
         return self._session.scan(self._table, start, stop)
 
 
-class RowLocks:
+class RowLocks(Uncopied):
     """The session that holds each locked row. A session waits ``seconds`` for one at most."""
 
     def __init__(self, health: Health, seconds: float) -> None:
@@ -341,7 +342,7 @@ class Limits(NamedTuple):
     lock_seconds: float
 
 
-class Transactions:
+class Transactions(Uncopied):
     """The transactions of one open store.
 
     ``prepared`` holds sessions by name, each with the oldest section of the log that its rows can

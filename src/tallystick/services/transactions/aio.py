@@ -46,6 +46,7 @@ from tallystick.services.transactions.transaction import (
 )
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import time
 
 _Parameters = ParamSpec("_Parameters")
@@ -294,7 +295,7 @@ class AsyncTransaction(GlobalTransaction):
             self._explain(error)
 
 
-class AsyncTransactionManager:
+class AsyncTransactionManager(Uncopied):
     """The asynchronous face of a `TransactionManager`, which it closes at its end.
 
     Args:

@@ -24,6 +24,7 @@ from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.roles.recovered import found_by_opening
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
@@ -115,7 +116,7 @@ class Identities(MutableMapping[str, str]):
             write_whole(self._fs, str(self._file.absolute()), [f"{text}\n".encode()])
 
 
-class Notes:
+class Notes(Uncopied):
     """Notes on transactions, in two files; the older one is replaced when the other is full.
 
     A line, the global id in lower-case hex and a text perhaps, outlives the process as soon as it
@@ -256,7 +257,7 @@ class Traces(Notes):
         super().__init__(folder, TRACES_FILE, TRACES_FILE_SIZE, fs)
 
 
-class CommittedEnds:
+class CommittedEnds(Uncopied):
     """Records that transactions have ended as decided, those of many threads at once.
 
     A thread that finds another one at it leaves the record of its transaction to that one: a write
@@ -316,7 +317,7 @@ def log_unrecorded_end(gtrid: bytes, resources: Collection[str], outcome: Decisi
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorDirectory:
+class CoordinatorDirectory(Uncopied):
     """An open directory: the node id in it, its decision log, and the databases known to it.
 
     Transactions begun before ``lost_before``, in milliseconds since 1970, may have been decided in

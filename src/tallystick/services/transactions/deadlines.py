@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from tallystick.printable import logger
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable, is_instant
 from tallystick.services.transactions.two_phase_commit import LiveTransactions, TwoPhaseCommit
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import living_threads, simulated, threading, time
 
@@ -33,7 +34,7 @@ _CALLS = frozenset(
 """Calls of a resource that may wait for its database."""
 
 
-class Reaper:
+class Reaper(Uncopied):
     """Ends the sessions of one manager's transactions and calls that take too long.
 
     One daemon thread works for all managers of a process; in a simulation each has its own.
@@ -103,7 +104,7 @@ class Reaper:
         start_thread(threading.Thread(target=transaction.discard, daemon=True))
 
 
-class _Rounds:
+class _Rounds(Uncopied):
     """A daemon thread that looks at the transactions of all managers until there are none."""
 
     def __init__(self) -> None:
@@ -166,7 +167,7 @@ def _is_gone(transaction: TwoPhaseCommit, threads: Iterable[int]) -> bool:
     return owner is None or (owner.thread is not None and owner.thread not in threads)
 
 
-class Call(Generic[_Result]):
+class Call(Uncopied, Generic[_Result]):
     """A call in a thread of its own, and what it returned or raised."""
 
     def __init__(self, work: Callable[[], _Result]) -> None:
@@ -201,7 +202,7 @@ class Call(Generic[_Result]):
         return self._result
 
 
-class TimedResource:
+class TimedResource(Uncopied):
     """A resource whose calls are given up after a time.
 
     A call that was given up goes on in its thread; until it ends, other calls are refused.

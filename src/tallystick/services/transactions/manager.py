@@ -42,6 +42,7 @@ from tallystick.services.transactions.two_phase_commit import (
 )
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading
@@ -53,7 +54,7 @@ _Result = TypeVar("_Result")
 _Transaction = TypeVar("_Transaction", bound=GlobalTransaction)
 
 
-class TransactionManager:
+class TransactionManager(Uncopied):
     """Atomic commit over several resources, by presumed abort; a context manager.
 
     Args:

@@ -82,6 +82,7 @@ from tallystick.services.transactions.steps import Observer
 from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, member_of, node_of, time_of
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 
@@ -165,7 +166,7 @@ class RecoveryReport:
 
 
 @dataclass(slots=True)
-class Recovery:
+class Recovery(Uncopied):
     """One pass over all resources.
 
     ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock. ``identities`` are
@@ -512,7 +513,7 @@ class Recovery:
         )
 
 
-class BackgroundRecovery:
+class BackgroundRecovery(Uncopied):
     """A daemon thread that runs recovery every ``interval`` seconds, and soon after `wake`.
 
     If a pass leaves something, it is repeated after a second, then after twice as long each time,

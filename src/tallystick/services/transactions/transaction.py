@@ -20,6 +20,7 @@ from tallystick.services.transactions.resource import AnyBranch, Resource, is_la
 from tallystick.services.transactions.steps import Steps, drive
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 _log = logger("tallystick.transactions")
@@ -70,7 +71,7 @@ def leave(running: ContextVar[_Running | None], entered: Token[_Running | None] 
         running.set(None if outer is Token.MISSING else outer)
 
 
-class GlobalTransaction:
+class GlobalTransaction(Uncopied):
     """What both faces of a transaction share. It belongs to the thread that began it.
 
     Args:

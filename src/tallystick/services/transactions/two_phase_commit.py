@@ -55,6 +55,7 @@ from tallystick.services.transactions.resource import (
 )
 from tallystick.services.transactions.steps import Observer, Steps
 from tallystick.services.transactions.tracing import Tracing
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 _log = logger("tallystick.transactions")
@@ -65,7 +66,7 @@ _POLL_S = 0.01
 _LOG_REFUSED = (LogWriteError, LogPoisonedError, LogClosedError)
 
 
-class LiveTransactions:
+class LiveTransactions(Uncopied):
     """Global ids whose branches recovery must leave alone: at work in this process, or frozen.
 
     Each change is a single operation of a dictionary or a set, so no lock is needed. A transaction
@@ -184,7 +185,7 @@ class Owner(Protocol):
         ...
 
 
-class TwoPhaseCommit:
+class TwoPhaseCommit(Uncopied):
     """The branches of one transaction, and the protocol that ends them.
 
     ``branches`` are by resource name, in the order of enlistment; ``last`` names the one that

@@ -17,6 +17,7 @@ from tallystick.errors import BusyError, TallystickError, copy_error
 from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 _OVERHEAD = 64
@@ -43,7 +44,7 @@ def size_of(reference: str, operations: Iterable[Operation]) -> int:
     return size
 
 
-class Backlog:
+class Backlog(Uncopied):
     """Transactions by number, in ascending order; safe for threads.
 
     A caller holds the lock `entrance` from `has_space` until `add`, while the transaction gets its

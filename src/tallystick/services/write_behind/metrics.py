@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tallystick.metrics import Meter, Observation
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 
@@ -29,7 +30,7 @@ class BacklogSize:
     age_seconds: float = 0.0
 
 
-class WriteBehindMetrics:
+class WriteBehindMetrics(Uncopied):
     """Count events for one log; gauges read ``backlog`` and ``disposed``."""
 
     def __init__(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.roles import PersistEntry, Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 
@@ -27,7 +28,7 @@ committer waits for it too."""
 _log = logger("tallystick.write_behind")
 
 
-class Sequencer:
+class Sequencer(Uncopied):
     """Pass entries on in order.
 
     Its thread calls ``durable`` and ``lost``, and ``broken`` once if it cannot go on. It is

@@ -37,14 +37,14 @@ from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import forked_error, register_in_child
+from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import time
 from tallystick.systems.registry import NATIVE
 
 
-class WriteBehind:
+class WriteBehind(Uncopied):
     """An open write-behind service; a context manager.
 
     Args:

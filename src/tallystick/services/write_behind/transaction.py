@@ -9,6 +9,7 @@ from typing import Self
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind.targets.rows import Row, encode_row
+from tallystick.storage.fork import Uncopied
 
 _INSERT, _UPDATE, _DELETE = OperationCode.INSERT, OperationCode.UPDATE, OperationCode.DELETE
 
@@ -16,7 +17,7 @@ Commit = Callable[[Sequence[Operation], str], int]
 """Commits operations under a reference; returns the transaction's number."""
 
 
-class WriteBehindTransaction:
+class WriteBehindTransaction(Uncopied):
     """Collect operations, and commit them together.
 
     ``number`` is set by `commit`. A ``with`` block that raises commits nothing. Keys and values are

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tallystick.errors import LogWriteError
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 
-class FlushLock:
+class FlushLock(Uncopied):
     """A lock that knows its owner; ``refusal`` returns the error for it."""
 
     __slots__ = ("_lock", "_owner", "_refusal")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 _FLUSHES_MAX = 2.0
@@ -19,7 +20,7 @@ _SECONDS_MAX = 0.005
 """Longest wait in seconds: a slow disk does not make it longer."""
 
 
-class LeaderWait:
+class LeaderWait(Uncopied):
     """Counts the waiters that were acknowledged last and have not woken yet.
 
     Each group keeps a list ``waiting`` with one entry for every thread that has not woken; this

@@ -13,6 +13,7 @@ from collections.abc import Sequence, Sized
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from tallystick.errors import LogWriteError, TallystickError, copy_error
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.core import CORE
 from tallystick.storage.group.counters import NOTHING_ALONE
 from tallystick.storage.group.flush_lock import FlushLock
@@ -75,7 +76,7 @@ class Policy(Protocol[AnyItem]):
         ...
 
 
-class PureQueue(Generic[Item]):
+class PureQueue(Uncopied, Generic[Item]):
     """The groups that are not finished, their waiters, and the flush lock.
 
     A group is filled as the current one, then dirty, then unsynced once it was taken for writing.

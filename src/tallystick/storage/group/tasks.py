@@ -16,13 +16,14 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
 
 Loop = asyncio.AbstractEventLoop
 
 
-class TaskFlusher:
+class TaskFlusher(Uncopied):
     """Runs ``flush`` in a daemon thread, once for any number of requests, while it returns True.
 
     The thread starts with the first request.

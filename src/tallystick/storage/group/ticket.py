@@ -18,6 +18,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tallystick.errors import TallystickError, copy_error
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.tasks import Loop, TaskWaiter, TaskWaiters
 from tallystick.storage.scheduling import threading
 
@@ -36,7 +37,7 @@ class Flushing(Protocol):
         ...
 
 
-class Group(Generic[Item]):
+class Group(Uncopied, Generic[Item]):
     """Items that one call of ``write`` writes.
 
     ``waiting`` has an entry for each thread that blocks at the gate, ``tasks`` the waiting tasks
@@ -117,7 +118,7 @@ class Group(Generic[Item]):
                 loop.call_soon_threadsafe(waiters.wake)
 
 
-class GroupTicket(Generic[Item]):
+class GroupTicket(Uncopied, Generic[Item]):
     """The promise that one item is durable: for a thread to `wait`, for a task to await."""
 
     __slots__ = ("_group", "_index")

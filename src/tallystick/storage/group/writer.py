@@ -52,7 +52,7 @@ from tallystick.errors import (
     TallystickError,
     copy_error,
 )
-from tallystick.storage.fork import forked_error, register_in_child
+from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
@@ -66,7 +66,7 @@ PENDING_BYTES = 8 << 20
 """Default limit of the dirty groups in bytes, above which `GroupWriter.submit` writes them."""
 
 
-class GroupWriter(Generic[Item]):
+class GroupWriter(Uncopied, Generic[Item]):
     """Collects items into groups and makes them durable, one flush at a time.
 
     ``write(items)`` writes one group, in order, and returns the log sequence number of each

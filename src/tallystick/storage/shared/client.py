@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError, copy_error
-from tallystick.storage.fork import forked_error, register_in_child
+from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.scheduling import threading
 from tallystick.storage.shared import epochs, kernel
 from tallystick.storage.shared.epochs import Epoch, Phase
@@ -32,7 +32,7 @@ class Cut(NamedTuple):
     end: int
 
 
-class Client:
+class Client(Uncopied):
     """Requests of one member.
 
     Args:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from tallystick.errors import LogClosedError, TallystickError
 from tallystick.printable import logger
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
@@ -64,7 +65,7 @@ class Service(Protocol):
         ...
 
 
-class Heart:
+class Heart(Uncopied):
     """A thread in which the heart of an epoch beats, also while its leader recovers the log."""
 
     def __init__(self, epoch: Epoch) -> None:
@@ -83,7 +84,7 @@ class Heart:
         self._stop.set()
 
 
-class Leader:
+class Leader(Uncopied):
     """Leads an epoch from its `start` to its end."""
 
     def __init__(self, epoch: Epoch, service: Service, heart: Heart) -> None:

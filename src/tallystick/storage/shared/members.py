@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tallystick.errors import BusyError, LogLockedError, UnsupportedFormatError
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.memory import SharedMemory
@@ -47,7 +48,7 @@ def digest(*parts: bytes) -> tuple[int, int]:
     return low, high
 
 
-class Membership:
+class Membership(Uncopied):
     """One opener's place among the processes that share a log.
 
     Args:

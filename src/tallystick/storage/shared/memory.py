@@ -10,13 +10,14 @@ import os
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.shared import kernel
 
 WORD: Final = 8
 """Bytes of a word."""
 
 
-class SharedMemory:
+class SharedMemory(Uncopied):
     """A mapped file of ``size`` bytes; ``words`` are its words, native byte order.
 
     Args:

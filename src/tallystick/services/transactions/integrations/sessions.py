@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.services.transactions.transaction import Status
+from tallystick.storage.fork import Uncopied
 
 try:
     import sqlalchemy
@@ -56,7 +57,7 @@ class _AsyncTransaction(_Hooks, Protocol):
         ...
 
 
-class SessionFactory(Generic[_Session]):
+class SessionFactory(Uncopied, Generic[_Session]):
     """Makes sessions in the branch of one resource: ``session = sessions(transaction)``.
 
     The session is open until the transaction ends; then it is closed, and its objects are detached.
@@ -100,7 +101,7 @@ class SessionFactory(Generic[_Session]):
         return session
 
 
-class AsyncSessionFactory:
+class AsyncSessionFactory(Uncopied):
     """Makes sessions for tasks: ``session = await sessions(transaction)``. See `SessionFactory`.
 
     Args:

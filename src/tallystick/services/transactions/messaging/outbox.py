@@ -31,6 +31,7 @@ from tallystick.services.transactions.messaging.statements import (
 )
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.steps import Steps, drive, follow
+from tallystick.storage.fork import Uncopied
 
 NAME_MAX = 255
 """Characters of the name of a consumer, and of a topic."""
@@ -110,7 +111,7 @@ class Message:
     attempts: int = 0
 
 
-class Outbox:
+class Outbox(Uncopied):
     """The outbox in one database, whose table is made if it is not there.
 
     Args:

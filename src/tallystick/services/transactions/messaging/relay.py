@@ -26,6 +26,7 @@ from tallystick.services.transactions.messaging.statements import (
     ThreadAsk,
     dialect_of,
 )
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 
@@ -77,7 +78,7 @@ class _Appendable(Protocol):
         ...
 
 
-class Relay:
+class Relay(Uncopied):
     """Delivers the messages of one consumer; a context manager that works in a thread.
 
     After a failed delivery it waits, twice as long each time, and begins with the same message.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.resource import Resource
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 POSTGRES, MYSQL, SQLITE = "postgresql", "mysql", "sqlite"
@@ -149,7 +150,7 @@ def _plain_rows() -> Any:
     return tuple_row
 
 
-class Table:
+class Table(Uncopied):
     """A table of ours, in databases of the application.
 
     Args:

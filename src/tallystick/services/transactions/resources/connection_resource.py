@@ -25,6 +25,7 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
 )
 from tallystick.services.transactions.resources.pool import Closable, Connections, Pool
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 _Connection = TypeVar("_Connection", bound=Closable)
@@ -69,7 +70,7 @@ def shut_down(descriptor: int) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-class _Watch:
+class _Watch(Uncopied):
     """A block whose connection is among those watched."""
 
     __slots__ = ("_connection", "_lock", "_watched")
@@ -93,7 +94,7 @@ class NoTableError(Exception):
     """There is no place for outcome rows in a database."""
 
 
-class ConnectionResource(ABC, Generic[_Connection]):
+class ConnectionResource(Uncopied, ABC, Generic[_Connection]):
     """A database under its unique name, over pooled connections.
 
     Attributes:

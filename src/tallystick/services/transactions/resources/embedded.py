@@ -13,6 +13,7 @@ from typing import Protocol
 from tallystick.errors import LogClosedError, LogPoisonedError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import Problem, ResourceUnreachable
+from tallystick.storage.fork import Uncopied
 
 
 class StoreTransaction(Protocol):
@@ -27,7 +28,7 @@ class StoreTransaction(Protocol):
         ...
 
 
-class EmbeddedResource:
+class EmbeddedResource(Uncopied):
     """A store under its unique name."""
 
     def __init__(self, name: str) -> None:
@@ -44,7 +45,7 @@ class EmbeddedResource:
         """Do nothing: the store belongs to the application."""
 
 
-class EmbeddedBranch:
+class EmbeddedBranch(Uncopied):
     """One branch: a transaction of the store."""
 
     def __init__(self, transaction: StoreTransaction, xid: Xid) -> None:

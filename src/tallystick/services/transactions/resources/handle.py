@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.errors import TransactionUsageError
+from tallystick.storage.fork import Uncopied
 
 _OF_THE_CONNECTION = frozenset({"autocommit", "begin", "close", "kill", "ping", "select_db"})
 """Calls of drivers that end a session or a transaction, or change it."""
 
 
-class Handle:
+class Handle(Uncopied):
     """``execute`` and ``cursor`` of a connection to the resource ``name``."""
 
     __slots__ = ("_connection", "name")

@@ -45,6 +45,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 try:
@@ -303,7 +304,7 @@ class MySqlResource(ConnectionResource[Connection]):
         return problems
 
 
-class _TlsContexts:
+class _TlsContexts(Uncopied):
     """TLS contexts of one URL, made anew after a minute, as certificates are renewed.
 
     PyMySQL makes one for each connection, and reads all certificates of the system for it: that

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
 
@@ -53,7 +54,7 @@ class Connections(Protocol[_Lent]):
         ...
 
 
-class Idle(Generic[_Held]):
+class Idle(Uncopied, Generic[_Held]):
     """Idle connections, at most `IDLE_MAX`; safe for threads.
 
     ``close`` ends one without waiting.
@@ -100,7 +101,7 @@ class Idle(Generic[_Held]):
             self.discard(connection)
 
 
-class Pool(Generic[_Connection]):
+class Pool(Uncopied, Generic[_Connection]):
     """Connections of threads."""
 
     def __init__(
@@ -160,7 +161,7 @@ class Pool(Generic[_Connection]):
         self.give(connection)
 
 
-class AsyncPool(Generic[_Awaited]):
+class AsyncPool(Uncopied, Generic[_Awaited]):
     """Connections of tasks.
 
     Args:
@@ -191,7 +192,7 @@ class AsyncPool(Generic[_Awaited]):
             raise
 
 
-class Turns:
+class Turns(Uncopied):
     """A bound on the number of transactions of tasks that use connections at the same time.
 
     The others wait, in their order. Bounding each pool by itself would let transactions wait for

@@ -27,6 +27,7 @@ from tallystick.services.transactions.resource import (
     send_commit,
     send_prepare,
 )
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import time
 
 try:
@@ -101,7 +102,7 @@ def _connects_itself() -> Any:
     raise AssertionError("the engine makes the connections")  # `pool` is replaced before its use
 
 
-class EnginePool:
+class EnginePool(Uncopied):
     """The connections of an engine: its pool, its events, its settings.
 
     Branches use the engine's own pool, within its bounds. Recovery uses a second one that is made
@@ -216,7 +217,7 @@ def _connect(pool: sqlalchemy.Pool) -> sqlalchemy.PoolProxiedConnection:
         raise ResourceUnreachable(str(error)) from error
 
 
-class SqlAlchemyResource:
+class SqlAlchemyResource(Uncopied):
     """A database of an engine; everything but the handle is that of the native resource.
 
     For tasks its branches run in worker threads.

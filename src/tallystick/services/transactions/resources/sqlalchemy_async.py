@@ -33,6 +33,7 @@ from tallystick.services.transactions.resources.sqlalchemy import (
     Protected,
     from_engine,
 )
+from tallystick.storage.fork import Uncopied
 
 try:
     import sqlalchemy
@@ -45,7 +46,7 @@ _LOST_CLASSES = ("08", "57")
 """SQLSTATE classes that say the connection or the server is going away."""
 
 
-class AsyncDatabase:
+class AsyncDatabase(Uncopied):
     """An asynchronous engine as a resource, with an ordinary one for recovery.
 
     Args:
@@ -66,7 +67,7 @@ class AsyncDatabase:
         return AsyncEngineResource(name, self.engine, self.recovery)
 
 
-class AsyncEngineResource:
+class AsyncEngineResource(Uncopied):
     """A database with both engines; see `AsyncDatabase`."""
 
     def __init__(self, name: str, engine: AsyncEngine, recovery: sqlalchemy.Engine) -> None:

@@ -16,6 +16,7 @@ from tallystick.services.write_behind.targets.target import (
     Target,
     TargetDownError,
 )
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 
@@ -94,7 +95,7 @@ class CallableTarget:
         """Do nothing: nothing was acquired."""
 
 
-class AsyncTarget(CallableTarget):
+class AsyncTarget(CallableTarget, Uncopied):
     """Await a coroutine function with each entry, on an event loop of the target's own."""
 
     def __init__(self, function: AsyncApply) -> None:

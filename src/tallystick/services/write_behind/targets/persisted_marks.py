@@ -12,6 +12,7 @@ from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.roles import PersistLog
 from tallystick.services.write_behind.backlog import Backlog
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 SETTLE_COUNT = 5_000
@@ -20,7 +21,7 @@ SETTLE_COUNT = 5_000
 _log = logger("tallystick.write_behind")
 
 
-class PersistedMarks:
+class PersistedMarks(Uncopied):
     """Write marks to ``log``. ``old_names`` maps former names of targets in it to present ones."""
 
     def __init__(

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection, Engine
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 APPLIED_TABLE = "tallystick_applied"
@@ -28,7 +29,7 @@ _DOWN_NUMBERS = frozenset((1040, 1053, 1205, 1213, 1290, 1836, 2002, 2003, 2006,
 _DOWN_WORDS = ("database is locked", "database or disk is full", "disk I/O error", "unable to open")
 
 
-class SqlTarget:
+class SqlTarget(Uncopied):
     """A database as a target.
 
     Args:

@@ -25,6 +25,7 @@ from tallystick.services.write_behind.targets.target import (
     Target,
     TargetAheadError,
 )
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 
@@ -37,7 +38,7 @@ DOUBLINGS_MAX = 60
 _log = logger("tallystick.write_behind")
 
 
-class TargetQueue:
+class TargetQueue(Uncopied):
     """The transactions for one target, and the threads that apply them.
 
     The threads call ``applied(name, numbers)``, and ``broken(error)`` once if one cannot go on.
@@ -293,7 +294,7 @@ class TargetQueue:
             self._backlog.unstuck(self.name, still)
 
 
-class Workers(Mapping[str, TargetQueue]):
+class Workers(Mapping[str, TargetQueue], Uncopied):
     """The queues of all targets by name, opened, started, stopped and closed together.
 
     Raises `TypeError` for what cannot be a target, `ValueError` for two targets that keep their

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tallystick.errors import LogFormatError
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.systems.bitronix.format.layout import (
     CLEAN_LOG_STATE,
     COMMITTING,
@@ -31,7 +32,7 @@ LOCK_BYTES = 4
 """Size of the lock: it covers the format id, as the original's does."""
 
 
-class JournalFile:
+class JournalFile(Uncopied):
     """One file of the pair, open and locked; its length is fixed.
 
     Raises:

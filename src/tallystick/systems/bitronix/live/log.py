@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -48,7 +49,7 @@ def milliseconds(since_boot: bool) -> int:
     return (time.monotonic_ns() if since_boot else time.time_ns()) // 1_000_000
 
 
-class DiskJournal:
+class DiskJournal(Uncopied):
     """A journal in the folder ``path``. Safe for threads; one owner at a time.
 
     Args:

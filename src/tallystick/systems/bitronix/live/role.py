@@ -11,6 +11,7 @@ from typing import Any
 
 from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -37,7 +38,7 @@ _STATUS_OF_OUTCOME = {
 }
 
 
-class BitronixDecisionLog:
+class BitronixDecisionLog(Uncopied):
     """Implements `tallystick.roles.DecisionLog`; options are those of `open_journal`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:

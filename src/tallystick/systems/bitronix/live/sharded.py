@@ -12,13 +12,14 @@ from typing import Any
 
 from tallystick.errors import LogWriteError
 from tallystick.storage.crc import crc32
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry
 from tallystick.systems.bitronix.live.log import DEFAULT_NAMES, DiskJournal
 
 
-class ShardedJournal:
+class ShardedJournal(Uncopied):
     """``pairs`` journals in one folder with the methods of one; options are `DiskJournal`'s.
 
     The first pair has the usual names, so that a journal of one pair is what the original has.

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from tallystick.errors import LogClosedError, LogPoisonedError
 from tallystick.printable import logger
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
 
 _log = logger(__name__)
 
 
-class DebouncedThread:
+class DebouncedThread(Uncopied):
     """Background thread that runs ``work`` at most once per ``seconds``, after requests (debounce).
 
     The log starts it when it opens, calls `prompt` when something is written that no caller waits

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tallystick.errors import CorruptLogError
 from tallystick.printable import logger
 from tallystick.storage.files import FileSystem, read_file, write_whole
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 from tallystick.systems.cloudtran.format.high_water_mark import (
     SUFFIX,
@@ -52,7 +53,7 @@ def write_mark(fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> N
     write_whole(fs, mark_path(folder, base), [encode_mark(mark)])
 
 
-class StoredMark:
+class StoredMark(Uncopied):
     """The mark of a log that is open for writing. Safe for several threads."""
 
     def __init__(self, fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:

@@ -27,6 +27,7 @@ from tallystick.errors import (
 from tallystick.printable import logger
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closing_log, lock_log, opens_log
 from tallystick.storage.scheduling import threading, time
@@ -59,7 +60,7 @@ _log = logger(__name__)
 _PERSISTED = EffectKind.PERSISTED
 
 
-class BlockLog:
+class BlockLog(Uncopied):
     """A block log in a folder of its own, open for writing; a context manager.
 
     Args:

@@ -13,6 +13,7 @@ from tallystick.errors import LogWriteError
 from tallystick.records import Judgement
 from tallystick.roles import Operation, OperationCode, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.systems.cloudtran.format import entries
 from tallystick.systems.cloudtran.live.log import BlockLog
@@ -27,7 +28,7 @@ _KINDS = {
 _CODES = {kind: code for code, kind in _KINDS.items()}
 
 
-class CloudtranPersistLog:
+class CloudtranPersistLog(Uncopied):
     """Implements `tallystick.roles.PersistLog` on a `BlockLog`.
 
     It opens with pending transactions for any ``settings.on_incomplete``, and leaves files to its

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tallystick.errors import LogFullError
 from tallystick.roles import Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.scheduling import threading
 from tallystick.systems.cloudtran.live.files import FileSeries, ReadyBlock
@@ -43,7 +44,7 @@ class Effect(NamedTuple):
     flags: int = 0
 
 
-class Batch:
+class Batch(Uncopied):
     """Entries of one block: at most ``size_max`` bytes, or a single larger one.
 
     Threads may add entries until the batch is full or closed.
@@ -111,7 +112,7 @@ class DoneTicket:
         return self.sequence
 
 
-class BlockWriter:
+class BlockWriter(Uncopied):
     """Writes batches as blocks of a `FileSeries` and applies their effects to a `LogState`."""
 
     def __init__(self, settings: LogSettings, series: FileSeries, state: LogState) -> None:

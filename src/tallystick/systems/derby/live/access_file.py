@@ -17,6 +17,7 @@ from typing import Protocol
 
 from tallystick.errors import LogFullError, LogWriteError
 from tallystick.storage.crc import crc32
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import (
@@ -112,7 +113,7 @@ class LogBuffer:
         self.position = self.reserved
 
 
-class LogAccessFile:
+class LogAccessFile(Uncopied):
     """The writer of one log file.
 
     Call appends and switches under the log's lock; they do not wait while another thread is

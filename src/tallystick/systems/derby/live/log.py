@@ -25,6 +25,7 @@ from tallystick.errors import (
 from tallystick.records import Xid
 from tallystick.roles import Ticket
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
@@ -70,7 +71,7 @@ _COMMIT = (int(Group.RAWSTORE | Group.COMMIT | Group.LAST), operations.STATUS_CO
 _ABORT = (int(Group.RAWSTORE | Group.ABORT | Group.LAST), operations.STATUS_ABORTED)
 
 
-class LogToFile:
+class LogToFile(Uncopied):
     """A log folder open for writing; a context manager. Threads may share it.
 
     Args:

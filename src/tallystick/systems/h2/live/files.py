@@ -13,6 +13,7 @@ from typing import Self
 
 from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, read_source, write_whole
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log
 from tallystick.storage.scheduling import threading
@@ -28,7 +29,7 @@ _FREE, _USED = 0, 1
 _META_COLUMNS = 6
 
 
-class PageStoreFile:
+class PageStoreFile(Uncopied):
     """One ``*.h2.db`` file, opened for writing by one owner.
 
     Opening neither recovers nor writes. Allocation may be used from any thread.

@@ -27,6 +27,7 @@ from tallystick.errors import (
     RecordTooLargeError,
 )
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.engine.recovery import (
@@ -74,7 +75,7 @@ class PagedInDoubt(InDoubt):
     page: int
 
 
-class PageLog:
+class PageLog(Uncopied):
     """The transaction log of one page store file; thread-safe once it is open for writing.
 
     Args:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from tallystick.errors import RecordTooLargeError
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opens_log
 from tallystick.storage.scheduling import threading
@@ -35,7 +36,7 @@ FIRST_SESSION = 3
 _ID_BYTES_MAX = 5
 
 
-class SessionLog:
+class SessionLog(Uncopied):
     """The calls of the role on a `PageLog`, rows and pages aside.
 
     Sessions that were active when the log was last open, and had not prepared, are rolled back.

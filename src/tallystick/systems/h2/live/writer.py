@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tallystick.roles import Ticket
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.scheduling import threading
@@ -159,7 +160,7 @@ class LogOutput:
             self._pages[self._next_trunk] = bytes(self.store.page_size)
 
 
-class LogWriter:
+class LogWriter(Uncopied):
     """Writes one log, from its first trunk page on, with a key above ``key``.
 
     ``first_trunk`` is a page that is marked as used; None allocates one.

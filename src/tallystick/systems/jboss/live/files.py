@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.systems.jboss.format.file_names import TEMPORARY, number_of
 from tallystick.systems.jboss.format.layout import (
     FILE_ID_MASK,
@@ -88,7 +89,7 @@ class RingFile:
         return self.file_id & FILE_ID_MASK
 
 
-class Ring:
+class Ring(Uncopied):
     """The files of one live journal. Not safe for several threads: its owner has to lock.
 
     ``data`` are the full files with records, in order of ids, ``free`` the files without records,

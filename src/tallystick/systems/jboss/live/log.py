@@ -26,6 +26,7 @@ from typing import Self
 
 from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -58,7 +59,7 @@ class PendingTransaction:
     prepared: bool = False
 
 
-class CircularJournal:
+class CircularJournal(Uncopied):
     """An open journal: one per folder, used by any number of threads and tasks.
 
     Record ids and transactions are signed 64-bit numbers that the caller chooses; user types are

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.systems.jboss.format.layout import Item, RecordType
 from tallystick.systems.jboss.live.log import CircularJournal
@@ -16,7 +17,7 @@ from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.jboss.read.replay import OpenTransaction
 
 
-class JBossRecordJournal:
+class JBossRecordJournal(Uncopied):
     """A `RecordJournal` in the files of Artemis, or of JBoss Messaging 2008.
 
     Record ids and transactions are signed 64-bit numbers that the caller chooses. Generation g1a

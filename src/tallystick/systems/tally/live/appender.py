@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.core import CORE
 from tallystick.storage.local import LocalFile
 from tallystick.storage.scheduling import simulated, time
@@ -137,7 +138,7 @@ def new_log_end(header: bytes, sector_size: int, space: int, *, compiled: bool) 
     return end
 
 
-class Appender:
+class Appender(Uncopied):
     """The end of an open log, where groups are written.
 
     Attributes:

@@ -15,6 +15,7 @@ from typing import Final, Self, TypeVar
 from tallystick.errors import RecordTooLargeError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -44,7 +45,7 @@ PLAIN_RECORD_BYTES: Final = 4
 """Bytes that a plain record adds to a group, without its body: one offset."""
 
 
-class TallyLog:
+class TallyLog(Uncopied):
     """An open native log. Safe for threads and tasks; one owner at a time.
 
     Args:
@@ -397,7 +398,7 @@ def _nothing() -> None:
     """Do nothing: the action of a barrier."""
 
 
-class IdleMarkTimer:
+class IdleMarkTimer(Uncopied):
     """Calls ``mark`` of a log that was idle for ``seconds``, from a thread.
 
     The thread holds no strong reference to the log.

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from tallystick.records import Outcome, Record
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.sealing import KeyProvider
@@ -23,7 +24,7 @@ from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.reader import TallyReading
 
 
-class ShardedLog:
+class ShardedLog(Uncopied):
     """Open logs in ``folders``, in the order of their shard numbers.
 
     Raises as `TallyLog` does; logs that were opened before the error are closed again.

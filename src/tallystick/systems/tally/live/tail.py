@@ -20,6 +20,7 @@ from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Record
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.columns.splits import seek
@@ -45,7 +46,7 @@ from tallystick.systems.tally.read.walk import Expected
 _ATTEMPTS = 3
 
 
-class Tail:
+class Tail(Uncopied):
     """A position in a log that is being written. Not safe for several threads.
 
     Args:

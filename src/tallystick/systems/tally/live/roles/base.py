@@ -6,6 +6,7 @@ from typing import Generic, TypeVar, cast
 
 from tallystick.records import Judgement
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
@@ -18,7 +19,7 @@ AnyLog = TallyLog | SharedTallyLog
 Log = TypeVar("Log", bound=AnyLog)
 
 
-class TallyRole(Generic[Log]):
+class TallyRole(Uncopied, Generic[Log]):
     """A native log in a role: an open log, which the role owns and closes, or the path of one.
 
     Attributes:

@@ -21,7 +21,7 @@ from tallystick.errors import (
     copy_error,
 )
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import register_in_child
+from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -63,7 +63,7 @@ _REFUSED: Final = -3
 """In place of an LSN: the log refuses the batch; not sent, `_Refusals` has the error."""
 
 
-class SharedTicket:
+class SharedTicket(Uncopied):
     """The promise that an item is durable, or that its refusal is known."""
 
     __slots__ = ("_log", "_ticket", "done", "start_flush")
@@ -87,7 +87,7 @@ class SharedTicket:
         return self._log.accepted(lsn)
 
 
-class SharedTallyLog:
+class SharedTallyLog(Uncopied):
     """A native log open in several processes; safe for threads and tasks.
 
     Args:

@@ -20,6 +20,7 @@ from typing import Final
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
 from tallystick.storage.shared import epochs
@@ -331,7 +332,7 @@ class TallyService:
         self.log.abandon()
 
 
-class _Compaction(threading.Thread):
+class _Compaction(threading.Thread, Uncopied):
     """A thread that compacts the log while members go on."""
 
     def __init__(self, log: TallyLog) -> None:

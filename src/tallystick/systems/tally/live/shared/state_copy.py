@@ -24,6 +24,7 @@ from typing import Any, Final
 from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.storage.crc import crc32
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
@@ -51,7 +52,7 @@ _AT_ONCE: Final = 1000
 _log = logger("tallystick.tally")
 
 
-class StateCopies:
+class StateCopies(Uncopied):
     """The copies that one leader makes.
 
     Args:
