@@ -18,12 +18,16 @@ from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
 from tallystick.services.transactions.deadlines import TimedResources
 from tallystick.services.transactions.resource import (
+    BranchHeuristic,
+    BranchRolledBack,
     BranchUnknown,
     LastResource,
     identity_of,
     is_last_resource,
 )
 from tallystick.services.transactions.xids import node_of
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
 
 
 def settle(
@@ -33,20 +37,22 @@ def settle(
     *,
     commit: bool | None,
     force: bool = False,
+    fs: FileSystem = LOCAL,
 ) -> list[str]:
     """Settle one global transaction by hand; return what was done, one sentence per resource.
 
     ``commit``: True commits its branches, False rolls them back, None only records that its
-    heuristic outcome was dealt with.
+    heuristic outcome was dealt with. ``fs`` is the file system of the coordinator's directory.
 
     Raises `TransactionUsageError` for another node's transaction, for a resource whose database is
     not the one noted under its name, or where it would go against the decision (in the log, closed
-    before, or as the outcome row of a last resource given here), unless ``force`` is given; for a
+    before, or as the outcome row of a last resource given here) or would commit what has a
+    heuristic outcome and no decision, unless ``force`` is given; for a
     directory that is no coordinator's in any case; and `LogLockedError` while the coordinator runs.
     What goes against a decision is recorded as heuristic.
     """
-    check_coordinator_dir(coordinator)
-    with TransactionManager(coordinator, resources, recovery_interval=None) as tm:
+    check_coordinator_dir(coordinator, fs)
+    with TransactionManager(coordinator, resources, recovery_interval=None, fs=fs) as tm:
         decided = _is_decided(tm, gtrid)
         if commit is None:
             if gtrid not in tm.decisions.heuristics():
@@ -60,11 +66,8 @@ def settle(
             )
         if not force:
             _refuse_other_databases(tm)
-        if decided and not commit and not force:
-            raise TransactionUsageError(
-                f"{gtrid.hex()} was decided: commit",
-                advice="Rolling back breaks the transaction; repeat with force if you must",
-            )
+        if not force:
+            _refuse_against_decision(tm, gtrid, commit=commit, decided=decided)
         return _settle(tm, gtrid, commit=commit, decided=decided, force=force)
 
 
@@ -100,6 +103,23 @@ def _refuse_other_databases(tm: TransactionManager) -> None:
             )
 
 
+def _refuse_against_decision(
+    tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
+) -> None:
+    """Raise `TransactionUsageError` for what would go against what was decided."""
+    if decided and not commit:
+        raise TransactionUsageError(
+            f"{gtrid.hex()} was decided: commit",
+            advice="Rolling back breaks the transaction; repeat with force if you must",
+        )
+    if commit and not decided and gtrid in tm.decisions.heuristics():
+        raise TransactionUsageError(
+            f"{gtrid.hex()} was rolled back: a branch of it has a heuristic outcome, and nothing "
+            "tells of a decision to commit",
+            advice="Roll it back; repeat with force if you know that it has to be committed",
+        )
+
+
 def _is_decided(tm: TransactionManager, gtrid: bytes) -> bool:
     """Return True if the log, or a last resource that was given, tells that it is committed."""
     if gtrid in tm.decisions.open_decisions() or tm.directory.closed.among([gtrid]):
@@ -130,6 +150,11 @@ def _settle(
         except BranchUnknown as answer:
             done.append(f"{resource.name}: failed: listed, but held by another session: {answer}")
             continue
+        except (BranchHeuristic, BranchRolledBack) as answer:
+            if commit or isinstance(answer, BranchHeuristic):
+                _record_heuristic(tm, gtrid, resource.name, decided=commit or decided)
+                done.append(f"{resource.name}: failed: its outcome is heuristic: {answer}")
+                continue
         except TallystickError as error:
             done.append(f"{resource.name}: failed: {error}")
             continue
@@ -138,6 +163,11 @@ def _settle(
             tm.directory.finish(gtrid, [resource.name], outcome)
         done.append(f"{resource.name}: {'committed' if commit else 'rolled back'}")
     return done
+
+
+def _record_heuristic(tm: TransactionManager, gtrid: bytes, name: str, *, decided: bool) -> None:
+    finish = tm.directory.finish if decided else tm.decisions.finish
+    finish(gtrid, [name], DecisionOutcome.HEURISTIC)
 
 
 def _close(tm: TransactionManager, gtrid: bytes, *, force: bool) -> list[str]:

@@ -335,6 +335,8 @@ class CoordinatorDirectory(Uncopied):
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record how branches have ended; that they were decided outlives the log's own record.
 
+        Only of a transaction that was decided: of others the log alone records heuristic outcomes.
+
         Args:
             gtrid: the global id.
             resources: the names of the branches.

@@ -10,7 +10,8 @@ at any step and run again.
     ours, of another process
     that shares the node       that lives                  leave (live)
     ours                       decided                     commit
-    ours                       decided, ended otherwise    leave (heuristic): never rolled back
+    ours                       a branch of it ended
+                               otherwise, not settled      leave (heuristic): an operator decides
     ours                       decided, closed before      commit: its database was restored
     ours                       outcome row found           record the decision, commit
     ours                       a last resource is away     leave (cannot know)
@@ -382,7 +383,7 @@ class Recovery(Uncopied):
             return
         except (BranchHeuristic, BranchRolledBack) as answer:
             if commit or isinstance(answer, BranchHeuristic):
-                self._heuristic(resource, xid, answer)
+                self._heuristic(resource, xid, answer, decided=commit)
                 return
         except Exception as answer:
             self._unreachable(resource, answer)
@@ -404,12 +405,13 @@ class Recovery(Uncopied):
         waiting = decision.resources if decision is not None else ()
         return [old for old, new in self._former.items() if new == name and old in waiting]
 
-    def _heuristic(self, resource: Resource, xid: Xid, answer: Exception) -> None:
+    def _heuristic(self, resource: Resource, xid: Xid, answer: Exception, *, decided: bool) -> None:
         _log.critical(
             "heuristic outcome found by recovery",
             extra={"gtrid": xid.gtrid.hex(), "resource": resource.name, "answer": str(answer)},
         )
-        self.finish(xid.gtrid, [resource.name], DecisionOutcome.HEURISTIC)
+        finish = self.finish if decided else self.decisions.finish
+        finish(xid.gtrid, [resource.name], DecisionOutcome.HEURISTIC)
         self.metrics.heuristic()
         self._report.heuristic.append((resource.name, xid))
 

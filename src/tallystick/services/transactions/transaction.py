@@ -168,6 +168,8 @@ class GlobalTransaction(Uncopied):
             ended = Status.ROLLED_BACK
             raise
         finally:
+            if protocol.against:
+                ended = Status.UNRESOLVED
             self.status = ended
             yield from protocol.close()
             self._report(ended)
@@ -193,7 +195,7 @@ class GlobalTransaction(Uncopied):
         try:
             yield from self._protocol.prepare()
         except BaseException:
-            yield from self._end(Status.ROLLED_BACK)
+            yield from self._end_rolled_back()
             raise
         self.status = Status.PREPARED
         self._protocol.is_ending = False
@@ -206,10 +208,10 @@ class GlobalTransaction(Uncopied):
         try:
             yield from self._protocol.rollback()
         finally:
-            yield from self._end(Status.ROLLED_BACK)
+            yield from self._end_rolled_back()
 
-    def _end(self, status: Status) -> Steps[None]:
-        self.status = status
+    def _end_rolled_back(self) -> Steps[None]:
+        self.status = status = Status.UNRESOLVED if self._protocol.against else Status.ROLLED_BACK
         yield from self._protocol.close()
         self._report(status)
 
@@ -378,7 +380,11 @@ class Transaction(GlobalTransaction):
         drive(self._prepare())
 
     def rollback(self) -> None:
-        """Undo everything in every resource."""
+        """Undo everything in every resource.
+
+        Raises:
+            HeuristicError: a resource says that it has committed, or may have.
+        """
         drive(self._roll_back())
 
     def __enter__(self) -> Self:

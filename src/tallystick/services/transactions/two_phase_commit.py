@@ -195,7 +195,8 @@ class TwoPhaseCommit(Uncopied):
     ``deadline`` is the moment of the monotonic clock at which another thread ends the sessions of
     the branches; then ``expired`` is True. ``owner`` refers weakly to the transaction of the
     application. ``is_ending`` is True from the begin of the first phase. ``on_release`` is called
-    once the branches are closed.
+    once the branches are closed. ``against`` has the answers of branches that may have ended
+    against a rollback.
 
     Args:
         gtrid: the global id.
@@ -208,6 +209,7 @@ class TwoPhaseCommit(Uncopied):
         "_observe",
         "_timeout",
         "_trace",
+        "against",
         "branches",
         "deadline",
         "expired",
@@ -230,6 +232,7 @@ class TwoPhaseCommit(Uncopied):
         self.owner: weakref.ref[Owner] | None = None
         self._timeout = timeout
         self.branches: dict[str, AnyBranch] = {}
+        self.against: dict[str, ResourceAnswer] = {}
         self.last: str | None = None
         self.prepared: dict[str, AnyBranch] | None = None
         self.of_parent = False
@@ -251,7 +254,12 @@ class TwoPhaseCommit(Uncopied):
             for name in self._send(branches, voters, send_prepare):
                 branch = branches[name]
                 observe("before prepare", name)
-                if (yield branch.prepare) is Vote.PREPARED:
+                try:
+                    vote = yield branch.prepare
+                except BranchHeuristic as answer:
+                    self._against_rollback(name, answer)
+                    raise
+                if vote is Vote.PREPARED:
                     prepared[name] = branch
                 observe("after prepare", name)
         except BaseException as error:
@@ -293,7 +301,11 @@ class TwoPhaseCommit(Uncopied):
         yield from self._commit_prepared(prepared, decided=decided)
 
     def rollback(self) -> Steps[None]:
-        """Roll back every branch; unreachable ones are left to recovery, by presumed abort."""
+        """Roll back every branch; unreachable ones are left to recovery, by presumed abort.
+
+        Raises:
+            HeuristicError: branches may have been committed.
+        """
         return self._rollback(self.branches)
 
     def discard(self) -> None:
@@ -350,7 +362,7 @@ class TwoPhaseCommit(Uncopied):
                 advice="Only the resource knows; look for the data before repeating the work",
             ) from answer
         except BranchHeuristic as answer:
-            self._record_heuristic(name)
+            self._record_heuristic(name, decided=False)
             raise HeuristicError(f"{name}: {answer}") from answer
         self._observe("after one-phase", name)
 
@@ -369,6 +381,8 @@ class TwoPhaseCommit(Uncopied):
                 advice="Recovery asks its outcome row and finishes the others; call recover()",
             ) from answer
         except (ResourceAnswer, TransactionUsageError) as answer:
+            if isinstance(answer, BranchHeuristic):
+                self._against_rollback(last, answer)
             yield from self._rollback({n: b for n, b in self.branches.items() if n != last})
             if isinstance(answer, TransactionUsageError):
                 raise
@@ -428,7 +442,7 @@ class TwoPhaseCommit(Uncopied):
             self._context.committed(self.gtrid, done)
             observe("after end record")
         if against:
-            self._raise_heuristic(done, against)
+            self._raise_heuristic(done, against, decided=decided)
 
     def _not_committed(
         self,
@@ -451,14 +465,12 @@ class TwoPhaseCommit(Uncopied):
         else:
             raise error
 
-    def _raise_heuristic(self, done: list[str], against: Mapping[str, ResourceAnswer]) -> None:
+    def _raise_heuristic(
+        self, done: list[str], against: Mapping[str, ResourceAnswer], *, decided: bool
+    ) -> None:
         for name in against:
-            self._record_heuristic(name)
-        answers = ", ".join(f"{name}: {answer}" for name, answer in against.items())
-        raise HeuristicError(
-            f"committed in {done or 'none'}, but not in {answers}",
-            advice="See 'tallystick indoubt list'; settle it once the data agree",
-        )
+            self._record_heuristic(name, decided=decided)
+        raise _heuristic(f"committed in {done or 'none'}, but not in", against)
 
     # -- both phases --------------------------------------------------------------------------
 
@@ -503,22 +515,39 @@ class TwoPhaseCommit(Uncopied):
                 _log.info("rollback left to recovery", extra=self._extra(name, answer))
                 self._context.recover_soon()
             except BranchHeuristic as answer:
-                extra = self._extra(name, answer)
-                _log.critical("heuristic outcome on rollback", extra=extra)
-                self._record_heuristic(name)
+                self._against_rollback(name, answer)
             except Exception as error:  # the other branches must be rolled back all the same
                 _log.exception("rollback failed", extra=self._extra(name, error))
                 self._context.recover_soon()
+        if self.against:
+            raise _heuristic("rolled back, but perhaps not in", self.against)
 
-    def _record_heuristic(self, name: str) -> None:
+    def _against_rollback(self, name: str, answer: BranchHeuristic) -> None:
+        """Take note of a branch that may be committed, while the transaction rolls back."""
+        _log.critical("heuristic outcome on rollback", extra=self._extra(name, answer))
+        if name not in self.against:
+            self.against[name] = answer
+            self._record_heuristic(name, decided=False)
+
+    def _record_heuristic(self, name: str, *, decided: bool) -> None:
+        """Record an outcome; that a commit was decided is noted for good only if it was."""
+        finish = self._context.finish if decided else self._context.decisions.finish
         try:
-            self._context.finish(self.gtrid, [name], DecisionOutcome.HEURISTIC)
+            finish(self.gtrid, [name], DecisionOutcome.HEURISTIC)
         except _LOG_REFUSED:
             log_unrecorded_end(self.gtrid, [name], DecisionOutcome.HEURISTIC)
         self._context.metrics.heuristic()
 
     def _extra(self, name: str, answer: Exception) -> dict[str, str]:
         return {"gtrid": self.gtrid.hex(), "resource": name, "answer": str(answer)}
+
+
+def _heuristic(text: str, against: Mapping[str, ResourceAnswer]) -> HeuristicError:
+    answers = ", ".join(f"{name}: {answer}" for name, answer in against.items())
+    return HeuristicError(
+        f"{text} {answers}",
+        advice="See 'tallystick indoubt list'; settle it once the data agree",
+    )
 
 
 def _lost_alone(name: str, answer: ResourceUnreachable) -> InDoubtError:
