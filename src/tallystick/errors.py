@@ -20,6 +20,7 @@
     │   ├── HeuristicError        a branch went against the decision
     │   ├── InDoubtError          the outcome is not known yet; recovery will settle it
     │   └── TransactionUsageError wrong use: order, thread, double enlistment
+    │       └── RecordIdError     the id is taken, has no record, or is held
     ├── BusyError                 a limit was reached; retry later
     └── MissingExtraError         an optional dependency is needed
 
@@ -152,6 +153,20 @@ class InDoubtError(TransactionError):
 
 class TransactionUsageError(TransactionError):
     """Wrong use: order of calls, thread, double enlistment, closed resource."""
+
+
+class RecordIdError(TransactionUsageError):
+    """The id of a record is taken, has no record, or is held by a prepared transaction.
+
+    A transaction that gets it at its end was rolled back, and may be repeated.
+
+    Attributes:
+        refusal: Which of these: a `tallystick.roles.record_ids.IdRefusal`.
+        place: Of the ids of a transaction, in the order in which it used them: which one.
+    """
+
+    refusal: int = 0
+    place: int = 0
 
 
 class BusyError(TallystickError):

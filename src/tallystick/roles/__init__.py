@@ -34,7 +34,7 @@ from tallystick.roles.persist_log import (
 from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
 from tallystick.roles.recovered import NOT_JUDGED, RecoveryResult, recovery_result
 from tallystick.roles.role import Role
-from tallystick.roles.ticket import Ticket
+from tallystick.roles.ticket import DoneTicket, Ticket
 from tallystick.roles.undo_redo_log import (
     InDoubt,
     RecoveryHandler,
@@ -52,6 +52,7 @@ __all__ = [
     "DecisionLog",
     "DecisionOutcome",
     "Defect",
+    "DoneTicket",
     "InDoubt",
     "JournalEngine",
     "JournalRecord",

@@ -6,7 +6,7 @@ time, also while they are being written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from tallystick.records import Record, Xid
@@ -131,14 +131,10 @@ class JournalEngine(RecordJournal, Protocol):
 class SharedJournalEngine(JournalEngine, Protocol):
     """A journal that other processes write, too: no process knows the live ids by itself.
 
-    `add`, `update` and `delete` return tickets that raise `TransactionUsageError` if a record of
-    the id is live, or none is.
+    The tickets of `add`, `update`, `delete`, `prepare` and `commit` raise `RecordIdError` where the
+    rules of `tallystick.roles.record_ids` refuse it; of a transaction, that is to be rolled back.
     """
 
     def new_transaction(self) -> int:
         """Return a number for a transaction that no process has used."""
-        ...
-
-    def wrong_id(self, wanted: Mapping[int, bool]) -> int | None:
-        """Return the first id that is live though it must not be (False), or the other way."""
         ...

@@ -36,9 +36,15 @@ class PreparedTransaction:
 class RecordJournal(Protocol):
     """A journal of records by id, in and out of transactions.
 
-    Ids are 64-bit and never reused. What a transaction's methods (``*_in``) record is durable with
-    its `prepare` or `commit`, and takes effect with `commit`.
+    Ids are 64-bit; `tallystick.roles.record_ids` has their rules, which the caller keeps. What a
+    transaction's methods (``*_in``) record is durable with its `prepare` or `commit`, and takes
+    effect with `commit`.
     """
+
+    @property
+    def deletes_last(self) -> bool:
+        """Return whether the deletes of a transaction take effect after its adds and updates."""
+        ...
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record; ``user_type`` (-128..127) belongs to the application."""

@@ -6,6 +6,7 @@ In: a record that was submitted. Out: a thread or a task that goes on once it is
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
@@ -45,3 +46,25 @@ class Ticket(Protocol):
     def __await__(self) -> Generator[object, None, int]:
         """Wait like `wait`, without blocking the event loop."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DoneTicket:
+    """A ticket that is done at once."""
+
+    sequence: int = 0
+
+    def wait(self, timeout: float | None = None) -> int:  # noqa: ARG002 - there is no wait
+        """Return the sequence number at once."""
+        return self.sequence
+
+    def done(self) -> bool:
+        """Return True."""
+        return True
+
+    def start_flush(self) -> None:
+        """Do nothing: there is nothing to flush."""
+
+    def __await__(self) -> Generator[object, None, int]:
+        yield from ()
+        return self.sequence

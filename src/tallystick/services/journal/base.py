@@ -7,7 +7,7 @@ a file; methods that read or write files say so.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,6 +20,7 @@ from tallystick.roles import (
     Ticket,
     recovery_result,
 )
+from tallystick.roles.record_ids import IdChange, RecordIds, id_error, ids_in_doubt
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction
 from tallystick.storage.fork import Uncopied
@@ -62,22 +63,23 @@ class BaseJournal(Uncopied):
         self.path = fspath(path)
         self.system = system
         self._engine: JournalEngine = open_engine(system, self.path, shared=shared, **options)
-        self._shared = cast(SharedJournalEngine, self._engine) if shared else None
         self._order = threading.Lock()  # keeps `_ids` in the order of the log
-        self._ids: set[int] = set()
-        self._in_doubt: set[int] = set()
+        # None: what other processes share only their leader knows.
+        self._ids: RecordIds | None = None
+        live: set[int] = set()
+        in_doubt: Sequence[PreparedTransaction] = ()
         try:
-            if self._shared is None:
-                self._ids = self._engine.live_ids()
-                self._in_doubt = {one.transaction for one in self._engine.prepared()}
-                self._numbers = itertools.count(self._engine.next_transaction()).__next__
+            if shared:
+                self._numbers = cast(SharedJournalEngine, self._engine).new_transaction
             else:
-                self._numbers = self._shared.new_transaction
+                live, in_doubt = self._engine.live_ids(), self._engine.prepared()
+                self._ids = _known_ids(live, in_doubt, deletes_last=self._engine.deletes_last)
+                self._numbers = itertools.count(self._engine.next_transaction()).__next__
         except BaseException:
             self._engine.close()
             raise
         self._closed = False
-        counts = {"live_records": len(self._ids), "in_doubt": len(self._in_doubt)}
+        counts = {"live_records": len(live), "in_doubt": len(in_doubt)}
         self.recovered = recovery_result(self.path, self._engine, **counts)
 
     def __repr__(self) -> str:
@@ -107,48 +109,43 @@ class BaseJournal(Uncopied):
     # -- tickets ------------------------------------------------------------------------
 
     def _add(self, record_id: int, body: bytes, user_type: int) -> Ticket:
-        with self._order:
-            if record_id in self._ids:
-                raise TransactionUsageError(f"record {record_id} exists", file=self.path)
-            ticket = self._engine.add(record_id, body, user_type)
-            if self._shared is None:
-                self._ids.add(record_id)
-        return ticket
+        add = self._engine.add
+        return self._change(IdChange.ADD, record_id, lambda: add(record_id, body, user_type))
 
     def _update(self, record_id: int, body: bytes, user_type: int) -> Ticket:
-        with self._order:
-            self._require(record_id)
-            return self._engine.update(record_id, body, user_type)
+        update = self._engine.update
+        return self._change(IdChange.UPDATE, record_id, lambda: update(record_id, body, user_type))
 
     def _delete(self, record_id: int) -> Ticket:
+        return self._change(IdChange.DELETE, record_id, lambda: self._engine.delete(record_id))
+
+    def _change(self, change: IdChange, record_id: int, submit: Callable[[], Ticket]) -> Ticket:
+        ids = self._ids
         with self._order:
-            self._require(record_id)
-            ticket = self._engine.delete(record_id)
-            self._ids.discard(record_id)
+            if ids is None:
+                return submit()
+            refusal = ids.refusal(change, record_id)
+            if refusal is not None:
+                raise id_error(refusal, record_id, self.path)
+            ticket = submit()
+            ids.make(change, record_id)
         return ticket
 
-    def _require(self, record_id: int) -> None:
-        # What other processes share only their leader knows, see `SharedJournalEngine`.
-        if self._shared is None and record_id not in self._ids:
-            raise TransactionUsageError(f"there is no record {record_id}", file=self.path)
-
     def _begin(self, face: type[_Transaction]) -> _Transaction:
-        return face(self._engine, self._numbers(), self._ids, self._order, self._shared)
+        return face(self._engine, self._numbers(), self._ids, self._order)
 
     def _settle(self, found: PreparedTransaction, *, commit: bool) -> Ticket:
-        """End a transaction that was prepared before the log was opened."""
+        """End a transaction that is prepared."""
         number = found.transaction
         with self._order:
             self._require_in_doubt(number)
             ticket = (self._engine.commit if commit else self._engine.rollback)(number)
-            self._in_doubt.discard(number)
-            if commit and self._shared is None:
-                self._ids.update(one.record_id for one in found.records if not one.update)
-                self._ids.difference_update(found.deletes)
+            if self._ids is not None:
+                self._ids.end(number, commit=commit)
         return ticket
 
     def _require_in_doubt(self, transaction: int) -> None:
-        if self._shared is None and transaction not in self._in_doubt:
+        if self._ids is not None and transaction not in self._ids.prepared:
             raise TransactionUsageError(
                 f"transaction {transaction} is not in doubt", file=self.path
             )
@@ -156,7 +153,7 @@ class BaseJournal(Uncopied):
     # -- these read or write files --------------------------------------------------------
 
     def _find_in_doubt(self, transaction: int) -> PreparedTransaction:
-        """Read a transaction that was prepared before the log was opened."""
+        """Read a transaction that is prepared."""
         self._require_in_doubt(transaction)
         for one in self._engine.prepared():
             if one.transaction == transaction:
@@ -190,3 +187,15 @@ class BaseJournal(Uncopied):
     def _close(self) -> None:
         self._closed = True
         self._engine.close()
+
+
+def _known_ids(
+    live: set[int], prepared: Sequence[PreparedTransaction], *, deletes_last: bool
+) -> RecordIds:
+    ids = RecordIds(live)
+    for one in prepared:
+        adds = [record.record_id for record in one.records if not record.update]
+        updates = [record.record_id for record in one.records if record.update]
+        touched = ids_in_doubt(adds, updates, one.deletes, live, deletes_last=deletes_last)
+        ids.prepare(one.transaction, touched)
+    return ids

@@ -11,7 +11,7 @@ from typing import Any
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.records import Record, Xid
-from tallystick.roles import JournalEngine, RecordJournal, Role, TailPosition, Ticket
+from tallystick.roles import DoneTicket, JournalEngine, RecordJournal, Role, TailPosition, Ticket
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.scheduling import threading, time
@@ -68,10 +68,10 @@ class RecordJournalEngine(Uncopied):
         self._role = role
         self._lock = threading.Lock()
         self.add, self.update, self.delete = role.add, role.update, role.delete
-        self.add_in, self.update_in, self.delete_in = role.add_in, role.update_in, role.delete_in
-        self.commit, self.rollback = role.commit, role.rollback
         self.live_records, self.prepared = role.live_records, role.prepared
         self.close = role.close
+        self.deletes_last = role.deletes_last
+        self._begun = {one.transaction for one in role.prepared()}
         # An id must not be used twice, nor after a restart: it is above the clock and live ids.
         self._last_id = max([time.time_ns() // 1000, *self.live_ids()])
         self._last_transaction = self._last_id
@@ -97,7 +97,22 @@ class RecordJournalEngine(Uncopied):
 
     def append_in(self, transaction: int, body: bytes) -> None:
         """Add a record with a new id in a transaction."""
-        self._role.add_in(transaction, self._new_id(), body)
+        self.add_in(transaction, self._new_id(), body)
+
+    def add_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Add a record in a transaction."""
+        self._role.add_in(transaction, record_id, body, user_type)
+        self._begun.add(transaction)
+
+    def update_in(self, transaction: int, record_id: int, body: bytes, user_type: int = 0) -> None:
+        """Update a record in a transaction."""
+        self._role.update_in(transaction, record_id, body, user_type)
+        self._begun.add(transaction)
+
+    def delete_in(self, transaction: int, record_id: int, body: bytes = b"") -> None:
+        """Delete a record in a transaction."""
+        self._role.delete_in(transaction, record_id, body)
+        self._begun.add(transaction)
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Add records with new ids and block until all are durable."""
@@ -108,7 +123,24 @@ class RecordJournalEngine(Uncopied):
         """Prepare a transaction; raise `UnsupportedFormatError` for an ``xid``."""
         if xid is not None:
             raise self._unsupported("an Xid; put it into extra")
-        return self._role.prepare(transaction, extra)
+        ticket = self._role.prepare(transaction, extra)
+        self._begun.add(transaction)
+        return ticket
+
+    def commit(self, transaction: int) -> Ticket:
+        """Commit a transaction; one without records needs none of the log either."""
+        return self._end(self._role.commit, transaction)
+
+    def rollback(self, transaction: int) -> Ticket:
+        """Roll a transaction back; one without records needs none of the log either."""
+        return self._end(self._role.rollback, transaction)
+
+    def _end(self, end: Callable[[int], Ticket], transaction: int) -> Ticket:
+        if transaction not in self._begun:
+            return DoneTicket()
+        ticket = end(transaction)
+        self._begun.discard(transaction)
+        return ticket
 
     def live_ids(self) -> set[int]:
         """Return the ids of live records."""

@@ -7,14 +7,22 @@ to the engine at once and do not wait; `JournalTransaction` blocks until an end 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Self
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import RecordIdError, TransactionUsageError
 from tallystick.records import Xid
-from tallystick.roles import JournalEngine, SharedJournalEngine, Ticket
+from tallystick.roles import JournalEngine, Ticket
+from tallystick.roles.record_ids import (
+    IdChange,
+    RecordIds,
+    TransactionIds,
+    id_error,
+    note_change,
+    own_refusal,
+    rolled_back_error,
+)
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
@@ -33,29 +41,19 @@ class BaseJournalTransaction(Uncopied):
     Args:
         engine: the engine of the journal.
         number: identifies the transaction in the log.
-        ids: the live ids of the journal, changed when the transaction commits.
+        ids: the ids of the journal; None if other processes share it: then their leader checks.
         order: the journal's lock, which keeps ``ids`` in the order of the log.
-        shared: the engine again if other processes share the journal. Then ``ids`` is empty, and
-            the ids are checked when the transaction is prepared or committed.
     """
 
     def __init__(
-        self,
-        engine: JournalEngine,
-        number: int,
-        ids: set[int],
-        order: threading.Lock,
-        shared: SharedJournalEngine | None = None,
+        self, engine: JournalEngine, number: int, ids: RecordIds | None, order: threading.Lock
     ) -> None:
-        self._shared = shared
-        self._wanted: dict[int, bool] = {}
         self.number = number
         self._phase = Phase.ACTIVE
         self._engine = engine
         self._order = order
         self._ids = ids
-        self._added: set[int] = set()
-        self._deleted: set[int] = set()
+        self._touched: TransactionIds = {}
 
     def append(self, body: bytes) -> None:
         """Append a plain record."""
@@ -63,50 +61,52 @@ class BaseJournalTransaction(Uncopied):
         self._engine.append_in(self.number, body)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> None:
-        """Add a record. Raises `TransactionUsageError` if a record of this id is live."""
+        """Add a record. Raises `RecordIdError` if a record of this id is live."""
         self._require_active()
         with self._order:
-            known = record_id in self._ids and record_id not in self._deleted
-            wanted = self._wanted.get(record_id, False) and record_id not in self._deleted
-            if known or wanted or record_id in self._added:
-                raise TransactionUsageError(f"record {record_id} exists")
-            if self._shared is not None and record_id not in self._deleted:
-                self._wanted.setdefault(record_id, False)
+            self._check(IdChange.ADD, record_id)
             self._engine.add_in(self.number, record_id, body, user_type)
-            self._added.add(record_id)
-            self._deleted.discard(record_id)
+            note_change(self._touched, IdChange.ADD, record_id)
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> None:
         """Give one more body to a record that is live, or was added in this transaction."""
         self._require_active()
         with self._order:
-            self._require_record(record_id)
+            self._check(IdChange.UPDATE, record_id)
             self._engine.update_in(self.number, record_id, body, user_type)
+            note_change(self._touched, IdChange.UPDATE, record_id)
 
     def delete(self, record_id: int) -> None:
         """Delete a record that is live, or was added in this transaction."""
         self._require_active()
         with self._order:
-            self._require_record(record_id)
+            self._check(IdChange.DELETE, record_id)
             self._engine.delete_in(self.number, record_id)
-            self._added.discard(record_id)
-            self._deleted.add(record_id)
+            note_change(self._touched, IdChange.DELETE, record_id)
+
+    def _check(self, change: IdChange, record_id: int) -> None:
+        """Refuse at the call what this process knows to be wrong; the rest shows at the end."""
+        refusal = own_refusal(self._touched, change, record_id)
+        if refusal is None and self._ids is not None and record_id not in self._touched:
+            refusal = self._ids.refusal(change, record_id)
+        if refusal is not None:
+            raise id_error(refusal, record_id)
+        if change is IdChange.ADD and self._engine.deletes_last and record_id in self._touched:
+            raise RecordIdError(
+                f"record {record_id} was deleted in this transaction, and the format of this log "
+                "applies the deletes of a transaction last",
+                advice="Add it in the next transaction",
+            )
 
     # -- ends ---------------------------------------------------------------------------
 
-    def _check_ids(self) -> None:
-        """Ask the processes that share the journal for the ids; roll back if one is wrong."""
-        if self._shared is None or self._phase is not Phase.ACTIVE or not self._wanted:
-            return
-        wrong = self._shared.wrong_id(self._wanted)
-        if wrong is not None:
-            self._submit_rollback()
-            why = "there is no record" if self._wanted[wrong] else "there is already a record"
-            raise TransactionUsageError(f"{why} {wrong}; the transaction was rolled back")
-
     def _submit_prepare(self, extra: bytes, xid: Xid | None) -> Ticket:
         self._require_active()
-        ticket = self._engine.prepare(self.number, extra, xid)
+        with self._order:
+            self._check_all()
+            ticket = self._engine.prepare(self.number, extra, xid)
+            if self._ids is not None:
+                self._ids.prepare(self.number, self._touched)
         self._phase = Phase.PREPARED
         return ticket
 
@@ -117,26 +117,37 @@ class BaseJournalTransaction(Uncopied):
         return self._submit_end(self._engine.rollback, commit=False)
 
     def _submit_end(self, end: Callable[[int], Ticket], *, commit: bool) -> Ticket:
-        if self._phase is Phase.ENDED:
-            raise TransactionUsageError(f"transaction {self.number} has ended")
+        ids, prepared = self._ids, self._phase is Phase.PREPARED
         with self._order:
+            settled = prepared and ids is not None and self.number not in ids.prepared
+            if self._phase is Phase.ENDED or settled:
+                raise TransactionUsageError(f"transaction {self.number} has ended")
+            if commit and not prepared:
+                self._check_all()
             ticket = end(self.number)
-            if commit and self._shared is None:
-                self._ids.difference_update(self._deleted)
-                self._ids.update(self._added)
+            if ids is not None:
+                ids.end(self.number, commit=commit)
+                if commit and not prepared:
+                    ids.commit(self._touched)
         self._phase = Phase.ENDED
         return ticket
+
+    def _check_all(self) -> None:
+        """Check all ids, with the journal's lock held; see `_refused`."""
+        found = self._ids.first_refusal(self._touched) if self._ids is not None else None
+        if found is not None:
+            place, refusal = found
+            raise id_error(refusal, list(self._touched)[place], place=place)
+
+    def _refused(self, error: RecordIdError) -> RecordIdError:
+        """Roll back, as the ids were refused at the end; return the error for the caller."""
+        self._phase = Phase.ENDED
+        self._engine.rollback(self.number)
+        return rolled_back_error(error, self._touched)
 
     def _require_active(self) -> None:
         if self._phase is not Phase.ACTIVE:
             raise TransactionUsageError(f"transaction {self.number} is {self._phase.value}")
-
-    def _require_record(self, record_id: int) -> None:
-        live = record_id in self._ids and record_id not in self._deleted
-        if self._shared is not None and record_id not in self._deleted | self._added:
-            live = self._wanted.setdefault(record_id, True)
-        if not live and record_id not in self._added:
-            raise TransactionUsageError(f"there is no record {record_id}")
 
 
 class JournalTransaction(BaseJournalTransaction):
@@ -155,14 +166,25 @@ class JournalTransaction(BaseJournalTransaction):
 
         Returns:
             The LSN of the prepare record.
+
+        Raises:
+            RecordIdError: an id was taken, deleted or held meanwhile; it was rolled back.
         """
-        self._check_ids()
-        return self._submit_prepare(extra, xid).wait()
+        try:
+            return self._submit_prepare(extra, xid).wait()
+        except RecordIdError as error:
+            raise self._refused(error) from None
 
     def commit(self) -> int:
-        """Make its records live, durably; returns the LSN of the commit record."""
-        self._check_ids()
-        return self._submit_commit().wait()
+        """Make its records live, durably; returns the LSN of the commit record.
+
+        Raises:
+            RecordIdError: an id was taken, deleted or held meanwhile; it was rolled back.
+        """
+        try:
+            return self._submit_commit().wait()
+        except RecordIdError as error:
+            raise self._refused(error) from None
 
     def rollback(self) -> int:
         """Give its records up, durably; returns the LSN of the rollback record."""
@@ -183,19 +205,19 @@ class JournalTransaction(BaseJournalTransaction):
 class AsyncJournalTransaction(BaseJournalTransaction):
     """A transaction as an asynchronous context manager; see `JournalTransaction`."""
 
-    async def _check_ids_in_thread(self) -> None:
-        if self._shared is not None:
-            await asyncio.to_thread(self._check_ids)
-
     async def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
         """Promise durably that it can commit; see `JournalTransaction.prepare`."""
-        await self._check_ids_in_thread()
-        return await self._submit_prepare(extra, xid)
+        try:
+            return await self._submit_prepare(extra, xid)
+        except RecordIdError as error:
+            raise self._refused(error) from None
 
     async def commit(self) -> int:
         """Make its records live, durably; returns the LSN of the commit record."""
-        await self._check_ids_in_thread()
-        return await self._submit_commit()
+        try:
+            return await self._submit_commit()
+        except RecordIdError as error:
+            raise self._refused(error) from None
 
     async def rollback(self) -> int:
         """Give its records up, durably; returns the LSN of the rollback record."""

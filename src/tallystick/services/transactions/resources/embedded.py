@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from tallystick.errors import LogClosedError, LogPoisonedError
+from tallystick.errors import LogClosedError, LogPoisonedError, RecordIdError
 from tallystick.records import Xid
-from tallystick.services.transactions.resource import Problem, ResourceUnreachable
+from tallystick.services.transactions.resource import (
+    BranchRolledBack,
+    Problem,
+    ResourceUnreachable,
+)
 from tallystick.storage.fork import Uncopied
 
 
@@ -77,7 +81,7 @@ class EmbeddedBranch(Uncopied):
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn the errors of a failed store into `ResourceUnreachable`.
+    """Turn the errors of a failed store into `ResourceUnreachable`, a refusal into a rollback.
 
     What became of the branch is known once the store is opened again.
     """
@@ -85,3 +89,5 @@ def store_errors() -> Iterator[None]:
         yield
     except (LogClosedError, LogPoisonedError, OSError) as error:
         raise ResourceUnreachable(str(error)) from error
+    except RecordIdError as error:
+        raise BranchRolledBack(str(error)) from error

@@ -25,7 +25,7 @@ from tallystick.errors import (
     TallystickError,
 )
 from tallystick.printable import logger
-from tallystick.roles import Ticket
+from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
@@ -51,7 +51,7 @@ from tallystick.systems.cloudtran.live.high_water_mark import StoredMark
 from tallystick.systems.cloudtran.live.opening import open_log
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import OpenEntry
-from tallystick.systems.cloudtran.live.writer import BlockWriter, DoneTicket, Effect, EffectKind
+from tallystick.systems.cloudtran.live.writer import BlockWriter, Effect, EffectKind
 
 LOCK_SUFFIX = ".lock"
 

@@ -7,14 +7,13 @@ the effects on the `LogState`. `append` is called under the log's order lock; `_
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from tallystick.errors import LogFullError
-from tallystick.roles import Ticket
+from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.scheduling import threading
@@ -88,28 +87,6 @@ class Batch(Uncopied):
 
     def _prepare(self, compress: bool) -> ReadyBlock:
         return ReadyBlock.of(b"".join(self._entries), len(self._entries), compress=compress)
-
-
-@dataclass(frozen=True, slots=True)
-class DoneTicket:
-    """A ticket that is done at once."""
-
-    sequence: int = 0
-
-    def wait(self, timeout: float | None = None) -> int:  # noqa: ARG002 - there is no wait
-        """Return the sequence number at once."""
-        return self.sequence
-
-    def done(self) -> bool:
-        """Return True."""
-        return True
-
-    def start_flush(self) -> None:
-        """Do nothing: there is nothing to flush."""
-
-    def __await__(self) -> Generator[object, None, int]:
-        yield from ()
-        return self.sequence
 
 
 class BlockWriter(Uncopied):

@@ -25,6 +25,9 @@ class JBossRecordJournal(Uncopied):
     records can be prepared. `live_records` and `prepared` read bodies from the files.
     """
 
+    deletes_last = True
+    """All loaders apply the deletes of a transaction after its adds and updates."""
+
     def __init__(
         self, folder: str, settings: JournalSettings | None = None, *, fs: FileSystem = LOCAL
     ) -> None:

@@ -175,10 +175,6 @@ class SharedTallyJournal(TallyJournal):
         """Return a number for a transaction that no process has used."""
         return self.log.new_transaction()
 
-    def wrong_id(self, wanted: Mapping[int, bool]) -> int | None:
-        """Return the first id that is live though it must not be (False), or the other way."""
-        return self.log.wrong_id(wanted)
-
 
 def _awaited(ticket: Ticket, records: int) -> range:
     """Wait until a block is durable; return its LSNs."""

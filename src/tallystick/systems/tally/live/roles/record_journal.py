@@ -27,6 +27,9 @@ class TallyRecordJournal(TallyRole[AnyLog]):
     back.
     """
 
+    deletes_last = False
+    """The elements of a transaction take effect in their order."""
+
     def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL) -> None:
         super().__init__(log, fs=fs)
         self.roll_back_open()

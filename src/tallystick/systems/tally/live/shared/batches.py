@@ -5,7 +5,7 @@ In: items, or LSNs. Out: bytes, and the same again. The first byte tells the kin
     P  count u32, lengths u32 each, bodies           plain records
     M  one item after the other                      anything else, see `_ITEMS`
     L  first LSN u64, count u32                      LSNs without a gap
-    N  LSNs i64 each, negative: a refusal            others
+    N  LSNs i64 each, negative: see `encode_refusal`        others
     E  JSON                                          the leader refuses the whole batch
 """
 
@@ -19,13 +19,10 @@ from typing import Any, Final, cast
 from tallystick import errors
 from tallystick.errors import CorruptLogError, LogWriteError, TallystickError
 from tallystick.records import Answer, AtStake, Judgement, Xid
+from tallystick.roles.record_ids import IdRefusal
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.live.items import Bundle, Item, UnplacedEnding
 
-EXISTS: Final = -1
-"""In place of an LSN: a record of this id is live."""
-MISSING: Final = -2
-"""In place of an LSN: no record of this id is live."""
 ITEMS_MAX: Final = 512
 """Items of a batch that are not all plain: so that their answer fits."""
 
@@ -37,6 +34,7 @@ _RECORD: Final = struct.Struct("<BBBqqbHI")
 _ENDING: Final = struct.Struct("<BBqBiBBI")
 """Kind, code, transaction, 1 with an Xid, format id, lengths of gtrid and bqual, of extra."""
 _HAS_TRANSACTION, _HAS_KEY = 1, 2
+_REFUSAL_BITS: Final = 2
 _OF_RECORD, _OF_ENDING, _OF_BUNDLE = 0, 1, 2
 
 
@@ -143,6 +141,16 @@ class _Reader:
 # -- answers --------------------------------------------------------------------------------
 
 
+def encode_refusal(refusal: IdRefusal, place: int = 0) -> int:
+    """Return what stands in place of an LSN: why, and which id of a transaction is wrong."""
+    return -(place << _REFUSAL_BITS | refusal)
+
+
+def decode_refusal(number: int) -> tuple[IdRefusal, int]:
+    """Return what `encode_refusal` was called with."""
+    return IdRefusal(-number & ((1 << _REFUSAL_BITS) - 1)), -number >> _REFUSAL_BITS
+
+
 def encode_lsns(lsns: Sequence[int]) -> bytes:
     """Return the LSN of each item, or its refusal, as bytes."""
     if type(lsns) is range:
@@ -200,18 +208,17 @@ _ERRORS: Final[dict[str, type[TallystickError]]] = {
 # -- calls ----------------------------------------------------------------------------------
 
 
-def encode_call(name: str, **arguments: int | list[int]) -> bytes:
+def encode_call(name: str, **arguments: int) -> bytes:
     """Return a call that writes no record of the application."""
     return b"C" + json.dumps([name, arguments]).encode()
 
 
-def decode_call(data: bytes) -> tuple[str, dict[str, int | list[int]]]:
+def decode_call(data: bytes) -> tuple[str, dict[str, int]]:
     """Return name and arguments of a call; an empty name for bytes that are none."""
     try:
         name, arguments = json.loads(data[1:])
-        values = arguments.values()
+        numbers = arguments.values()
     except (ValueError, TypeError, AttributeError, RecursionError):
         return "", {}
-    numbers = (one for value in values for one in (value if type(value) is list else [value]))
     fit = type(name) is str and all(type(one) is int and abs(one) < 1 << 63 for one in numbers)
     return (name, arguments) if fit else ("", {})

@@ -10,16 +10,16 @@ import contextlib
 import json
 import os
 import posixpath
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
 from typing import Any, Final, Self
 
 from tallystick.errors import (
     LogWriteError,
-    TransactionUsageError,
     UnsupportedFormatError,
     copy_error,
 )
+from tallystick.roles.record_ids import id_error
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.group.counters import GroupCounters
@@ -33,6 +33,7 @@ from tallystick.storage.shared.epochs import Epoch
 from tallystick.storage.shared.fence import FencedFileSystem
 from tallystick.storage.shared.leader import Leader
 from tallystick.storage.shared.members import Membership
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
 from tallystick.systems.tally.format.sealing import KeyProvider
@@ -43,10 +44,10 @@ from tallystick.systems.tally.live.log import PLAIN_RECORD_BYTES, TallyLog
 from tallystick.systems.tally.live.opening import load_key
 from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.live.shared.batches import (
-    EXISTS,
     ITEMS_MAX,
     decode_error,
     decode_lsns,
+    decode_refusal,
     encode_call,
     encode_items,
     judgement_of_fields,
@@ -57,19 +58,18 @@ from tallystick.systems.tally.read.files import read_control
 from tallystick.systems.tally.read.state import LogState
 
 _COMPACTION_POLL_S: Final = 0.02
-_IDS_MAX: Final = 10_000
-"""Ids that are asked for at once."""
-_REFUSED: Final = -3
-"""In place of an LSN: the log refuses the batch; not sent, `_Refusals` has the error."""
+_REFUSED: Final = 0
+"""In place of an LSN: the log refuses the batch; not sent, `_refusal` is the error."""
 
 
 class SharedTicket(Uncopied):
     """The promise that an item is durable, or that its refusal is known."""
 
-    __slots__ = ("_log", "_ticket", "done", "start_flush")
+    __slots__ = ("_item", "_log", "_ticket", "done", "start_flush")
 
-    def __init__(self, log: SharedTallyLog, ticket: GroupTicket[Item]) -> None:
+    def __init__(self, log: SharedTallyLog, ticket: GroupTicket[Item], item: Item = b"") -> None:
         self._log = log
+        self._item = item
         self._ticket = ticket
         self.done, self.start_flush = ticket.done, ticket.start_flush
 
@@ -77,14 +77,14 @@ class SharedTicket(Uncopied):
         """Block until the item is durable; see `GroupTicket.wait`.
 
         Raises:
-            TransactionUsageError: a record of this id is live, or none is.
+            RecordIdError: the rules of `tallystick.roles.record_ids` refuse it.
         """
-        return self._log.accepted(self._ticket.wait(timeout))
+        return self._log.accepted(self._ticket.wait(timeout), self._item)
 
     def __await__(self) -> Generator[object, None, int]:
         """Wait like `wait` does, without blocking the event loop."""
         lsn = yield from self._ticket.__await__()
-        return self._log.accepted(lsn)
+        return self._log.accepted(lsn, self._item)
 
 
 class SharedTallyLog(Uncopied):
@@ -210,22 +210,21 @@ class SharedTallyLog(Uncopied):
         """Submit an item; see `TallyLog.submit`."""
         size = size_of(item)
         self.check_size(size - RECORD_BYTES)
-        return SharedTicket(self, self._writer.submit(item, size, sync=sync))
+        return SharedTicket(self, self._writer.submit(item, size, sync=sync), item)
 
     def flush(self) -> None:
         """Make everything that this process has submitted so far durable."""
         self._writer.flush()
 
-    def accepted(self, lsn: int) -> int:
-        """Return an LSN, or raise what stands in its place."""
+    def accepted(self, lsn: int, item: Item = b"") -> int:
+        """Return the LSN of an item, or raise what stands in its place."""
         if lsn > 0:
             return lsn
         if lsn == _REFUSED and self._refusal is not None:
             raise copy_error(self._refusal)
-        raise TransactionUsageError(
-            "a record of this id exists" if lsn == EXISTS else "there is no record of this id",
-            file=self.path,
-        )
+        refusal, place = decode_refusal(lsn)
+        record_id = item.key if isinstance(item, UnplacedRecord) else None
+        raise id_error(refusal, record_id or 0, self.path, place=place)
 
     def _hand_over(self, items: list[Item]) -> Sequence[int]:
         """Have the leader write a group of this process; return LSNs, negative for a refusal."""
@@ -252,7 +251,7 @@ class SharedTallyLog(Uncopied):
             items = items[len(written) :]
         return lsns
 
-    def _call(self, name: str, **arguments: int | list[int]) -> Any:
+    def _call(self, name: str, **arguments: int) -> Any:
         request = encode_call(name, **arguments)
         while isinstance(answer := self._client.ask(request), Cut):
             pass
@@ -276,16 +275,6 @@ class SharedTallyLog(Uncopied):
     def left_open(self) -> list[int]:
         """Return nothing: the leader rolls back what dead processes left open."""
         return []
-
-    def wrong_id(self, wanted: Mapping[int, bool]) -> int | None:
-        """Return the first id that is live though it must not be (False), or the other way."""
-        ids = list(wanted)
-        for start in range(0, len(ids), _IDS_MAX):
-            some = ids[start : start + _IDS_MAX]
-            call = {"ids": some, "wanted": [int(wanted[one]) for one in some]}
-            if (wrong := self._call("wrong_id", **call)) is not None:
-                return int(wrong)
-        return None
 
     def new_transaction(self) -> int:
         """Return a number for a transaction that no process has used."""

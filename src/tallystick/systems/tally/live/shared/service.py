@@ -12,13 +12,14 @@ rolled back, and nothing of a living one:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.records import Finding
+from tallystick.roles.record_ids import IdChange, RecordIds, TransactionIds, note_change
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
@@ -33,20 +34,20 @@ from tallystick.systems.tally.format.headers import encode_control
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.compaction import compact, compaction_due
-from tallystick.systems.tally.live.items import Bundle, Item
+from tallystick.systems.tally.live.items import Bundle, Item, UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.opening import Term
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.batches import (
-    EXISTS,
-    MISSING,
     decode_call,
     decode_items,
     encode_error,
     encode_lsns,
+    encode_refusal,
     judgement_fields,
 )
 from tallystick.systems.tally.live.shared.state_copy import StateCopies, last_copy
+from tallystick.systems.tally.read.state import Element, LogState
 
 EPOCH_BITS: Final = 40
 """Bits of a transaction's number below the epoch."""
@@ -55,7 +56,11 @@ MEMBER_BITS: Final = 8
 BLOCK: Final = 1 << (_BLOCK_BITS - MEMBER_BITS)
 """Numbers in a block."""
 _BLOCKS_MAX: Final = 1 << (EPOCH_BITS - _BLOCK_BITS)
-_MUST_EXIST: Final = {Code.ADD: False, Code.UPDATE: True, Code.DELETE: True}
+_CHANGES: Final[dict[int, IdChange]] = {
+    Code.ADD.value: IdChange.ADD,
+    Code.UPDATE.value: IdChange.UPDATE,
+    Code.DELETE.value: IdChange.DELETE,
+}
 
 
 def lead(
@@ -110,10 +115,12 @@ class TallyService:
             term=Term(epoch.number, not gone, partial(last_copy, membership.folder)),
         )
         self._last_segment = self.log.first_segment  # an earlier leader may have left more
+        self._ids = RecordIds(_LiveIds({}))
         self._copies = StateCopies(self.log, epoch.path, self._check, self.log.first_segment)
         try:
             epoch.set_ends([*ends, (epoch.number, self.log.next_lsn)])
             self.roll_back(self._is_left)
+            self._learn_ids()
             self.publish()
             self._check("ready")
             epochs.remove_before(membership.folder, epoch.number)
@@ -164,29 +171,63 @@ class TallyService:
             else:
                 before(self.log.next_lsn)
         except LogWriteError as error:
+            self._learn_ids()  # nothing of what was let pass has happened
             stage([encode_error(error)] * len(batches))
 
     def _refusals(self, given: Sequence[Sequence[Item]]) -> list[dict[int, int]]:
-        """Return what is refused of each batch, by place: ids that are live, or are not."""
+        """Return what the rules of record ids refuse of each batch, by place."""
         if all(type(items[0]) is bytes for items in given):
             return [{} for _ in given]
-        ids: dict[int, bool] = {}
-        refusals: list[dict[int, int]] = []
         with self.log.state() as state:
-            for items in given:
-                refused = {}
-                for place, item in enumerate(items):
-                    if type(item) is not UnplacedRecord or item.transaction is not None:
-                        continue
-                    wanted = _MUST_EXIST.get(item.code)  # type: ignore[call-overload]
-                    if wanted is None or item.key is None:
-                        continue
-                    if ids.get(item.key, item.key in state.live) != wanted:
-                        refused[place] = MISSING if wanted else EXISTS
-                    else:
-                        ids[item.key] = item.code != Code.DELETE
-                refusals.append(refused)
-        return refusals
+            self._ids.live = _LiveIds(state.live)
+            opened = _OpenIds(state)
+            return [
+                {
+                    place: refusal
+                    for place, item in enumerate(items)
+                    if (refusal := self._refusal(item, opened)) is not None
+                }
+                for items in given
+            ]
+
+    def _refusal(self, item: Item, opened: _OpenIds) -> int | None:
+        """Return what stands in place of an item's LSN; if nothing does, note its changes."""
+        if type(item) is UnplacedEnding:
+            return self._refusal_of_end(item, opened)
+        if type(item) is not UnplacedRecord:
+            return None
+        number, change = item.transaction, _CHANGES.get(item.code)
+        if number is not None:
+            if item.code == Code.ROLLBACK:
+                self._ids.end(number, commit=False)
+            opened.note(number, item)
+        elif change is not None and item.key is not None:
+            refusal = self._ids.refusal(change, item.key)
+            if refusal is not None:
+                return encode_refusal(refusal)
+            self._ids.make(change, item.key)
+        return None
+
+    def _refusal_of_end(self, item: UnplacedEnding, opened: _OpenIds) -> int | None:
+        ids, number, commit = self._ids, item.transaction, item.code == Code.COMMIT
+        if number not in ids.prepared:
+            touched = opened.ids(number)
+            found = ids.first_refusal(touched)
+            if found is not None:
+                place, refusal = found
+                return encode_refusal(refusal, place)
+            ids.prepare(number, touched)
+        if commit:
+            ids.end(number, commit=True)
+        return None
+
+    def _learn_ids(self) -> None:
+        """Learn from the log which transactions are prepared, and what they hold."""
+        with self.log.state() as state:
+            self._ids = RecordIds(_LiveIds(state.live))
+            for number, one in state.open.items():
+                if one.ending is not None:
+                    self._ids.prepare(number, _touched(one.elements))
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -236,15 +277,6 @@ class TallyService:
         self._blocks += 1
         block = self._blocks - 1
         return (self._epoch.number << EPOCH_BITS) | (block << _BLOCK_BITS) | member
-
-    def _call_wrong_id(self, member: int, ids: list[int], wanted: list[int]) -> int | None:
-        """Return the first id that is live though it must not be (0), or the other way."""
-        del member
-        if len(ids) != len(wanted):
-            raise LogWriteError("as many ids as answers are due", file=self.log.path)
-        with self.log.state() as state:
-            pairs = zip(ids, wanted, strict=True)
-            return next((one for one, live in pairs if (one in state.live) != live), None)
 
     def _call_reclaim(self, member: int, checkpoint_lsn: int) -> int:
         """Free segments that are not needed; return how many."""
@@ -355,13 +387,56 @@ _CALLS: Final[dict[str, tuple[Callable[..., object], dict[str, type]]]] = {
     "durable": (TallyService._call_durable, {}),
     "moment": (TallyService._call_moment, {}),
     "numbers": (TallyService._call_numbers, {}),
-    "wrong_id": (TallyService._call_wrong_id, {"ids": list, "wanted": list}),
     "reclaim": (TallyService._call_reclaim, {"checkpoint_lsn": int}),
     "roll": (TallyService._call_roll, {}),
     "compact": (TallyService._call_compact, {"force": int}),
     "compacted": (TallyService._call_compacted, {}),
 }
 """Every call there is, with its arguments: what stands in shared memory names nothing else."""
+
+
+class _LiveIds:
+    """The ids of live records as they are once what is being written has been."""
+
+    def __init__(self, written: Mapping[int, object]) -> None:
+        self._written = written
+        self._changed: dict[int, bool] = {}
+
+    def __contains__(self, record_id: object) -> bool:
+        changed = self._changed.get(record_id)  # type: ignore[call-overload]
+        return record_id in self._written if changed is None else changed
+
+    def add(self, record_id: int) -> None:
+        self._changed[record_id] = True
+
+    def discard(self, record_id: int) -> None:
+        self._changed[record_id] = False
+
+
+class _OpenIds:
+    """The ids of open transactions: of what is written, and of what is about to be."""
+
+    def __init__(self, state: LogState) -> None:
+        self._open = state.open
+        self._more: dict[int, list[UnplacedRecord]] = {}
+
+    def note(self, number: int, record: UnplacedRecord) -> None:
+        """Note a record of a transaction that is about to be written."""
+        self._more.setdefault(number, []).append(record)
+
+    def ids(self, number: int) -> TransactionIds:
+        """Return the ids that a transaction touches."""
+        one = self._open.get(number)
+        return _touched([*(one.elements if one else ()), *self._more.get(number, ())])
+
+
+def _touched(elements: Iterable[Element | UnplacedRecord]) -> TransactionIds:
+    ids: TransactionIds = {}
+    for one in elements:
+        change = _CHANGES.get(one.code)
+        if change is not None and one.key is not None:
+            note_change(ids, change, one.key)
+    return ids
 
 
 def _numbered(items: Sequence[Item], refused: dict[int, int], first: int) -> Sequence[int]:
