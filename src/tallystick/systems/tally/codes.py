@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tallystick.records import Answer, Severity
+from collections.abc import Iterable
+
+from tallystick.records import Answer, Finding, Severity
 from tallystick.systems.answers import Reason, reasons
 from tallystick.systems.findings import Code, codes
 
@@ -15,9 +17,11 @@ CODES = codes(
     ),
     Code(
         "control-repaired",
-        Severity.WARNING,
+        Severity.DAMAGE,
         "One copy of the control block is damaged; the other one is used.",
-        "Opening the log writes both anew",
+        "Check the disk: bytes of the file have changed, and nothing is lost yet. Opening the log "
+        "writes the copy anew",
+        whole=True,
     ),
     Code(
         "corrupt-control",
@@ -58,8 +62,12 @@ CODES = codes(
     ),
     Code(
         "header-repaired",
-        Severity.WARNING,
+        Severity.DAMAGE,
         "One copy of a header of a segment or of a group is damaged; the other one is used.",
+        "Check the disk: bytes of the file have changed, and nothing is lost yet. Opening the log "
+        "writes a segment's header anew; a group is not written again, so copy the log, or free "
+        "the segment by a checkpoint",
+        whole=True,
     ),
     Code(
         "incomplete-transaction",
@@ -115,6 +123,13 @@ CODES = codes(
         "Check the key of the log, and that this version of Tallystick knows its format",
     ),
 )
+
+
+def fatal(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings for which opening a log is refused: damage that takes records."""
+    severe = (Severity.DAMAGE, Severity.LOSS)
+    return [one for one in findings if one.severity in severe and not CODES[one.code].whole]
+
 
 REASONS = reasons(
     Reason(

@@ -11,17 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
-from tallystick.records import Finding, Judgement, Severity
+from tallystick.printable import logger
+from tallystick.records import Finding, Judgement
 from tallystick.storage.files import File, FileSystem, write_whole
 from tallystick.storage.scheduling import time
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import UNREADABLE
-from tallystick.systems.tally.codes import CODES, REASONS
+from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
     Control,
@@ -56,6 +57,12 @@ _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
     "and write what can be read to a new log with tallystick.systems.tally.live.salvage"
 )
+_COPIES: Final = (
+    "Of {} headers one copy of two was damaged: check the disk. The control block and headers of "
+    "segments were written anew; a group is not, as its sectors hold acknowledged records."
+)
+
+_log = logger("tallystick.recovery")
 
 
 @dataclass(slots=True)
@@ -125,6 +132,7 @@ def open_log(
         raise _refusal(folder, scan.findings)
     judgement = judgement_of(REASONS, CODES, grounds(scan, None), scan.findings)
     _repair_heads(fs, catalog)
+    judgement = _with_copies(judgement, scan.findings)
     appender = _resume(fs, folder, settings, key, scan, index, term)
     return Recovered(appender, state, tuple(scan.findings), judgement)
 
@@ -232,9 +240,18 @@ def _rebuild(scan: Scan, key: bytes | None, known: Known | None = None) -> tuple
     return state, index
 
 
+def _with_copies(judgement: Judgement, findings: Iterable[Finding]) -> Judgement:
+    """Return the judgement with what is said of damaged copies; it is logged as a warning, too."""
+    copies = [one for one in findings if CODES[one.code].whole]
+    for one in copies:
+        _log.warning("%s: %s", one.file, one.message)
+    said = f" {_COPIES.format(len(copies))}" if copies else ""
+    return replace(judgement, text=judgement.text + said)
+
+
 def _refusal(folder: str, findings: list[Finding]) -> CorruptLogError:
     """Return the error that says what is lost and what follows it."""
-    bad = [one for one in findings if one.severity in (Severity.DAMAGE, Severity.LOSS)]
+    bad = fatal(findings)
     first = bad[0]
     text = "acknowledged data is damaged or missing: " + "; ".join(one.message for one in bad[:10])
     return CorruptLogError(

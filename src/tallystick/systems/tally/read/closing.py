@@ -16,9 +16,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tallystick.errors import TallystickError
-from tallystick.records import Change, Kind, Outcome, Record, Severity, Transaction
+from tallystick.records import Change, Kind, Outcome, Record, Transaction
 from tallystick.systems.protocol import NotClosedInPartsError
 from tallystick.systems.rests import items, packed
+from tallystick.systems.tally.codes import fatal
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LENGTH_MAX, SYSTEM_NAME
 from tallystick.systems.tally.read.changes import ELEMENTS, ChangeFeed
 from tallystick.systems.tally.read.files import Catalog, FileStatus
@@ -262,8 +263,7 @@ def closed_rests(catalog: Catalog, log: str, rests: Sequence[Rest]) -> Iterator[
 def _require_chain(catalog: Catalog, edges: Sequence[Edges]) -> None:
     """Refuse unless the splits are one chain through all segments of a log without damage."""
     _require(catalog.control is not None and not catalog.missing, "files are missing")
-    severe = (Severity.DAMAGE, Severity.LOSS)
-    _require(not any(one.severity in severe for one in catalog.findings), "heads are damaged")
+    _require(not fatal(catalog.findings), "heads are damaged")
     live = [one.header for one in catalog.segments if one.status is FileStatus.LIVE]
     headers = {header.number: header for header in live if header is not None}
     segments = list(dict.fromkeys(one.segment for one in edges))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Finding, Severity
+from tallystick.records import Finding
 from tallystick.storage.source import ByteSource
+from tallystick.systems.tally.codes import fatal
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LSN_FIRST
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
@@ -72,9 +73,7 @@ class Scan:
         self.end: tuple[SegmentFile, Expected] | None = None
         self.clean = True
         self.sealed = False
-        self.broken = any(
-            finding.severity in (Severity.DAMAGE, Severity.LOSS) for finding in self.findings
-        )
+        self.broken = bool(fatal(self.findings))
         self.time_us = 0
         self._after_damage = catalog.control is None and bool(catalog.segments)
 

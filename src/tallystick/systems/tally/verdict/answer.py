@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from tallystick.records import AtStake, Finding, Severity
+from tallystick.records import AtStake, Finding
 from tallystick.storage.files import Bytes
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
+from tallystick.systems.tally.codes import fatal
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
@@ -28,8 +29,7 @@ _ODD_ENDS = {"odd-group", "odd-end", "misplaced-group"}
 def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     """Yield what holds of the log; ``ended`` is the number of transactions with an outcome."""
     if scan.broken:
-        severe = (Severity.DAMAGE, Severity.LOSS)
-        first = next((one.message for one in scan.findings if one.severity in severe), "")
+        first = next((one.message for one in fatal(scan.findings)), "")
         text = f"Opening it is refused: {first}." if first else ""
         yield Ground("refused", text, AtStake(ended))
     if any(one.code == "encrypted" for one in scan.findings):

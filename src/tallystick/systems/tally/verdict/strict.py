@@ -24,7 +24,7 @@ from tallystick.records import (
 )
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.tally.codes import CODES, REASONS
+from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError
 from tallystick.systems.tally.read.decision import Case
@@ -108,18 +108,17 @@ class JudgedLog:
         """Yield one difference per loss: recovery is strict, so they differ where it refuses."""
         if not self.scan.broken:
             return
-        for finding in self.scan.findings:
-            if finding.severity in (Severity.DAMAGE, Severity.LOSS):
-                yield Difference(
-                    finding.code,
-                    "refuses to open",
-                    finding.message,
-                    "Opening it changes nothing; a salvage would give up what this names",
-                    finding.severity,
-                    finding.file,
-                    finding.offset,
-                    refuses=True,
-                )
+        for finding in fatal(self.scan.findings):
+            yield Difference(
+                finding.code,
+                "refuses to open",
+                finding.message,
+                "Opening it changes nothing; a salvage would give up what this names",
+                finding.severity,
+                finding.file,
+                finding.offset,
+                refuses=True,
+            )
 
     def _findings(self) -> dict[str, int]:
         return dict(Counter(finding.code for finding in self.scan.findings))
