@@ -81,9 +81,9 @@ def test_replay_needs_a_target_with_a_url(left_behind: tuple[Path, str]) -> None
 
 
 def test_replay_tries_a_target_that_is_away_for_as_long_as_it_may(
-    left_behind: tuple[Path, str], tmp_path: Path
+    left_behind: tuple[Path, str],
 ) -> None:
-    target = f"orders=sqlite:///{tmp_path / 'missing' / 'orders.db'}"
+    target = "orders=mysql+pymysql://root@127.0.0.1:1/orders"
     code, text = run(replay.command, str(left_behind[0]), "--target", target, "--timeout", "0.3")
     assert code == 1
     assert "still pending: 3 order-3" in text
@@ -92,16 +92,24 @@ def test_replay_tries_a_target_that_is_away_for_as_long_as_it_may(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--target", "orders=sqlite://", "--discard", "99"],
+        ["--target", "orders=mysql+pymysql://root@127.0.0.1:1/orders", "--discard", "99"],
+        ["--target", "orders=sqlite://"],
+        ["--target", "orders=sqlite:///no-such.db"],
+        ["--target", "orders=sqlite:////no/such.db?timeout=3"],
+        ["--target", "orders=sqlite+pysqlite:///file:no-such.db?uri=true"],
         ["--target", "orders=no dialect at all"],
         ["--target", "orders=nosuchdialect://"],
     ],
 )
 def test_what_cannot_be_done_is_wrong_usage_and_changes_nothing(
-    left_behind: tuple[Path, str], arguments: list[str]
-) -> None:
+    left_behind: tuple[Path, str], arguments: list[str], tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    here = tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
     code, _ = run(replay.command, str(left_behind[0]), *arguments)
     assert code == 2
+    assert not list(here.iterdir())
     assert run(backlog.command, str(left_behind[0]))[0] == 1
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tallystick.cli.addresses import require_database, urls_by_name
 from tallystick.cli.output import (
     Printer,
     as_json,
@@ -27,10 +28,11 @@ from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
 
 _STORES = ("page-store:", "journal:")
+_OPTION = "--resource"
 
 paths_argument = click.argument("paths", nargs=-1, type=click.Path())
 resource_option = click.option(
-    "--resource",
+    _OPTION,
     "resources",
     multiple=True,
     metavar="NAME=URL",
@@ -39,26 +41,16 @@ resource_option = click.option(
 )
 
 
-def _urls(resources: tuple[str, ...]) -> dict[str, str]:
-    urls: dict[str, str] = {}
-    for resource in resources:
-        name, separator, url = resource.partition("=")
-        if not separator:
-            message = "a resource is given as NAME=URL"  # what was given may hold a password
-            raise click.BadParameter(message, param_hint="--resource")
-        urls[name] = url
-    return urls
-
-
 def _named(
     ctx: click.Context, resources: tuple[str, ...], *, writing: bool = False
 ) -> dict[str, Resource]:
     named: dict[str, Resource] = {}
     closing = ctx.with_resource(ExitStack())
-    for name, url in _urls(resources).items():
+    for name, url in urls_by_name(resources, _OPTION).items():
         if url.startswith(_STORES) and not writing:
             message = f"opening {url} would write: give its path as a log instead"
-            raise click.BadParameter(message, param_hint="--resource")
+            raise click.BadParameter(message, param_hint=_OPTION)
+        require_database(name, url, _OPTION)
         store = open_store(name, url)
         if store is not None:
             closing.enter_context(store)
@@ -294,7 +286,7 @@ def doctor_command(
     Connections, TLS, rights, limits, durability, identities, renamed resources, clocks, disk.
     Writes nothing. Exit code 1 if there is a problem; a warning is none.
     """
-    checks = examine(coordinator, _urls(resources))
+    checks = examine(coordinator, urls_by_name(resources, _OPTION))
     if as_json:
         print_json([check.to_dict() for check in checks])
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tallystick.cli.addresses import require_database, urls_by_name
 from tallystick.cli.output import Printer, as_json, print_json
 from tallystick.roles import Role
 from tallystick.services.write_behind import WriteBehind
@@ -18,11 +19,13 @@ from tallystick.services.write_behind.service_dir import (
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import NATIVE, systems_with
 
+_OPTION = "--target"
+
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--target",
+    _OPTION,
     "targets",
     multiple=True,
     required=True,
@@ -83,15 +86,12 @@ def _engines(targets: tuple[str, ...]) -> dict[str, Any]:
     import sqlalchemy
 
     engines: dict[str, Any] = {}
-    for target in targets:
-        name, separator, url = target.partition("=")
-        if not separator:
-            message = "a target is given as NAME=URL"  # what was given may hold a password
-            raise click.BadParameter(message, param_hint="--target")
+    for name, url in urls_by_name(targets, _OPTION).items():
+        require_database(name, url, _OPTION)
         try:
             engines[name] = sqlalchemy.create_engine(url)
         except (sqlalchemy.exc.ArgumentError, ImportError) as error:
-            raise click.BadParameter(f"{name!r}: {error}", param_hint="--target") from error
+            raise click.BadParameter(f"{name!r}: {error}", param_hint=_OPTION) from error
     return engines
 
 

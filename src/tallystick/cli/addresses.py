@@ -1,0 +1,55 @@
+"""Addresses of databases as commands take them: ``NAME=URL``.
+
+In: the values of a repeated option. Out: URLs by name; a SQLite database that does not exist is
+refused, as opening it would make an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote
+
+import click
+
+
+def urls_by_name(values: Iterable[str], option: str) -> dict[str, str]:
+    """Return the URLs of ``NAME=URL``.
+
+    Args:
+        values: what was given.
+        option: the option, for messages.
+
+    Raises:
+        BadParameter: a value has no name.
+    """
+    urls: dict[str, str] = {}
+    for value in values:
+        name, separator, url = value.partition("=")
+        if not separator:
+            message = "an address is given as NAME=URL"  # what was given may hold a password
+            raise click.BadParameter(message, param_hint=option)
+        urls[name] = url
+    return urls
+
+
+def require_database(name: str, url: str, option: str) -> None:
+    """Refuse a SQLite database that is not there, or in memory; other URLs pass.
+
+    Args:
+        name: the name that was given for it.
+        url: its URL.
+        option: the option, for messages.
+
+    Raises:
+        BadParameter: there is no such file.
+    """
+    if not url.startswith("sqlite"):
+        return
+    path = unquote(url.partition(":///")[2].partition("?")[0]).removeprefix("file:")
+    if not path or path == ":memory:":
+        message = f"{name!r} is a database in memory: it would be gone with this command"
+        raise click.BadParameter(message, param_hint=option)
+    if not Path(path).is_file():
+        message = f"{name!r}: there is no database {path}; opening it would make an empty one"
+        raise click.BadParameter(message, param_hint=option)
