@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli.commands.indoubt import doctor_command as command
+from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.indoubt.doctor import Check, Level, databases, examine
 from tallystick.indoubt.doctor.databases import _clock, _tls
 from tallystick.services.journal import Journal
@@ -205,6 +206,45 @@ def test_what_is_no_coordinator_and_what_is_no_file_is_said(tmp_path: Path) -> N
     )
     assert answer.exit_code == 1
     assert {one["subject"] for one in json.loads(answer.output)} == {str(tmp_path), "a"}
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("node", bytes(14)),
+        ("node", b""),
+        ("identities.json", b"{ junk"),
+        ("identities.json", b"[1]"),
+        ("lost-before", b"soon"),
+        ("lost-before", b"1" * 5000),
+    ],
+)
+def test_a_small_file_with_which_the_manager_refuses_to_open_is_a_problem(
+    file: str, content: bytes, tmp_path: Path
+) -> None:
+    TransactionManager(tmp_path, {}).close()
+    assert not _problems(tmp_path)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(TallystickError):
+        TransactionManager(tmp_path, {}).close()
+    with untouched(tmp_path):
+        assert [one.what for one in _problems(tmp_path)] == [file]
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["empty", "missing"])
+def test_a_coordinator_without_its_decisions_is_a_problem(left: bool, tmp_path: Path) -> None:
+    TransactionManager(tmp_path, {}).close()
+    shutil.rmtree(tmp_path / "decisions")
+    if left:
+        (tmp_path / "decisions").mkdir()
+    with pytest.raises(CorruptLogError, match="decisions of this coordinator are missing"):
+        TransactionManager(tmp_path, {}).close()
+    assert [one.what for one in _problems(tmp_path)] == ["decision log"]
+    assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 1
+
+
+def _problems(folder: Path) -> list[Check]:
+    return [one for one in examine(str(folder), {}) if one.level is Level.PROBLEM]
 
 
 def test_the_log_of_an_embedded_store_is_read(tmp_path: Path) -> None:

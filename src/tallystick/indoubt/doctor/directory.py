@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from tallystick.errors import TallystickError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.printable import printable
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, State
 from tallystick.services.transactions.coordinator_dir import (
     IDENTITIES_FILE,
     LOG_FOLDER,
+    LOST_FILE,
     NODE_FILE,
+    Identities,
+    lost_moment,
 )
+from tallystick.services.transactions.xids import check_node
 
 _FREE_PROBLEM = 64 << 20
 """Bytes: about what a few segments of the decision log take."""
@@ -41,8 +47,9 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
             "ls -d */node  # the directory that the manager was opened with holds a file 'node'",
         )  # fmt: skip
         return
-    name = node.read_text("ascii", "replace").strip()
+    name = printable(node.read_text("ascii", "replace").strip()) or str(folder)
     yield _owner(folder, name)
+    yield from _small_files(folder, name)
     yield _access(folder, name)
     yield _disk(folder, name)
     yield from _decisions(folder, name, resources)
@@ -52,6 +59,30 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
             f"{missing!r} was a resource and was not given here: renamed or left out?",
             f"tallystick doctor {folder} --resource {missing}=URL",
         )  # fmt: skip
+
+
+def _small_files(folder: Path, name: str) -> Iterator[Check]:
+    """Yield a problem for each small file that the manager refuses to open with.
+
+    They are read by the functions with which it opens them.
+    """
+    read: dict[str, Callable[[Path], object]] = {
+        NODE_FILE: lambda path: check_node(path.read_text("ascii", "replace").strip()),
+        IDENTITIES_FILE: lambda path: len(Identities(path)),
+        LOST_FILE: lambda path: lost_moment(path.read_bytes(), str(path)),
+    }
+    for file, opened in read.items():
+        path = folder / file
+        try:
+            if path.is_file():
+                opened(path)
+        except (TallystickError, OSError) as error:
+            said = error.message if isinstance(error, TallystickError) else str(error)
+            advice = error.advice if isinstance(error, TallystickError) else None
+            yield Check(
+                name, file, Level.PROBLEM, f"the coordinator cannot be opened: {said}",
+                f"cat -v {path}  # {advice or 'read it as the user of the coordinator'}",
+            )  # fmt: skip
 
 
 def known_identities(path: str) -> dict[str, str]:
@@ -118,9 +149,10 @@ def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[
     log = folder / LOG_FOLDER
     if not log.is_dir():
         yield Check(
-            name, "decision log", Level.WARNING,
-            "no native log here: it is one of another system, or it is lost",
-            "tallystick explain PATH  # with the path of that log",
+            name, "decision log", Level.PROBLEM,
+            "the decisions are missing: the coordinator refuses to open, unless the program gives "
+            "it a log of another system",
+            f"ls -d {log}  # is its volume mounted?",
         )  # fmt: skip
         return
     found = survey(str(log))

@@ -46,6 +46,8 @@ _log = logger("tallystick.transactions")
 
 
 _CHUNK = 1 << 20
+_MOMENT_DIGITS = 18
+"""Of milliseconds since 1970: more would not be a time, and long numbers are slow to read."""
 
 
 @contextmanager
@@ -408,10 +410,17 @@ def _lost_before(fs: FileSystem, file: str, log: DecisionLog) -> int:
         now = int(time.time() * 1000)
         write_whole(fs, file, [f"{now} {found.judgement.reason}\n".encode("ascii")])
         return now
-    if not fs.exists(file):
-        return 0
-    moment, *_ = [*read_file(fs, file).split(), b""]
-    if not moment.isdigit():
+    return lost_moment(read_file(fs, file), file) if fs.exists(file) else 0
+
+
+def lost_moment(content: bytes, file: str) -> int:
+    """Return the moment in a file of lost decisions, in milliseconds since 1970.
+
+    Raises:
+        CorruptLogError: it is none.
+    """
+    moment, *_ = [*content.split(), b""]
+    if not moment.isdigit() or len(moment) > _MOMENT_DIGITS:
         raise CorruptLogError(
             "the moment before which decisions may be lost cannot be read",
             file=file,
