@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallystick.disposal.worker import HoldingDisposer, LogDisposer, Postponed
+from tallystick.errors import CorruptLogError
 from tallystick.storage.files import write_whole
 from tallystick.storage.local import LOCAL
 
@@ -80,13 +81,24 @@ class ReaderOffset:
         write_whole(LOCAL, str(self.path), [json.dumps({"file": name}).encode()])
 
     def __call__(self) -> str | None:
-        """Return the committed name; None if nothing is committed yet."""
+        """Return the committed name; None if nothing is committed yet.
+
+        Raises:
+            CorruptLogError: the file holds something else.
+        """
         try:
-            text = self.path.read_text("utf-8")
+            text = self.path.read_text("utf-8", "replace")
         except FileNotFoundError:
             return None
-        name = json.loads(text)["file"]
-        return str(name)
+        try:
+            return str(json.loads(text)["file"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise CorruptLogError(
+                "the offset of a reader cannot be read, so no file that it may need is disposed of",
+                file=str(self.path),
+                advice="Remove the file: the reader commits its offset again, or write to it the "
+                'newest file that it has finished with, {"file": "NAME"}',
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

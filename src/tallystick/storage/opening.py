@@ -2,7 +2,8 @@
 
 In: a function that opens something at a path. Out: the same function, which raises no bare
 `OSError`: no space is a `LogFullError`, all else a `LogUnreadableError`, with file and advice.
-What fails inside `closing_log` is a `LogPoisonedError`. `lock_log` takes a log for its owner.
+What fails inside `closing_log` is a `LogPoisonedError`, inside `writing_backup` a `LogFullError` or
+a `LogWriteError`. `lock_log` takes a log for its owner.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
-from tallystick.errors import LogFullError, LogPoisonedError, LogUnreadableError, TallystickError
+from tallystick.errors import (
+    LogFullError,
+    LogPoisonedError,
+    LogUnreadableError,
+    LogWriteError,
+    TallystickError,
+)
 from tallystick.storage.files import FileSystem, Lock
 from tallystick.storage.scheduling import threading
 
@@ -108,6 +115,25 @@ def closing_log(path: str) -> Iterator[None]:
             f"the end of the log could not be written: {reason}",
             file=error.filename if isinstance(error.filename, str) else path,
             advice="What was acknowledged is there; the next opening recovers the log",
+        ) from error
+
+
+@contextmanager
+def writing_backup(target: str) -> Iterator[None]:
+    """Raise documented errors for what fails inside, while a backup is written to ``target``.
+
+    Raises:
+        LogFullError: there is no space for it.
+        LogWriteError: anything else that the operating system refuses.
+    """
+    try:
+        yield
+    except OSError as error:
+        kind = LogFullError if error.errno in SPACE_ERRORS else LogWriteError
+        raise kind(
+            f"the backup could not be written: {error.strerror or error}",
+            file=os.fspath(error.filename) if isinstance(error.filename, str) else target,
+            advice="The source is unharmed. Remove the target, and take the backup again",
         ) from error
 
 

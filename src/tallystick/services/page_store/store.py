@@ -34,7 +34,7 @@ from tallystick.services.page_store.transactions import Limits, Session, Transac
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closing_log, opens_log
+from tallystick.storage.opening import closing_log, opens_log, writing_backup
 from tallystick.storage.scheduling import threading
 from tallystick.systems.registry import (
     NATIVE,
@@ -159,10 +159,14 @@ class PageStore(Uncopied):
         """Copy the store as of now to a new folder, while it goes on working.
 
         Meanwhile changed pages stay in memory; a commit that finds a checkpoint due waits for the
-        end of the copy. Raises what writing to ``target`` raises; that does not harm the store.
+        end of the copy.
+
+        Raises:
+            LogFullError: there is no space for it; the store is unharmed, here as below.
+            LogWriteError: the target holds a store, or cannot be written.
         """
         self._health.require_writable()
-        with self._transactions.checkpoints.held():
+        with self._transactions.checkpoints.held(), writing_backup(os.fspath(target)):
             self._opened.copy(self._fs, Path(target))
 
     def check(self) -> Sequence[Defect]:

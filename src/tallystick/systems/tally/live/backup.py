@@ -8,15 +8,14 @@ stands in its place, and what is there is refused as an unfinished backup.
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallystick.errors import CorruptLogError, LogFullError, LogWriteError
+from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import FileSystem, write_whole
-from tallystick.storage.opening import SPACE_ERRORS
+from tallystick.storage.opening import writing_backup
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
@@ -33,7 +32,6 @@ Progress = Callable[[int, int], object]
 """Called with the bytes copied so far and the bytes in all."""
 
 _PIECE: Final = 1 << 20
-_ADVICE: Final = "The log is unharmed. Remove the target, and take the backup again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class _Told:
 @contextlib.contextmanager
 def _claimed(fs: FileSystem, target: str) -> Iterator[None]:
     """Own the folder ``target``, which is made if missing and must be empty."""
-    try:
+    with writing_backup(target):
         fs.mkdir(target)
         _require_empty(fs, target)
         lock = fs.lock(posixpath.join(target, LOCK_NAME))
@@ -121,11 +119,6 @@ def _claimed(fs: FileSystem, target: str) -> Iterator[None]:
             yield
         finally:
             lock.release()
-    except OSError as error:
-        reason = f"the backup could not be written: {error.strerror or error}"
-        kind = LogFullError if error.errno in SPACE_ERRORS else LogWriteError
-        file = error.filename if isinstance(error.filename, str) else target
-        raise kind(reason, file=os.fspath(file), advice=_ADVICE) from error
 
 
 def _require_empty(fs: FileSystem, target: str) -> None:
