@@ -38,7 +38,11 @@ class ArchiveDisposer:
         self._root = ""
 
     def dispose(self, path: str) -> None:
-        """Archive the file at ``path``.
+        """Archive the file at ``path``; see `dispose_as`."""
+        self.dispose_as(path, posixpath.basename(path))
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Archive the file at ``path`` as ``name``.
 
         Raises:
             FileExistsError: The archive has another file of that name.
@@ -46,7 +50,7 @@ class ArchiveDisposer:
             MissingExtraError: fsspec is not installed.
         """
         system = self._connect()
-        target = posixpath.join(self._root, posixpath.basename(path))
+        target = posixpath.join(self._root, name)
         wanted = digest(path)
         if not system.exists(target):
             self._upload(system, path, target, wanted)

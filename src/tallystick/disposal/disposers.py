@@ -108,13 +108,17 @@ class MoveDisposer:
     folder: str
 
     def dispose(self, path: str) -> None:
-        """Move the file; durable on return.
+        """Move the file; see `dispose_as`."""
+        self.dispose_as(path, posixpath.basename(path))
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Move the file to ``name`` in the folder; durable on return.
 
         Raises:
             FileExistsError: The folder has another file of that name.
         """
         LOCAL.mkdir(self.folder)
-        target = Path(self.folder) / posixpath.basename(path)
+        target = Path(self.folder) / name
         if not target.exists():
             install(path, target, _copy)
         elif digest(path) != digest(str(target)):
@@ -135,13 +139,17 @@ class CompressDisposer:
     level: int = 6
 
     def dispose(self, path: str) -> None:
-        """Compress the file into the folder; durable on return.
+        """Compress the file into the folder; see `dispose_as`."""
+        self.dispose_as(path, posixpath.basename(path))
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Compress the file into the folder, as ``name`` and ``.gz``; durable on return.
 
         Raises:
             FileExistsError: The folder has another file of that name.
         """
         LOCAL.mkdir(self.folder)
-        target = Path(self.folder) / (posixpath.basename(path) + ".gz")
+        target = Path(self.folder) / f"{name}.gz"
         if not target.exists():
             install(path, target, self._pack)
         if _digest_of_packed(target) != digest(path):

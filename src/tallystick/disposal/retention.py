@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.disposal.worker import HoldingDisposer, LogDisposer, Postponed
+from tallystick.disposal.worker import HoldingDisposer, LogDisposer, Postponed, dispose_of
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import write_whole
 from tallystick.storage.local import LOCAL
@@ -41,14 +41,18 @@ class KeepForReader:
         return self._waiting(path) is None and agreed_by(self.disposer, path)
 
     def dispose(self, path: str) -> None:
-        """Dispose of the file.
+        """Dispose of the file; see `dispose_as`."""
+        self.dispose_as(path, posixpath.basename(path))
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Dispose of the file, under another name if the disposer gives names.
 
         Raises:
             Postponed: The reader has not finished with it.
         """
         if waiting := self._waiting(path):
             raise Postponed(waiting)
-        self.disposer.dispose(path)
+        dispose_of(self.disposer, path, name)
 
     def _waiting(self, path: str) -> str | None:
         done = self.committed()
@@ -116,8 +120,12 @@ class Chain:
 
     def dispose(self, path: str) -> None:
         """Call every step in turn."""
+        self.dispose_as(path, posixpath.basename(path))
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Call every step in turn; those that give names take this one."""
         for step in self.steps:
-            step.dispose(path)
+            dispose_of(step, path, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +143,13 @@ class Copying:
 
     def dispose(self, path: str) -> None:
         """Make the link and dispose of it."""
+        self.dispose_as(path, posixpath.basename(path))
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Make the link and dispose of it, under another name if the disposer gives names."""
         folder = Path(path).parent / ".disposal"
         LOCAL.mkdir(str(folder))
         link = folder / posixpath.basename(path)
         if not link.exists():
             link.hardlink_to(path)
-        self.disposer.dispose(str(link))
+        dispose_of(self.disposer, str(link), name)

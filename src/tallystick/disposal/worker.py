@@ -6,6 +6,7 @@ log forgets each of them. A file stays until its disposer has succeeded, and lat
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -66,6 +67,32 @@ class HoldingDisposer(Protocol):
     def agrees(self, path: str) -> bool:
         """Return True if the file may go."""
         ...
+
+
+@runtime_checkable
+class NamingDisposer(Protocol):
+    """A disposer that can give the file another name where it puts it."""
+
+    def dispose_as(self, path: str, name: str) -> None:
+        """Do what `LogDisposer.dispose` does; the file is called ``name`` from then on."""
+        ...
+
+
+@runtime_checkable
+class NamingLog(Protocol):
+    """A log whose files tell by their name whose they are, once they have left it."""
+
+    def archive_name(self, path: str) -> str:
+        """Return the name of the file outside of the log: no other log has one like it."""
+        ...
+
+
+def dispose_of(disposer: LogDisposer, path: str, name: str) -> None:
+    """Call a disposer with a file, which gets ``name`` if the disposer gives names."""
+    if isinstance(disposer, NamingDisposer):
+        disposer.dispose_as(path, name)
+    else:
+        disposer.dispose(path)
 
 
 @runtime_checkable
@@ -183,7 +210,7 @@ class Disposal(Uncopied):
     def _dispose(self, path: str) -> bool:
         try:
             if self._fs.exists(path):
-                self._disposer.dispose(path)
+                dispose_of(self._disposer, path, self._name(path))
             if self._fs.exists(path):
                 raise FileExistsError(f"the disposer returned and left {path}")
         except FileNotFoundError:
@@ -197,6 +224,10 @@ class Disposal(Uncopied):
         self._log.disposed(path)
         self.counters.disposed += 1
         return True
+
+    def _name(self, path: str) -> str:
+        log = self._log
+        return log.archive_name(path) if isinstance(log, NamingLog) else posixpath.basename(path)
 
     def _failed(self, path: str, error: BaseException) -> bool:
         self.counters.failed += 1

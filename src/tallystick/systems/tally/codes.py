@@ -10,6 +10,12 @@ from tallystick.systems.findings import Code, codes
 
 CODES = codes(
     Code(
+        "archive-gap",
+        Severity.WARNING,
+        "Segments are missing between archived ones.",
+        "Look for them where the log's disposer puts files, and in the log itself",
+    ),
+    Code(
         "broken-chain",
         Severity.LOSS,
         "A segment does not begin with the record after the last one of its predecessor.",
@@ -132,6 +138,32 @@ def fatal(findings: Iterable[Finding]) -> list[Finding]:
 
 
 REASONS = reasons(
+    Reason(
+        "archive-gap",
+        Answer.CANNOT_TELL,
+        "These are archived segments of a log, and some between them are not here.",
+        "the missing segments",
+    ),
+    Reason(
+        "archive-end",
+        Answer.CANNOT_TELL,
+        "These are archived segments of a log; the last one ends in a group that is not whole, and "
+        "only the segment after it says whether records were cut there.",
+        "the segment that follows",
+    ),
+    Reason(
+        "archive-unnamed",
+        Answer.CANNOT_TELL,
+        "These are archived segments, whole and sealed, or what is left of a log that has lost its "
+        "control block and its last segments: nothing here tells which of the two.",
+        "the log's control block; or the log that has archived them",
+    ),
+    Reason(
+        "archived-segments",
+        Answer.SAFE,
+        "These are archived segments of a log, every one whole up to its end. The log itself is "
+        "elsewhere, and no restart opens them.",
+    ),
     Reason(
         "refused",
         Answer.REFUSES,

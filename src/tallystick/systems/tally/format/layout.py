@@ -16,6 +16,7 @@ Control block and segment header are in `tallystick.systems.tally.format.headers
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, replace
 from typing import Final
@@ -47,6 +48,7 @@ LOCK_NAME: Final = "lock"
 SUFFIX: Final = ".tally"
 NAMING: Final = Naming("", SUFFIX, 16)
 """Names of segments: their number in 16 digits."""
+_ARCHIVED: Final = re.compile(rf"([0-9a-f]{{32}})-([0-9]{{16,}}{re.escape(SUFFIX)})")
 SPARE_PREFIX: Final = "spare-"
 """Files made ahead of need, or waiting to be recycled; nothing in them is believed."""
 
@@ -168,6 +170,20 @@ def segment_name(number: int) -> str:
 def segment_number(name: str) -> int | None:
     """Return the number in a segment's file name; None for any other name."""
     return NAMING.number(name)
+
+
+def archive_name(identity: bytes, name: str) -> str:
+    """Return the name of a segment file outside of its log: with the log's identity before it."""
+    return f"{identity.hex()}-{name}"
+
+
+def archived_as(name: str) -> tuple[str, str] | None:
+    """Return the identity of the log, in hex, and the segment's own name; None if it has neither.
+
+    ``name`` is without a packing suffix.
+    """
+    found = _ARCHIVED.fullmatch(name)
+    return (found[1], found[2]) if found is not None else None
 
 
 # -- encode -------------------------------------------------------------------------------

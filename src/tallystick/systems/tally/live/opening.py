@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallystick.errors import CorruptLogError, LogUnreadableError
+from tallystick.errors import CorruptLogError, LogUnreadableError, UnsupportedFormatError
 from tallystick.printable import logger
 from tallystick.records import Finding, Judgement
 from tallystick.storage.files import File, FileSystem, write_whole
 from tallystick.storage.scheduling import time
+from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
@@ -36,6 +37,7 @@ from tallystick.systems.tally.format.layout import (
     IDENTITY_SIZE,
     LSN_FIRST,
     SPARE_PREFIX,
+    archived_as,
     segment_name,
 )
 from tallystick.systems.tally.format.sealing import KEY_SIZES, KeyMissingError, KeyProvider
@@ -46,7 +48,7 @@ from tallystick.systems.tally.read.files import (
     FileAccess,
     FileStatus,
     SegmentFile,
-    is_member,
+    is_own,
     readable_folder,
 )
 from tallystick.systems.tally.read.scan import Scan
@@ -153,8 +155,16 @@ def _never_used(catalog: Catalog, access: FileAccess) -> bool:
 
 def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
     """Write the first segment, then the control block, with which the log exists."""
-    for name in fs.list(folder):
-        if is_member(name):
+    names = fs.list(folder)
+    if archived := [one for one in names if archived_as(logical_name(one)) is not None]:
+        raise UnsupportedFormatError(
+            "the folder holds archived segments of a log, and no log",
+            file=posixpath.join(folder, archived[0]),
+            expected="a log, or an empty folder",
+            advice="Read them with tallystick.scan or `tallystick dump`; make a log elsewhere",
+        )
+    for name in names:
+        if is_own(name):
             fs.remove(posixpath.join(folder, name))
     now = time.time_ns() // 1000
     control = Control(

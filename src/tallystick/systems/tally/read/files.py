@@ -8,6 +8,7 @@ not belong to the log. Nothing is written, and of each file only the first 8 KiB
 from __future__ import annotations
 
 import contextlib
+import itertools
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -35,14 +36,18 @@ from tallystick.systems.tally.format.headers import (
     decode_control,
     decode_segment_header,
 )
+from tallystick.systems.tally.format.index import is_index_of
 from tallystick.systems.tally.format.layout import (
     CONTROL_NAME,
     COPY_OFFSET,
     DATA_OFFSET,
+    HEADER_SIZE,
     LSN_FIRST,
     SPARE_PREFIX,
     SUFFIX,
     SYSTEM_NAME,
+    archived_as,
+    decode_group_header,
     segment_name,
     segment_number,
 )
@@ -140,6 +145,7 @@ class Catalog:
         segments: live and damaged segments, by ascending number.
         others: freed, spare and foreign files.
         missing: numbers of segments that must exist and do not.
+        archive: what the folder's segments are if they have left their log.
         findings: what is wrong with the heads.
     """
 
@@ -151,6 +157,7 @@ class Catalog:
     segments: list[SegmentFile] = field(default_factory=list)
     others: list[SegmentFile] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
+    archive: Archive | None = None
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -170,6 +177,15 @@ class Catalog:
         self.findings.append(self.finding(code, message, **details))
 
 
+class Archive(StrEnum):
+    """Why segments without a control block are taken for archived ones."""
+
+    NAMED = "named"
+    """Their names say of which log they are, as disposers give them."""
+    SEALED = "sealed"
+    """Each ends with its index: of a log itself the last one would not."""
+
+
 class _Head(NamedTuple):
     path: str
     header: SegmentHeader | None
@@ -178,15 +194,28 @@ class _Head(NamedTuple):
     """Offset of a copy that is not whole."""
 
 
-def read_catalog(folder: str, paths: Iterable[str], access: FileAccess | None = None) -> Catalog:
+def read_catalog(
+    folder: str,
+    paths: Iterable[str],
+    access: FileAccess | None = None,
+    *,
+    archives: bool = True,
+) -> Catalog:
     """Return the catalog of the files at ``paths``.
+
+    Args:
+        folder: the folder of the log.
+        paths: its files.
+        access: how they are read.
+        archives: True if segments without a control block may be archived ones; to the log itself
+            its control block is missing.
 
     Raises:
         UnsupportedFormatError: a file is of a later format version.
     """
-    catalog = Catalog(folder)
+    catalog, access = Catalog(folder), access or FileAccess()
     heads: list[_Head] = []
-    for path, head in _heads(catalog, paths, access or FileAccess()):
+    for path, head in _heads(catalog, paths, access):
         if logical_name(path) == CONTROL_NAME:
             _take_control(catalog, path, head)
         else:
@@ -195,6 +224,8 @@ def read_catalog(folder: str, paths: Iterable[str], access: FileAccess | None = 
     for one in heads:
         _take_segment(catalog, one, identity)
     catalog.segments.sort(key=_number)
+    if archives and catalog.control_path is None:
+        catalog.archive = _archive(catalog, access)
     _require_control(catalog)
     _complete(catalog)
     return catalog
@@ -210,7 +241,7 @@ def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
         UnsupportedFormatError: a file is of a later format version.
     """
     access = access_through(fs)
-    catalog = read_catalog(folder, _members(fs, folder), access)
+    catalog = read_catalog(folder, _members(fs, folder), access, archives=False)
     renamed = {one for one in _gone(fs, catalog) if _is_spare(one)}
     catalog.findings = [
         one for one in catalog.findings if one.code != UNREADABLE.code or one.file not in renamed
@@ -219,7 +250,7 @@ def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
 
 
 def _members(fs: FileSystem, folder: str) -> list[str]:
-    return [posixpath.join(folder, name) for name in fs.list(folder) if is_member(name)]
+    return [posixpath.join(folder, name) for name in fs.list(folder) if is_own(name)]
 
 
 def _gone(fs: FileSystem, catalog: Catalog) -> set[str]:
@@ -274,8 +305,13 @@ def _require_readable(findings: Iterable[Finding]) -> None:
 
 
 def is_member(name: str) -> bool:
-    """Return True for the name of a file that belongs to a native log."""
+    """Return True for the name of a file that belongs, or has belonged, to a native log."""
     return name.endswith(SUFFIX) or name.startswith(SPARE_PREFIX)
+
+
+def is_own(name: str) -> bool:
+    """Return True for the name of a file of the log in its folder; archived ones are not."""
+    return is_member(name) and archived_as(name) is None
 
 
 def _heads(
@@ -344,7 +380,13 @@ def _take_segment(catalog: Catalog, head: _Head, identity: bytes | None) -> None
 
 
 def _take_headless(catalog: Catalog, one: SegmentFile) -> None:
-    number = segment_number(logical_name(one.path))
+    name = logical_name(one.path)
+    if archived_as(name) is not None:
+        one.status = FileStatus.DAMAGED
+        catalog.others.append(one)
+        _report_headless(catalog, one)
+        return
+    number = segment_number(name)
     control = catalog.control
     if control is None or number is None or not _must_exist(control, number):
         one.status = FileStatus.SPARE
@@ -355,6 +397,10 @@ def _take_headless(catalog: Catalog, one: SegmentFile) -> None:
         control.identity, number, LSN_FIRST, control.segment_size, control.sector_size
     )
     catalog.segments.append(one)
+    _report_headless(catalog, one)
+
+
+def _report_headless(catalog: Catalog, one: SegmentFile) -> None:
     catalog.report(
         "corrupt-segment-header",
         "both copies of a segment's header are damaged",
@@ -376,7 +422,7 @@ def _require_control(catalog: Catalog) -> None:
         catalog.report(
             "unfinished-backup", "this backup was never finished", file=catalog.control_path
         )
-    elif catalog.control is None and catalog.segments:
+    elif catalog.control is None and catalog.segments and catalog.archive is None:
         catalog.report(
             "corrupt-control",
             "the control block is missing, or both of its copies are damaged",
@@ -417,8 +463,10 @@ def _find_missing(catalog: Catalog) -> None:
     catalog.missing = [
         number
         for number in range(first, min(last, first + _MISSING_MAX) + 1)
-        if number not in present
+        if number not in present and catalog.archive is None
     ]
+    if catalog.archive is not None:
+        _report_gaps(catalog, numbers)
     for number in catalog.missing[:_REPORTED_MAX]:
         catalog.report(
             "missing-segment",
@@ -427,3 +475,33 @@ def _find_missing(catalog: Catalog) -> None:
         )
     if len(numbers) != len(present):
         catalog.report("double-segment", "two files claim to be the same segment")
+
+
+def _report_gaps(catalog: Catalog, numbers: list[int]) -> None:
+    """Report where archived segments do not follow each other."""
+    for before, after in itertools.pairwise(numbers):
+        if after > before + 1:
+            catalog.report(
+                "archive-gap",
+                f"segments {before + 1} to {after - 1} are not among the archived ones",
+                file=posixpath.join(catalog.folder, segment_name(before + 1)),
+            )
+
+
+def _archive(catalog: Catalog, access: FileAccess) -> Archive | None:
+    """Return why the segments, of which no control block is there, are archived ones."""
+    segments = catalog.segments
+    if segments and all(archived_as(logical_name(one.path)) for one in segments):
+        return Archive.NAMED
+    if segments and all(_ends_with_index(one, access) for one in segments):
+        return Archive.SEALED
+    return None
+
+
+def _ends_with_index(one: SegmentFile, access: FileAccess) -> bool:
+    header = one.header
+    if header is None:
+        return False
+    tail = access.part(one.path, header.size - HEADER_SIZE, HEADER_SIZE)
+    index = decode_group_header(tail, 0)
+    return index is not None and is_index_of(index, header)

@@ -75,7 +75,10 @@ class Scan:
         self.sealed = False
         self.broken = bool(fatal(self.findings))
         self.time_us = 0
-        self._after_damage = catalog.control is None and bool(catalog.segments)
+        self._archive = catalog.archive is not None
+        self._after_damage = (
+            catalog.control is None and bool(catalog.segments) and not self._archive
+        )
 
     def steps(self) -> Iterator[Step]:
         """Yield every place, segment by segment."""
@@ -107,7 +110,8 @@ class Scan:
         elif previous is None:
             self._start(file)
         elif previous.header is None or header.previous != previous.header.number:
-            self._break()  # the missing segment is in the catalog's findings
+            if not self._archive:
+                self._break()  # the missing segment is in the catalog's findings
             self.next_lsn = header.first_lsn
         elif header.first_lsn != self.next_lsn and not self._after_damage:
             self._report(

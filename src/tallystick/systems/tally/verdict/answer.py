@@ -20,6 +20,7 @@ from tallystick.systems.tally.format.layout import (
     SECTOR_SIZE,
     decode_group_header,
 )
+from tallystick.systems.tally.read.files import Archive
 from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.systems.tally.read.scan import Scan
 
@@ -28,12 +29,15 @@ _ODD_ENDS = {"odd-group", "odd-end", "misplaced-group"}
 
 def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     """Yield what holds of the log; ``ended`` is the number of transactions with an outcome."""
-    if scan.broken:
+    if scan.broken and scan.catalog.archive is None:
         first = next((one.message for one in fatal(scan.findings)), "")
         text = f"Opening it is refused: {first}." if first else ""
         yield Ground("refused", text, AtStake(ended))
     if any(one.code == "encrypted" for one in scan.findings):
         yield Ground("encrypted")
+    if scan.catalog.archive is not None and scan.end is not None:
+        yield Ground(_archive_reason(scan))
+        return
     control = scan.catalog.control
     if control is None or scan.end is None:
         return
@@ -46,6 +50,14 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     else:
         known = control.durable_lsn == scan.next_lsn - 1
         yield Ground("durable-mark" if known else "last-group-whole")
+
+
+def _archive_reason(scan: Scan) -> str:
+    if any(one.code == "archive-gap" for one in scan.findings):
+        return "archive-gap"
+    if scan.catalog.archive is Archive.SEALED:
+        return "archive-unnamed"
+    return "archived-segments" if scan.clean else "archive-end"
 
 
 def end_findings(scan: Scan) -> Iterator[Finding]:

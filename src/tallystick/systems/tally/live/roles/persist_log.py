@@ -6,6 +6,7 @@ state, and files for a disposer.
 
 from __future__ import annotations
 
+import posixpath
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -19,7 +20,7 @@ from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.entries import decode_entry, encode_entry
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.format.layout import segment_name, segment_number
+from tallystick.systems.tally.format.layout import archive_name, segment_name, segment_number
 from tallystick.systems.tally.live.items import RECORD_BYTES, Item, UnplacedEntry, UnplacedMarks
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.base import TallyRole
@@ -137,6 +138,10 @@ class TallyPersistLog(TallyRole[TallyLog]):
             if (number := segment_number(name)) is not None and number < self.log.first_segment
         ]
         return [f"{self.log.path}/{segment_name(number)}" for number in sorted(numbers)]
+
+    def archive_name(self, path: str) -> str:
+        """Return the name of a segment file outside of the log, with the log's identity."""
+        return archive_name(self.log.identity, posixpath.basename(path))
 
     def disposed(self, path: str) -> None:
         """Make durable that a disposer has taken this file.
