@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.servers", "tallystick.testing.chaos.plugin"]
+pytest_plugins = ["tests.servers", "tests.sweeps", "tests.times", "tallystick.testing.chaos.plugin"]
+
+BOTH_CORES = [
+    Path(__file__).parent / folder
+    for folder in ("storage/group", "systems/tally/live", "services/journal")
+]
+"""Folders whose tests run on the compiled core of group commit and again on its twin in Python."""
 
 # One example may be slow on a busy machine; the number of examples is the limit, not time.
 settings.register_profile("default", deadline=None, print_blob=True)
@@ -53,10 +61,22 @@ def interruptible() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the Spark session, so that it can be run in one process."""
+    """Mark what uses the Spark session, and what runs on both cores of group commit."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if any(folder in item.path.parents for folder in BOTH_CORES):
+            item.add_marker(pytest.mark.both_cores)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

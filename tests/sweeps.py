@@ -1,0 +1,94 @@
+"""Which part of a long list of cases a run goes through.
+
+A plugin of pytest. A test that asks for `sweep` is collected once as a sample, chosen by the seed
+of the run, and once for each of seven parts of the whole, which are marked ``soak``:
+
+* ``make test`` runs the sample
+* each landing runs one part more, that of the day (``--turn today``), of whatever is marked
+  ``soak`` and not ``hours``
+* ``make nightly`` runs all parts, and ``make soak`` what takes hours, too
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, TypeVar
+
+import pytest
+
+PARTS: Final = 7
+SEED: Final = int(os.environ.get("TALLYSTICK_SEED") or date.today().toordinal())
+
+Case = TypeVar("Case")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The part of a list of cases that a test goes through; without a number a sample."""
+
+    part: int | None = None
+
+    def of(self, cases: Sequence[Case], sample: int) -> list[Case]:
+        """Return the cases of this part, or as many as ``sample`` says, in their order."""
+        if self.part is not None:
+            return list(cases[self.part - 1 :: PARTS])
+        print(f"TALLYSTICK_SEED={SEED} chooses the same sample again")  # noqa: T201 - if it fails
+        chosen = random.Random(SEED).sample(range(len(cases)), min(sample, len(cases)))
+        return [cases[index] for index in sorted(chosen)]
+
+
+def part_of(item: pytest.Item) -> int:
+    """Return the part of seven that an item belongs to: that of its sweep, or one by its name."""
+    parameters = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
+    sweep = (parameters or {}).get("sweep")
+    if isinstance(sweep, Sweep) and sweep.part is not None:
+        return sweep.part
+    return zlib.crc32(item.nodeid.encode()) % PARTS + 1
+
+
+def _turn(config: pytest.Config) -> int | None:
+    turn: str | None = config.getoption("--turn")
+    if turn == "today":
+        return date.today().toordinal() % PARTS + 1
+    return int(turn) if turn else None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of a part."""
+    parser.addoption("--turn", metavar="today|N", help="of what is marked soak, part N of 7 alone")
+
+
+def pytest_configure() -> None:
+    """Have the workers and the children of this run choose as it does, past midnight, too."""
+    os.environ["TALLYSTICK_SEED"] = str(SEED)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say how to run the same again."""
+    lines = [f"sweeps: samples by TALLYSTICK_SEED={SEED}"]
+    if turn := _turn(config):
+        lines.append(f"sweeps: --turn {turn} of {PARTS}")
+    return lines
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Collect a sweep as a sample and in parts."""
+    if "sweep" in metafunc.fixturenames:
+        parts = [
+            pytest.param(Sweep(part), id=f"part{part}of{PARTS}", marks=pytest.mark.soak)
+            for part in range(1, PARTS + 1)
+        ]
+        metafunc.parametrize("sweep", [pytest.param(Sweep(), id="sample"), *parts])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the other parts of what is marked ``soak``."""
+    if (turn := _turn(config)) is not None:
+        others = [one for one in items if one.get_closest_marker("soak") and part_of(one) != turn]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [one for one in items if one not in set(others)]

@@ -1,0 +1,94 @@
+"""Sweeps: a sample is part of the whole, and the parts are the whole, each case once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.sweeps import PARTS, Sweep, part_of
+from tests.times import summary
+
+ROOT = Path(__file__).parents[1]
+
+TESTS = """
+import pytest
+
+def test_always(): ...
+
+def test_sweep(sweep): ...
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100))
+def test_seeds(seed): ...
+"""
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 100])
+def test_the_parts_of_a_sweep_are_its_cases_each_once(count: int) -> None:
+    parts = [Sweep(part).of(range(count), 3) for part in range(1, PARTS + 1)]
+    assert sorted(case for part in parts for case in part) == list(range(count))
+
+
+@pytest.mark.parametrize("sample", [0, 3, 20, 30])
+def test_a_sample_is_the_same_in_one_run_and_in_the_order_of_the_cases(sample: int) -> None:
+    cases = list(range(20))
+    chosen = Sweep().of(cases, sample)
+    assert chosen == sorted(set(chosen)) == Sweep().of(cases, sample)
+    assert len(chosen) == min(sample, 20)
+
+
+def collected(folder: Path, *options: str) -> set[str]:
+    (folder / "test_it.py").write_text(TESTS)
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-qc/dev/null", f"--rootdir={folder}",
+         "-p", "tests.sweeps", "-p", "no:cacheprovider", *options, folder],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return {line.partition("::")[2] for line in answer.stdout.splitlines() if "::" in line}
+
+
+def test_a_turn_leaves_out_the_other_parts_of_what_is_marked_soak_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    parts = {f"test_sweep[part{part}of7]" for part in range(1, 8)}
+    seeds = {f"test_seeds[{seed}]" for seed in range(100)}
+    always = {"test_sweep[sample]", "test_always"}
+    assert collected(tmp_path) == always | parts | seeds
+    turn = collected(tmp_path, "--turn", "3")
+    assert turn - seeds == always | {"test_sweep[part3of7]"}
+    assert 0 < len(turn & seeds) < 50
+    assert len(collected(tmp_path, "--turn", "today") & parts) == 1
+
+
+@pytest.mark.parametrize("name", ["a", "b", "tests/test_it.py::test_seeds[7]"])
+def test_what_is_no_sweep_belongs_to_one_part_by_its_name(name: str) -> None:
+    item: Any = SimpleNamespace(nodeid=name)
+    assert part_of(item) in range(1, PARTS + 1)
+    assert part_of(item) == part_of(item)
+
+
+def test_a_sweep_is_collected_as_a_sample_and_in_parts(sweep: Sweep) -> None:
+    assert len(sweep.of(range(70), 5)) == (5 if sweep.part is None else 10)
+
+
+async def test_a_coroutine_function_is_run(tmp_path: Path) -> None:
+    assert tmp_path.is_dir()
+
+
+def test_the_slowest_tests_are_named_with_the_time_of_all_their_phases() -> None:
+    phases = [
+        ("fast", 1.0, "passed"),
+        ("slow", 2.0, None),
+        ("slow", 3.0, "passed"),
+        ("no", 0, "skipped"),
+    ]
+    lines = summary([json.dumps(phase) for phase in phases]).splitlines()
+    assert [line.split() for line in lines[1:3]] == [["5.0", "s", "slow"], ["1.0", "s", "fast"]]
+    assert lines[-1] == "2 passed, 1 skipped in 6 s of processors"

@@ -1,0 +1,80 @@
+"""What each test costs, in processor time: a busy machine changes that little.
+
+A plugin of pytest. Where the environment variable TALLYSTICK_TIMES names a file, it appends a line
+for each phase of each test: its seconds, those of its children that ended in it, and its outcome.
+``python -m tests.times FILE`` prints the slowest tests of all runs that wrote there, and how many
+tests passed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+VARIABLE: Final = "TALLYSTICK_TIMES"
+SLOWEST: Final = 20
+OUTCOMES: Final = ("failed", "passed", "skipped")
+
+_AT = pytest.StashKey[float]()
+_NAME: Final = "processor_s"
+
+
+def _used() -> float:
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Begin to count."""
+    item.config.stash[_AT] = _used()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have the report of a phase say what it cost, wherever the report goes."""
+    report = yield
+    now = _used()
+    report.user_properties = [*report.user_properties, (_NAME, now - item.config.stash[_AT])]
+    item.config.stash[_AT] = now
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Write it down, once: workers hand their reports on."""
+    path = os.environ.get(VARIABLE)
+    if path and "PYTEST_XDIST_WORKER" not in os.environ:
+        seconds = sum(float(str(one)) for name, one in report.user_properties if name == _NAME)
+        # Of a test that passes, each phase does.
+        outcome = report.outcome if report.when == "call" or not report.passed else None
+        with Path(path).open("a") as file:
+            file.write(json.dumps([report.nodeid, seconds, outcome]) + "\n")
+
+
+def summary(lines: list[str]) -> str:
+    """Return the slowest tests, and how many had which outcome."""
+    seconds: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    for line in lines:
+        name, spent, outcome = json.loads(line)
+        seconds[name] += spent
+        outcomes[outcome] += 1
+    slowest = [f"{spent:8.1f} s  {name}" for name, spent in seconds.most_common(SLOWEST)]
+    counts = [f"{outcomes[one]} {one}" for one in OUTCOMES if outcomes[one]]
+    total = f"{sum(seconds.values()):.0f} s of processors"
+    return "\n".join(
+        ["The slowest tests, by processor time:", *slowest, f"{', '.join(counts)} in {total}"]
+    )
+
+
+if __name__ == "__main__":
+    print(summary(Path(sys.argv[1]).read_text().splitlines()))  # noqa: T201 - it is a command
