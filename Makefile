@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test lint format types interop pythons sparks soak fuzz audit bench clean lock
+.PHONY: run test quick lint format types interop pythons sparks nightly soak fuzz audit bench clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -8,28 +8,31 @@ export PYSPARK_PYTHON := $(abspath $(PYTHON))
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Spark binds to the first address it finds; the local one is always there.
 export SPARK_LOCAL_IP := 127.0.0.1
-# Two workers: the suites are bound by processors. Spark's tests share one Java process instead.
+# Two workers: the suites are bound by processors.
 WORKERS ?= 2
-
-# What runs on the compiled core of group commit, where it could be built, and once more without it.
-BOTH_CORES := tests/storage tests/systems/tally tests/services/journal
+PYTEST := $(PYTHON) -m pytest
+SPREAD := -n $(WORKERS) --dist loadgroup
 
 run: $(READY)
 	@scripts/ensure.sh java
 	@$(PYTHON) examples/run.py
 
+# docs/testing.md: what runs where, and why.
 test: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb browser sail
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not soak and not interop and not spark" $(ARGS)
-	$(PYTHON) -m pytest -m "spark and not soak and not interop" $(ARGS)
-	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile \
-	  -m "not soak and not interop and not spark" $(BOTH_CORES)
+	$(PYTEST) $(SPREAD) -m "not soak and not interop" $(ARGS)
+	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
+	  -m "both_cores and not soak and not interop" $(MAY_DIFFER)
+
+# What mirrors the changed files, and the contracts: make quick ARGS="-k crash" BASE=HEAD~3
+quick: $(READY)
+	$(PYTEST) $(SPREAD) -m "not soak and not interop and not spark" --seconds 45 \
+	  $$($(PYTHON) scripts/quick.py $(BASE)) $(ARGS)
 
 interop: $(READY)
 	@scripts/ensure.sh java maven
 	@scripts/sparks.sh --fetch-only
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "interop and not soak and not spark" $(ARGS)
-	@test -n "$(ARGS)" || $(PYTHON) -m pytest -m "interop and spark and not soak"
+	$(PYTEST) $(SPREAD) -m "interop and not soak" $(ARGS)
 
 # Storage, native log, journal and command line on the other Pythons that are found.
 pythons: $(READY)
@@ -39,9 +42,16 @@ pythons: $(READY)
 sparks: $(READY)
 	@scripts/sparks.sh $(ARGS)
 
+# All sweeps whole: what a landing runs a seventh of (ARGS="--turn today").
+nightly: $(READY)
+	@scripts/ensure.sh java maven postgres mariadb browser sail
+	@scripts/sparks.sh --fetch-only
+	TALLYSTICK_SOAK_SECONDS=$(or $(SECONDS),20) $(PYTEST) $(SPREAD) -m "soak and not hours" $(ARGS)
+
+# The same for hours, with more examples, and what takes hours by itself.
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
-	$(PYTHON) -m pytest -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
+	$(PYTEST) -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
 
 # Mutants of the logs of one system: make fuzz SYSTEM=h2 ARGS="--seconds 3600"
 fuzz: $(READY)

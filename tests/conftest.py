@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import signal
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.servers", "tests.sweeps", "tests.times", "tallystick.testing.chaos.plugin"]
+pytest_plugins = [
+    "tests.servers",
+    "tests.sweeps",
+    "tests.times",
+    "tests.workers",
+    "tallystick.testing.chaos.plugin",
+]
 
 BOTH_CORES = [
     Path(__file__).parent / folder
@@ -27,31 +31,6 @@ settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5
 settings.load_profile("default")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Have the children of a worker not keep its pipes, whose end says that the worker crashed."""
-    if hasattr(config, "workerinput") and Path("/proc/self/fd").exists():
-        pipes = [number for number in _open_descriptors() if _is_pipe(number) and number > 2]
-        os.register_at_fork(after_in_child=partial(_replace_by_nothing, pipes))
-
-
-def _open_descriptors() -> list[int]:
-    return [int(path.name) for path in Path("/proc/self/fd").iterdir()]
-
-
-def _is_pipe(number: int) -> bool:
-    try:
-        return os.readlink(f"/proc/self/fd/{number}").startswith("pipe:")  # noqa: PTH115 - no file
-    except OSError:  # that of the listing
-        return False
-
-
-def _replace_by_nothing(descriptors: list[int]) -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in descriptors:
-        os.dup2(nothing, number, inheritable=False)
-    os.close(nothing)
-
-
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
     """Have Ctrl-C work, also in a shell that has its background jobs ignore it."""
@@ -61,10 +40,8 @@ def interruptible() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the Spark session, and what runs on both cores of group commit."""
+    """Mark what runs on both cores of group commit."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
         if any(folder in item.path.parents for folder in BOTH_CORES):
             item.add_marker(pytest.mark.both_cores)
 

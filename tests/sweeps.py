@@ -4,9 +4,11 @@ A plugin of pytest. A test that asks for `sweep` is collected once as a sample, 
 of the run, and once for each of seven parts of the whole, which are marked ``soak``:
 
 * ``make test`` runs the sample
-* each landing runs one part more, that of the day (``--turn today``), of whatever is marked
-  ``soak`` and not ``hours``
+* each landing runs one part more, that of the day (``--turn today``), of all that is marked ``soak``
 * ``make nightly`` runs all parts, and ``make soak`` what takes hours, too
+
+What is no sweep belongs to one of the parts by its name. `soak_seconds` limits what could run for
+ever.
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ class Sweep:
         return [cases[index] for index in sorted(chosen)]
 
 
+def soak_seconds(whole: float) -> float:
+    """Return how many seconds a test that could run for ever shall run: in turns fewer."""
+    return min(whole, float(os.environ.get("TALLYSTICK_SOAK_SECONDS", "inf")))
+
+
 def part_of(item: pytest.Item) -> int:
     """Return the part of seven that an item belongs to: that of its sweep, or one by its name."""
     parameters = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
@@ -60,7 +67,8 @@ def _turn(config: pytest.Config) -> int | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of a part."""
-    parser.addoption("--turn", metavar="today|N", help="of what is marked soak, part N of 7 alone")
+    parser.addoption("--turn", metavar="today|N", help="part N of 7 alone of what is marked soak")
+    parser.addoption("--turn-of", metavar="MARK", default="soak", help="or of what is marked so")
 
 
 def pytest_configure() -> None:
@@ -72,7 +80,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say how to run the same again."""
     lines = [f"sweeps: samples by TALLYSTICK_SEED={SEED}"]
     if turn := _turn(config):
-        lines.append(f"sweeps: --turn {turn} of {PARTS}")
+        lines.append(f"sweeps: --turn {turn} of {PARTS}, --turn-of {config.getoption('--turn-of')}")
     return lines
 
 
@@ -86,9 +94,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("sweep", [pytest.param(Sweep(), id="sample"), *parts])
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other parts of what is marked ``soak``."""
+    """Leave out the other parts of what is run in turns."""
     if (turn := _turn(config)) is not None:
-        others = [one for one in items if one.get_closest_marker("soak") and part_of(one) != turn]
+        mark = config.getoption("--turn-of")
+        others = [one for one in items if one.get_closest_marker(mark) and part_of(one) != turn]
         config.hook.pytest_deselected(items=others)
-        items[:] = [one for one in items if one not in set(others)]
+        left_out = set(others)
+        items[:] = [one for one in items if one not in left_out]

@@ -3,14 +3,16 @@
 A plugin of pytest. Where the environment variable TALLYSTICK_TIMES names a file, it appends a line
 for each phase of each test: its seconds, those of its children that ended in it, and its outcome.
 ``python -m tests.times FILE`` prints the slowest tests of all runs that wrote there, and how many
-tests passed.
+tests passed. With ``--seconds N`` no further test begins when the run is so old; each says so.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -22,12 +24,30 @@ VARIABLE: Final = "TALLYSTICK_TIMES"
 SLOWEST: Final = 20
 OUTCOMES: Final = ("failed", "passed", "skipped")
 
+_END = pytest.StashKey[float]()
 _AT = pytest.StashKey[float]()
 _NAME: Final = "processor_s"
 
 
 def _used() -> float:
     return sum(os.times()[:4])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the limit of a run."""
+    parser.addoption("--seconds", type=float, help="begin no further test after so many seconds")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to count the seconds of the run."""
+    config.stash[_END] = time.monotonic() + (config.getoption("--seconds") or math.inf)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test too late."""
+    if time.monotonic() > item.config.stash[_END]:
+        pytest.skip(f"not begun within {item.config.getoption('--seconds'):.0f} seconds")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def storage_options() -> Iterator[dict[str, str]]:
     """Where an object store is to be found, in the environment: Spark's workers get theirs when
     Java starts, so this comes before the session, and the server only where a test asks."""
@@ -37,7 +37,17 @@ def streams() -> None:
     need("streams")
 
 
-@pytest.fixture(scope="session")
+def _end(gateway: Any) -> None:
+    """End Spark's Java process, so that the tests after these have none beside them."""
+    from pyspark import SparkContext
+
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # it ends when it reads the end of its input
+    gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="package")
 def spark(
     tmp_path_factory: pytest.TempPathFactory,
     storage_options: dict[str, str],  # noqa: ARG001 - set before Java starts
@@ -60,4 +70,6 @@ def spark(
         app="tests",
     )
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    _end(gateway)

@@ -1,0 +1,64 @@
+"""How tests are spread over processes, and what their workers keep from their children.
+
+A plugin of pytest. With ``-n 2 --dist loadgroup`` the cases of one test function go to one worker,
+and all that uses the Spark session to one, too, so that there is one Java process. Functions with
+the most cases go first.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling
+
+
+class ByFunction(LoadGroupScheduling):
+    """Gives workers all cases of a function, or of a group, at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return scope.partition("[")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
+    """Spread functions where groups were asked for."""
+    return ByFunction(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark and group what uses the Spark session."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the children of a worker not keep its pipes, whose end says that the worker crashed."""
+    if hasattr(config, "workerinput") and Path("/proc/self/fd").exists():
+        pipes = [number for number in _open_descriptors() if _is_pipe(number) and number > 2]
+        os.register_at_fork(after_in_child=partial(_replace_by_nothing, pipes))
+
+
+def _open_descriptors() -> list[int]:
+    return [int(path.name) for path in Path("/proc/self/fd").iterdir()]
+
+
+def _is_pipe(number: int) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}").startswith("pipe:")  # noqa: PTH115 - no file
+    except OSError:  # that of the listing
+        return False
+
+
+def _replace_by_nothing(descriptors: list[int]) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in descriptors:
+        os.dup2(nothing, number, inheritable=False)
+    os.close(nothing)
