@@ -11,7 +11,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Two workers: the suites are bound by processors.
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest
-SPREAD := -n $(WORKERS) --dist loadgroup
+SPREAD := -n $(WORKERS) --dist loadscope
 
 run: $(READY)
 	@scripts/ensure.sh java

@@ -39,11 +39,10 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what runs on both cores of group commit."""
-    for item in items:
-        if any(folder in item.path.parents for folder in BOTH_CORES):
-            item.add_marker(pytest.mark.both_cores)
+    if any(folder in item.path.parents for folder in BOTH_CORES):
+        item.add_marker(pytest.mark.both_cores)
 
 
 @pytest.hookimpl(tryfirst=True)

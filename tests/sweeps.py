@@ -4,7 +4,7 @@ A plugin of pytest. A test that asks for `sweep` is collected once as a sample, 
 of the run, and once for each of seven parts of the whole, which are marked ``soak``:
 
 * ``make test`` runs the sample
-* each landing runs one part more, that of the day (``--turn today``), of all that is marked ``soak``
+* each landing runs one part more, that of the day (``--turn today``), of all marked ``soak``
 * ``make nightly`` runs all parts, and ``make soak`` what takes hours, too
 
 What is no sweep belongs to one of the parts by its name. `soak_seconds` limits what could run for

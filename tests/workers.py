@@ -1,42 +1,48 @@
 """How tests are spread over processes, and what their workers keep from their children.
 
-A plugin of pytest. With ``-n 2 --dist loadgroup`` the cases of one test function go to one worker,
-and all that uses the Spark session to one, too, so that there is one Java process. Functions with
-the most cases go first.
+A plugin of pytest. With ``-n 2 --dist loadscope`` the cases of one test function go to one worker,
+and all files that use the Spark session to one, too, so that there is one Java process. Functions
+with the most cases go first.
 """
 
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 
-class ByFunction(LoadGroupScheduling):
-    """Gives workers all cases of a function, or of a group, at a time."""
+class ByFunction(LoadScopeScheduling):
+    """Gives workers all cases of a function, or of the Spark session, at a time."""
 
     def _split_scope(self, nodeid: str) -> str:
-        scope: str = super()._split_scope(nodeid)
-        return scope.partition("[")[0]
+        file, _, name = nodeid.partition("::")
+        return (
+            "spark"
+            if _uses_spark(self.config.rootpath / file)
+            else f"{file}::{name.partition('[')[0]}"
+        )
+
+
+@cache
+def _uses_spark(file: Path) -> bool:
+    return "spark: SparkSession" in file.read_text()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
-    """Spread functions where groups were asked for."""
-    return ByFunction(config, log) if config.getvalue("dist") == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Spread functions rather than files or classes."""
+    return ByFunction(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark and group what uses the Spark session."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what uses the Spark session."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.spark)
 
 
 def pytest_configure(config: pytest.Config) -> None:
