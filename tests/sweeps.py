@@ -1,10 +1,12 @@
 """Which part of a long list of cases a run goes through.
 
-A plugin of pytest. A test that asks for `sweep` is collected once as a sample, chosen by the seed
-of the run, and once for each of seven parts of the whole, which are marked ``soak``:
+A plugin of pytest. Of a test that is marked ``sampled(N)``, so many cases are run at a time,
+chosen by the seed of the run; all others are marked ``soak``. A test that goes through cases by
+itself asks for `sweep`; it is collected once as a sample, and once for each of seven parts of the
+whole, which are marked ``soak``:
 
-* ``make test`` runs the sample
-* each landing runs one part more, that of the day (``--turn today``), of all marked ``soak``
+* ``make test`` runs the samples
+* each landing runs a seventh more, that of the day (``--turn today``), of all that is ``soak``
 * ``make nightly`` runs all parts, and ``make soak`` what takes hours, too
 
 What is no sweep belongs to one of the parts by its name. `soak_seconds` limits what could run for
@@ -16,6 +18,7 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -40,8 +43,15 @@ class Sweep:
         if self.part is not None:
             return list(cases[self.part - 1 :: PARTS])
         print(f"TALLYSTICK_SEED={SEED} chooses the same sample again")  # noqa: T201 - if it fails
-        chosen = random.Random(SEED).sample(range(len(cases)), min(sample, len(cases)))
-        return [cases[index] for index in sorted(chosen)]
+        return _sample(cases, sample)
+
+
+def _sample(cases: Sequence[Case], count: int, name: str = "") -> list[Case]:
+    """Return some of the cases, in their order; of another name others."""
+    chance = random.Random(f"{SEED} {name}")
+    return [
+        cases[index] for index in sorted(chance.sample(range(len(cases)), min(count, len(cases))))
+    ]
 
 
 def soak_seconds(whole: float) -> float:
@@ -94,12 +104,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("sweep", [pytest.param(Sweep(), id="sample"), *parts])
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other parts of what is run in turns."""
+    """Mark what is in no sample, and leave out the other parts of what is run in turns."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for name, all_cases in cases.items():
+        (count,) = all_cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]
+        for item in set(all_cases) - set(_sample(all_cases, count, name)):
+            item.add_marker(pytest.mark.soak)
     if (turn := _turn(config)) is not None:
         mark = config.getoption("--turn-of")
-        others = [one for one in items if one.get_closest_marker(mark) and part_of(one) != turn]
-        config.hook.pytest_deselected(items=others)
-        left_out = set(others)
-        items[:] = [one for one in items if one not in left_out]
+        others = {one for one in items if one.get_closest_marker(mark) and part_of(one) != turn}
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [one for one in items if one not in others]

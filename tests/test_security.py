@@ -50,6 +50,7 @@ def test_every_part_of_the_page_has_lines() -> None:
     assert all(part.count("\n| ") > 4 for part in parts)
 
 
+@cache
 def modules() -> list[tuple[str, ast.Module]]:
     found = sorted((SOURCE / "tallystick").rglob("*.py"))
     return [

@@ -26,6 +26,10 @@ def test_sweep(sweep): ...
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100))
 def test_seeds(seed): ...
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", range(20))
+def test_cases(case): ...
 """
 
 
@@ -60,7 +64,13 @@ def test_a_turn_leaves_out_the_other_parts_of_what_is_marked_soak_and_nothing_el
     parts = {f"test_sweep[part{part}of7]" for part in range(1, 8)}
     seeds = {f"test_seeds[{seed}]" for seed in range(100)}
     always = {"test_sweep[sample]", "test_always"}
-    assert collected(tmp_path) == always | parts | seeds
+    cases = {f"test_cases[{case}]" for case in range(20)}
+    assert collected(tmp_path) == always | parts | seeds | cases
+    sample = collected(tmp_path, "-m", "not soak") - always
+    assert len(sample) == 3
+    assert sample < cases
+    always |= sample
+    seeds |= cases - sample
     turn = collected(tmp_path, "--turn", "3")
     assert turn - seeds == always | {"test_sweep[part3of7]"}
     assert 0 < len(turn & seeds) < 50

@@ -7,6 +7,7 @@ with the most cases go first.
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache, partial
 from pathlib import Path
@@ -43,6 +44,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what uses the Spark session."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.spark)
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector of garbage pass over the tests, of which there are thousands."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

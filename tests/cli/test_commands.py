@@ -203,6 +203,7 @@ cli.main(["dump", *sys.argv[1:]])
             assert process.wait(30) == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", ["explain", "triage", "inspect", "verify"])
 @pytest.mark.parametrize("extra", [(), ("--json",)])
 def test_an_answer_nobody_reads_is_still_the_exit_code(

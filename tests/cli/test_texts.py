@@ -24,6 +24,7 @@ def texts_of(out: str) -> list[list[str]]:
     return [lines[begin:end] for begin, end in pairwise([*starts, len(lines)])]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_text_about_every_fixture_begins_with_its_answer(run: Run, system: str) -> None:
     logs = tallystick.explain(fixture_dir(system)).logs
@@ -31,6 +32,7 @@ def test_the_text_about_every_fixture_begins_with_its_answer(run: Run, system: s
     assert [text[0].split("  ")[0] for text in texts] == [log.judgement.words for log in logs]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_no_fact_stands_twice_in_the_text_about_a_log(run: Run, system: str) -> None:
     for text in texts_of(run("explain", fixture_dir(system)).out):

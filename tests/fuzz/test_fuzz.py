@@ -51,6 +51,7 @@ def campaign(system: str, work: Path, *options: str) -> dict[str, int]:
     return counters
 
 
+@pytest.mark.sampled(2)
 @EVERY_SYSTEM
 def test_mutants_guided_by_coverage_break_no_property(system: str, tmp_path: Path) -> None:
     need("fuzzer")
@@ -127,6 +128,7 @@ PLANTED: dict[str, tuple[type, str, Callable[..., Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, replacement, text = PLANTED[fault]

@@ -38,6 +38,7 @@ def _written(name: str, folder: Path) -> None:
     log.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LIVE)
 def test_rot_is_told_where_explain_would_tell_it_and_nowhere_else(
     name: str, tmp_path: Path

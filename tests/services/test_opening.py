@@ -91,6 +91,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.mark.sampled(30)
 @EVERY_OPENER
 @pytest.mark.parametrize("place", PLACES)
 def test_a_place_that_cannot_be_is_a_documented_error(
@@ -122,6 +123,7 @@ def test_a_folder_that_may_not_be_written_is_a_documented_error(name: str) -> No
         Path(folder).chmod(0o700)
 
 
+@pytest.mark.sampled(8)
 @EVERY_OPENER
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_any_write_that_fails_while_opening_is_a_documented_error(

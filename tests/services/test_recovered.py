@@ -127,6 +127,7 @@ def left(request: Any, tmp_path: Path) -> tuple[Service, Path]:
     return service, left_by_a_kill(service, tmp_path)
 
 
+@pytest.mark.sampled(3)
 def test_opening_says_what_explain_says(left: tuple[Service, Path]) -> None:
     service, path = left
     (verdict,) = explain(path).logs
@@ -139,6 +140,7 @@ def test_opening_says_what_explain_says(left: tuple[Service, Path]) -> None:
         assert "SAFE" not in repr(opened)
 
 
+@pytest.mark.sampled(3)
 def test_without_its_proof_nothing_calm_is_said(
     left: tuple[Service, Path], caplog: pytest.LogCaptureFixture
 ) -> None:

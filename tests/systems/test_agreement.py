@@ -41,6 +41,7 @@ def check(path: Path) -> int:
     return rows
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_fixture_has_the_same_rows_either_way(system: str) -> None:
     for case in cases(system):
@@ -115,6 +116,7 @@ def damage(folder: Path, rng: random.Random) -> None:
         path.write_bytes(data)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", SYSTEMS[:-1])
 def test_damaged_logs_have_the_same_rows_either_way(system: str, tmp_path: Path) -> None:
     paths = list(small_cases(system))

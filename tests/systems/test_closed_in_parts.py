@@ -54,6 +54,7 @@ def _put(folder: Path, files: Bundle) -> Path:
     return folder
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("system", FIXTURES)
 def test_splits_of_every_fixture_give_the_rows_of_the_whole_log(system: str) -> None:
     for case in cases(system):

@@ -64,6 +64,7 @@ def _files(found: Iterable[Shape]) -> dict[str, list[Shape]]:
 # -- every change is seen -----------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("service", outside_work.SERVICES)
 def test_the_seam_is_asked_for_every_change_that_the_kernel_makes(
     service: str, tmp_path: Path
@@ -77,6 +78,7 @@ def test_the_seam_is_asked_for_every_change_that_the_kernel_makes(
     assert {path: done.get(path) for path in asked} == asked
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("service", ["journal", "page_store", "write_behind"])
 @pytest.mark.parametrize("core", CORES)
 def test_the_model_records_what_the_kernel_does(
@@ -100,6 +102,7 @@ def _text(mark: Callable[[str], None]) -> Callable[[object], None]:
     return lambda item: mark(str(item))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("service", outside_work.SERVICES)
 def test_the_compiled_core_makes_the_calls_of_its_twin(
     service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +208,7 @@ SHORT = {"transactions": 4, "coordinator": 2}
 """Of runs with large files the short form tries one state of so many."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "limit", [pytest.param(4, id="short"), pytest.param(200, id="long", marks=pytest.mark.soak)]
 )

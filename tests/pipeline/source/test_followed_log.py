@@ -38,6 +38,7 @@ from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles import TallyPersistLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import cases, fixture_dir
+from tests.sweeps import Sweep
 
 SMALL = Settings(segment_size=64 << 10, preallocate=False, idle_mark_s=None)
 
@@ -282,10 +283,12 @@ def test_a_file_that_did_not_change_is_not_read_again_for_another_of_its_log(
 
 
 @pytest.mark.parametrize("name", ["cloudtran", "jboss"])
-def test_a_file_alone_tells_what_the_whole_log_tells_of_it(tmp_path: Path, name: str) -> None:
+def test_a_file_alone_tells_what_the_whole_log_tells_of_it(
+    tmp_path: Path, name: str, sweep: Sweep
+) -> None:
     """Whole logs, and logs with bytes changed at random."""
-    choice = random.Random(11)
-    for source in _copies(name, tmp_path):
+    for number, source in sweep.of(list(enumerate(_copies(name, tmp_path))), 5):
+        choice = random.Random(number)
         for change in range(3):
             for file in source.files if change else ():
                 data = bytearray(Path(file).read_bytes())

@@ -88,6 +88,7 @@ def test_a_message_and_a_row_are_there_together_or_not_at_all(
     assert at > 8
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("system", ["tally", "jboss"])
 @pytest.mark.parametrize("ended", ["committed", "rolled back by hand", "restored", "another"])
 def test_a_decision_is_closed_only_if_this_journal_has_committed_it(

@@ -17,6 +17,7 @@ from tests.systems.bitronix.logs import CASES, folder_of, manifest_of, reading_o
 RECORD_KEYS = ("status", "recordLength", "headerLength", "crc32", "endRecord", "gtridServerId")
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("case", CASES)
 def test_engine_verdict_is_the_oracle(case: str) -> None:
     verdict = reading_of(folder_of(case)).verdict().to_dict()

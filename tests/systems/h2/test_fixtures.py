@@ -33,6 +33,7 @@ def result(case: str) -> EngineResult:
     return found
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("case", CASES)
 def test_engine_verdict_is_what_the_engine_said(case: str) -> None:
     with untouched(fixture_dir("h2") / case):

@@ -60,6 +60,7 @@ def reading(case: str) -> JournalReading:
     return JournalReading(source, ReadOptions(settings=settings))
 
 
+@pytest.mark.sampled(60)
 @EVERY_CASE
 def test_engine_verdict_is_the_original_loaders(case: str) -> None:
     oracle = manifest(case)["oracle"]
@@ -85,6 +86,7 @@ def test_spans_tile_every_file(case: str) -> None:
         check_tiling(file)
 
 
+@pytest.mark.sampled(60)
 @EVERY_CASE
 def test_batches_are_the_records_row_by_row(case: str) -> None:
     one = reading(case)
@@ -94,6 +96,7 @@ def test_batches_are_the_records_row_by_row(case: str) -> None:
     assert ours.drop(["attributes"]).to_pylist() == theirs.drop(["attributes"]).to_pylist()
 
 
+@pytest.mark.sampled(60)
 @EVERY_CASE
 def test_splits_give_every_record_once(case: str) -> None:
     one = reading(case)

@@ -24,6 +24,7 @@ from tallystick.testing.simulate import (
     simulate,
 )
 from tallystick.testing.simulate.simulation import Scenario
+from tests.sweeps import Sweep
 from tests.testing.simulate.mutants import MUTANTS, Mutant
 from tests.testing.simulate.scenario_behind import behind
 from tests.testing.simulate.scenario_commit import commits
@@ -36,6 +37,7 @@ SEEDS = 20_000
 """Seeds within which every planted bug has to be found."""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.body.__name__)
 def test_a_planted_bug_is_found_and_its_schedule_fails_again(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
@@ -81,9 +83,9 @@ def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
 
 
 @pytest.mark.parametrize("scenario", [group, behind, commits, shared])
-def test_a_run_is_seen_again_by_its_decisions_alone(scenario: Scenario) -> None:
+def test_a_run_is_seen_again_by_its_decisions_alone(scenario: Scenario, sweep: Sweep) -> None:
     """So a failure of it can be made short: participants that end ask a question of their own."""
-    for seed in range(20):
+    for seed in sweep.of(range(21), 4):
         one = simulate(scenario, seed)
         assert simulate(scenario, seed, schedule=one.decisions).trace == one.trace
 

@@ -133,6 +133,7 @@ def mutant(content: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("case", SMALL_CASES)
 def test_chunks_agree_with_records_in_small_fixtures(
     case: str, monkeypatch: pytest.MonkeyPatch

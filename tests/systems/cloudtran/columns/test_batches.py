@@ -33,6 +33,7 @@ def _expected(reading: CloudtranReading) -> list[dict[str, object]]:
     return _rows(list(record_batches(reading.records(), reading.source.path, "wall_us")))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES)
 def test_batches_agree_with_records(case: str) -> None:
     reading = reading_of(case)

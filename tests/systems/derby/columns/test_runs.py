@@ -64,11 +64,13 @@ def everything(log: DerbyReading) -> dict[str, Any]:
     return found | {"spans": log.files(), "recovery": recovery, "verdict": log.verdict().to_dict()}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_fixtures_are_read_alike(case: str) -> None:
     same(reading(case).source, options(case))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_mixed_logs_are_read_alike(tmp_path: Path, seed: int) -> None:
     log = reading_of(written(made(seed), tmp_path / "log"))
@@ -78,6 +80,7 @@ def test_mixed_logs_are_read_alike(tmp_path: Path, seed: int) -> None:
     assert ends == [len(bytes(one.data).rstrip(b"\0")) for one in log.log.files.values()]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(36))
 def test_mutants_are_read_alike(tmp_path: Path, seed: int) -> None:
     pool = [SMALL, made(seed % len(SEEDS))]

@@ -182,6 +182,7 @@ def rebuilt(
     return bytes(file.content)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", [case for case in CASES if "encrypted" not in case])
 def test_fixture_files_are_rebuilt_byte_for_byte_from_bodies_and_flush_points(case: str) -> None:
     groups: dict[str, list[list[bytes]]] = {}

@@ -156,6 +156,7 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
 ]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("row", TABLE, ids=[row[0].replace(" ", "-") for row in TABLE])
 def test_engine_does_with_damage_what_derby_10_14_did(
     tmp_path: Path, row: tuple[str, str, Patch | None, bool, bool | None, int | None]
@@ -291,7 +292,7 @@ def test_writer_vectors_get_the_engines_verdict(tmp_path: Path) -> None:
         everything_holds_together(log)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     at=st.integers(UNDO - 200, END + 8),
     bit=st.integers(0, 7),

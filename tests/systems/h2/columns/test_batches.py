@@ -13,6 +13,7 @@ from tests.systems.h2.kit import fixture
 COLUMNS = [name for name in RECORDS.names if name != "attributes"]
 
 
+@pytest.mark.sampled(35)
 @pytest.mark.parametrize("rows", [7, 10_000])
 @pytest.mark.parametrize("case", cases("h2"))
 def test_batches_equal_records(case: str, rows: int) -> None:

@@ -24,6 +24,7 @@ from tallystick.systems.protocol import (
     Split,
 )
 from tests.fixtures import cases
+from tests.sweeps import Sweep
 from tests.systems.h2.kit import fixture
 from tests.systems.h2.made_logs import damaged, file_of, long_log, random_log
 
@@ -98,12 +99,12 @@ def _agree(read: Reader, size: int) -> bool:
     return True
 
 
-def test_parts_of_made_logs_give_the_rows_of_the_whole(tmp_path: Path) -> None:
-    path, closed = tmp_path / "made.h2.db", 0
-    for seed in SEEDS:
+def test_parts_of_made_logs_give_the_rows_of_the_whole(tmp_path: Path, sweep: Sweep) -> None:
+    path, closed, seeds = tmp_path / "made.h2.db", 0, sweep.of(SEEDS, 6)
+    for seed in seeds:
         path.write_bytes(random_log(seed))
         closed += sum(_agree(_reader(path), size) for size in SIZES)
-    assert closed > len(SEEDS)
+    assert closed > len(seeds)
 
 
 def test_parts_of_damaged_logs_give_the_same_or_refuse(tmp_path: Path) -> None:
@@ -114,6 +115,7 @@ def test_parts_of_damaged_logs_give_the_same_or_refuse(tmp_path: Path) -> None:
     assert closed > 2
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", [one for one in cases("h2") if one.endswith("-512")])
 def test_parts_of_logs_of_the_engine_give_the_same_or_refuse(case: str) -> None:
     _agree(lambda: fixture(case), 6000)
