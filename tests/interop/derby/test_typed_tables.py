@@ -17,6 +17,8 @@ from tallystick.systems.derby.reader import DerbyReading
 from tests.interop.derby.real import VERSIONS, random_tables
 from tests.systems.derby.logs import reading_of
 
+pytestmark = pytest.mark.interop
+
 Rows = list[tuple[Any, ...]]
 Kinds = list[tuple[str, str]]
 

@@ -13,6 +13,7 @@ from tallystick.services.page_store import PageStore
 from tallystick.storage.files import FileSystem
 from tallystick.testing import RecordingFileSystem
 from tests.services.page_store.test_crash_states import small_store
+from tests.sweeps import SEED
 
 SIZE = 900
 """Four such rows fill a leaf."""
@@ -62,7 +63,7 @@ def test_recovery_crashed_anywhere_ends_the_same_whatever_shape_the_trees_get(sy
     rows = crashed_store(before, system)
     fs, states = RecordingFileSystem(before.contents()), 0
     opened(fs, system).close()
-    for state in fs.crash_states(limit=60, seed=1):
+    for state in fs.crash_states(limit=25, seed=SEED):
         with opened(state.fs(), system) as store:
             assert not store.check()
             with store.begin() as tx:
