@@ -143,4 +143,5 @@ def functions(path: str) -> frozenset[str]:
     if not file.is_file():
         return frozenset()
     tree = ast.parse(file.read_text())
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))

@@ -33,7 +33,8 @@ def rows() -> list[list[str]]:
 @cache
 def functions(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:50])

@@ -162,7 +162,7 @@ class DecisionLogContract(SurvivalContract):
         assert set(log.open_decisions()) == expected
         log.close()
 
-    def test_decisions_can_be_awaited(self, tmp_path: Path) -> None:
+    async def test_decisions_can_be_awaited(self, tmp_path: Path) -> None:
         log = self.open_log(str(tmp_path / "log"))
 
         async def decide(number: int) -> int:
@@ -171,7 +171,7 @@ class DecisionLogContract(SurvivalContract):
         async def all_of_them() -> list[int]:
             return await asyncio.gather(*map(decide, range(50)))
 
-        numbers = asyncio.run(all_of_them())
+        numbers = await all_of_them()
         assert len(numbers) == 50
         assert len(log.open_decisions()) == 50
         log.close()

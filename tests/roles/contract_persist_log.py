@@ -114,7 +114,7 @@ class PersistLogContract:
         assert list(log.pending()) == []
         log.close()
 
-    def test_tasks_can_await_tickets(self, tmp_path: Path) -> None:
+    async def test_tasks_can_await_tickets(self, tmp_path: Path) -> None:
         async def commit(log: PersistLog) -> int:
             number, ticket = log.persisting(TARGETS, OPERATIONS)
             await ticket
@@ -124,7 +124,7 @@ class PersistLogContract:
             return list(await asyncio.gather(*(commit(log) for _ in range(20))))
 
         log = self.open_log(str(tmp_path / "log"))
-        numbers = asyncio.run(commit_many(log))
+        numbers = await commit_many(log)
         assert [entry.number for entry, _ in log.pending()] == sorted(numbers)
         log.close()
 

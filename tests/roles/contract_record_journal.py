@@ -187,7 +187,7 @@ class RecordJournalContract:
         assert sorted(ids(journal)) == list(range(160))
         journal.close()
 
-    def test_tasks_share_it(self, opener: Opener) -> None:
+    async def test_tasks_share_it(self, opener: Opener) -> None:
         journal = opener()
 
         async def wait_for(ticket: Ticket) -> int:
@@ -196,7 +196,7 @@ class RecordJournalContract:
         async def work() -> None:
             await asyncio.gather(*(wait_for(journal.add(n, b"from a task")) for n in range(50)))
 
-        asyncio.run(work())
+        await work()
         journal = reopened(opener, journal)
         assert sorted(ids(journal)) == list(range(50))
         journal.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 from collections.abc import Callable, Iterator
@@ -311,23 +310,20 @@ def test_a_manager_says_rolled_back_where_an_id_was_taken_meanwhile(
         assert live(journal) == {7: [b"faster"]}
 
 
-def test_tasks_have_the_same_rules(tmp_path: Path, face: str) -> None:
-    async def run() -> None:
-        async with await AsyncJournal.open(tmp_path / "log", **OPTIONS[face]) as journal:
-            one, two, three = (journal.transaction() for _ in range(3))
-            for tx in (one, two, three):
-                tx.add(7, b"%d" % tx.number)
-            await one.prepare()
-            with pytest.raises(RecordIdError, match="holds record 7; the transaction was rolled"):
-                await two.commit()
-            with pytest.raises(RecordIdError):
-                await three.prepare()
-            with pytest.raises(RecordIdError):
-                await journal.add(7, b"")
-            await one.commit()
-            assert [one.record_id async for one in journal.live_records()] == [7]
-
-    asyncio.run(run())
+async def test_tasks_have_the_same_rules(tmp_path: Path, face: str) -> None:
+    async with await AsyncJournal.open(tmp_path / "log", **OPTIONS[face]) as journal:
+        one, two, three = (journal.transaction() for _ in range(3))
+        for tx in (one, two, three):
+            tx.add(7, b"%d" % tx.number)
+        await one.prepare()
+        with pytest.raises(RecordIdError, match="holds record 7; the transaction was rolled"):
+            await two.commit()
+        with pytest.raises(RecordIdError):
+            await three.prepare()
+        with pytest.raises(RecordIdError):
+            await journal.add(7, b"")
+        await one.commit()
+        assert [one.record_id async for one in journal.live_records()] == [7]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -184,7 +184,7 @@ def test_threads_share_groups(tmp_path: Path) -> None:
         assert journal.counters.fsyncs < 320
 
 
-def test_tasks_share_groups_and_await(tmp_path: Path) -> None:
+async def test_tasks_share_groups_and_await(tmp_path: Path) -> None:
     async def work() -> int:
         async with await AsyncJournal.open(str(tmp_path / "log"), settings=SMALL) as journal:
             lsns = await asyncio.gather(*(journal.append(b"%d" % n) for n in range(500)))
@@ -203,7 +203,7 @@ def test_tasks_share_groups_and_await(tmp_path: Path) -> None:
             assert followed == [495, 496, 497, 498, 499]
             return journal.counters.fsyncs
 
-    assert asyncio.run(work()) < 20
+    assert await work() < 20
 
 
 def test_following_sees_records_of_other_threads_over_rolls(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_asynchronous_journal_has_every_call_with_the_same_parameters() -> N
 
 @pytest.mark.parametrize("system", ["tally", "jboss"])
 @pytest.mark.parametrize("closed", [True, False])
-def test_both_faces_end_every_call_alike(tmp_path: Path, system: str, closed: bool) -> None:
+async def test_both_faces_end_every_call_alike(tmp_path: Path, system: str, closed: bool) -> None:
     assert set(CALLS) == public_names(Journal)
     names = sorted(CALLS, key=lambda name: (name in ("close", "follow"), name))
 
@@ -71,18 +71,17 @@ def test_both_faces_end_every_call_alike(tmp_path: Path, system: str, closed: bo
             names.remove("follow")  # it ends only with the journal
         return {name: await outcome(journal, name, CALLS[name]) for name in names}
 
-    async def work() -> None:
-        blocking = await outcomes(Journal(tmp_path / "one", system=system))
-        names[:] = sorted(CALLS, key=lambda name: (name in ("close", "follow"), name))
-        awaited = await outcomes(await AsyncJournal.open(tmp_path / "two", system=system))
-        assert blocking == awaited
-        if closed and system == "tally":
-            assert blocking["append"] == blocking["replay"] == LogClosedError.__name__
-
-    asyncio.run(work())
+    blocking = await outcomes(Journal(tmp_path / "one", system=system))
+    names[:] = sorted(CALLS, key=lambda name: (name in ("close", "follow"), name))
+    awaited = await outcomes(await AsyncJournal.open(tmp_path / "two", system=system))
+    assert blocking == awaited
+    if closed and system == "tally":
+        assert blocking["append"] == blocking["replay"] == LogClosedError.__name__
 
 
-def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(tmp_path: Path) -> None:
+async def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(
+    tmp_path: Path,
+) -> None:
     calls: list[tuple[int, str]] = []
     disk: Any = RecordedCalls(LOCAL, calls)
 
@@ -133,13 +132,13 @@ def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(tmp_path
                 await part(journal)
         return threading.get_ident()
 
-    loop_thread = asyncio.run(work())
+    loop_thread = await work()
     assert {"open", "create", "pread", "datasync", "remove"} & {name for _, name in calls}
     assert {"pread", "datasync"} <= {name for _, name in calls}
     assert [name for thread, name in calls if thread == loop_thread] == []
 
 
-def test_nor_does_a_journal_of_a_historic_system(tmp_path: Path) -> None:
+async def test_nor_does_a_journal_of_a_historic_system(tmp_path: Path) -> None:
     calls: list[tuple[int, str]] = []
 
     async def work() -> int:
@@ -158,29 +157,26 @@ def test_nor_does_a_journal_of_a_historic_system(tmp_path: Path) -> None:
             assert len([one async for one in journal.replay()]) > 150
         return threading.get_ident()
 
-    loop_thread = asyncio.run(work())
+    loop_thread = await work()
     assert {"pread", "datasync"} <= {name for _, name in calls}
     assert [name for thread, name in calls if thread == loop_thread] == []
 
 
-def test_following_ends_when_idle_or_when_the_journal_is_closed(tmp_path: Path) -> None:
-    async def work() -> None:
-        journal = await AsyncJournal.open(tmp_path / "log", settings=SMALL)
-        await journal.append_many([b"one", b"two"])
-        followed = [one.body async for one in journal.follow(idle_s=0.05)]
-        assert followed == [b"one", b"two"]
+async def test_following_ends_when_idle_or_when_the_journal_is_closed(tmp_path: Path) -> None:
+    journal = await AsyncJournal.open(tmp_path / "log", settings=SMALL)
+    await journal.append_many([b"one", b"two"])
+    followed = [one.body async for one in journal.follow(idle_s=0.05)]
+    assert followed == [b"one", b"two"]
 
-        async def follow() -> list[bytes | None]:
-            return [one.body async for one in journal.follow(2, poll_s=0.001)]
+    async def follow() -> list[bytes | None]:
+        return [one.body async for one in journal.follow(2, poll_s=0.001)]
 
-        task = asyncio.create_task(follow())
-        await asyncio.sleep(0.05)
-        await journal.append(b"three")
-        await asyncio.sleep(0.05)
-        await journal.close()
-        assert await asyncio.wait_for(task, 5) == [b"two", b"three"]
-
-    asyncio.run(work())
+    task = asyncio.create_task(follow())
+    await asyncio.sleep(0.05)
+    await journal.append(b"three")
+    await asyncio.sleep(0.05)
+    await journal.close()
+    assert await asyncio.wait_for(task, 5) == [b"two", b"three"]
 
 
 # -- iterators in worker threads ----------------------------------------------------------------
@@ -217,54 +213,47 @@ class Source:
 @pytest.mark.parametrize(
     ("size", "records"), [(0, BATCH_RECORDS), (BATCH_BYTES // 2, 2), (BATCH_BYTES * 2, 1)]
 )
-def test_no_more_than_a_batch_is_read_ahead(size: int, records: int) -> None:
-    async def work() -> None:
-        source, seen = Source(size), 0
-        async with contextlib.aclosing(_in_threads(source)) as items:
-            async for _ in items:
-                seen += 1
-                assert seen <= source.read <= seen + records - 1
-                if seen == 2 * records + 1:
-                    break
-        assert await source.wait_until_closed() != threading.get_ident()
-
-    asyncio.run(work())
+async def test_no_more_than_a_batch_is_read_ahead(size: int, records: int) -> None:
+    source, seen = Source(size), 0
+    async with contextlib.aclosing(_in_threads(source)) as items:
+        async for _ in items:
+            seen += 1
+            assert seen <= source.read <= seen + records - 1
+            if seen == 2 * records + 1:
+                break
+    assert await source.wait_until_closed() != threading.get_ident()
 
 
 @pytest.mark.parametrize("cancels", [1, 2])
-def test_a_cancelled_reader_waits_for_its_batch_and_cancelled_again_does_not(cancels: int) -> None:
-    async def work() -> None:
-        source = Source()
+async def test_a_cancelled_reader_waits_for_its_batch_and_cancelled_again_does_not(
+    cancels: int,
+) -> None:
+    source = Source()
 
-        async def read() -> None:
-            async for item in _in_threads(source):
-                if item.record_id == BATCH_RECORDS:
-                    source.go_on.clear()
+    async def read() -> None:
+        async for item in _in_threads(source):
+            if item.record_id == BATCH_RECORDS:
+                source.go_on.clear()
 
-        task = asyncio.create_task(read())
-        while source.go_on.is_set():
-            await asyncio.sleep(0.001)
+    task = asyncio.create_task(read())
+    while source.go_on.is_set():
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    for _ in range(cancels):
+        task.cancel()
         await asyncio.sleep(0.01)
-        for _ in range(cancels):
-            task.cancel()
-            await asyncio.sleep(0.01)
-        assert source.closed_in is None, "a thread still reads"
-        assert task.done() == (cancels == 2)
-        source.go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await source.wait_until_closed() != threading.get_ident()
-        assert source.read <= 2 * BATCH_RECORDS
-
-    asyncio.run(work())
+    assert source.closed_in is None, "a thread still reads"
+    assert task.done() == (cancels == 2)
+    source.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await source.wait_until_closed() != threading.get_ident()
+    assert source.read <= 2 * BATCH_RECORDS
 
 
-def test_an_error_comes_after_the_records_before_it() -> None:
-    async def work() -> None:
-        source, seen = Source(fail_at=BATCH_RECORDS + 5), 0
-        with pytest.raises(KeyError, match="damaged"):
-            async for _ in _in_threads(source):
-                seen += 1
-        assert seen == BATCH_RECORDS + 5
-
-    asyncio.run(work())
+async def test_an_error_comes_after_the_records_before_it() -> None:
+    source, seen = Source(fail_at=BATCH_RECORDS + 5), 0
+    with pytest.raises(KeyError, match="damaged"):
+        async for _ in _in_threads(source):
+            seen += 1
+    assert seen == BATCH_RECORDS + 5

@@ -23,7 +23,7 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
     return Bank(tmp_path, postgres_server, mariadb_server)
 
 
-def test_turns_are_given_in_order_and_come_back_from_cancelled_tasks() -> None:
+async def test_turns_are_given_in_order_and_come_back_from_cancelled_tasks() -> None:
     async def work() -> list[int]:
         turns = Turns(1)
         order: list[int] = []
@@ -45,7 +45,7 @@ def test_turns_are_given_in_order_and_come_back_from_cancelled_tasks() -> None:
         await asyncio.wait(tasks)
         return order
 
-    assert asyncio.run(asyncio.wait_for(work(), 30)) == [2, 3]
+    assert await asyncio.wait_for(work(), 30) == [2, 3]
 
 
 class Watch:
@@ -65,7 +65,7 @@ class Watch:
 
 @pytest.mark.postgres
 @pytest.mark.mariadb
-def test_many_tasks_over_few_connections_all_commit(bank: Bank) -> None:
+async def test_many_tasks_over_few_connections_all_commit(bank: Bank) -> None:
     """Without a bound on connections the servers refuse most of them."""
     tasks, connections = 300, 10
 
@@ -89,13 +89,13 @@ def test_many_tasks_over_few_connections_all_commit(bank: Bank) -> None:
             watcher.cancel()
         return watch.most
 
-    assert asyncio.run(work()) <= connections
+    assert await work() <= connections
     assert bank.balances() == {"pg": tasks, "maria": tasks, "lite": 0}
 
 
 @pytest.mark.postgres
 @pytest.mark.mariadb
-def test_closing_lets_transactions_at_work_end(bank: Bank) -> None:
+async def test_closing_lets_transactions_at_work_end(bank: Bank) -> None:
     async def work() -> list[str]:
         names = {name: bank.urls[name] for name in ("pg", "maria")}
         blocking = TransactionManager(bank.folder / "node", names)
@@ -116,13 +116,13 @@ def test_closing_lets_transactions_at_work_end(bank: Bank) -> None:
             tm.begin()
         return [await task]
 
-    assert asyncio.run(work()) == ["committed"]
+    assert await work() == ["committed"]
     assert bank.balances() == {"pg": 0, "maria": 10, "lite": 0}
 
 
 @pytest.mark.postgres
 @pytest.mark.mariadb
-def test_closing_ends_transactions_that_do_not_end(bank: Bank) -> None:
+async def test_closing_ends_transactions_that_do_not_end(bank: Bank) -> None:
     async def work() -> None:
         names = {name: bank.urls[name] for name in ("pg", "maria")}
         blocking = TransactionManager(bank.folder / "node", names, call_timeout=0.5)
@@ -144,14 +144,14 @@ def test_closing_ends_transactions_that_do_not_end(bank: Bank) -> None:
             await task
 
     began = time.monotonic()
-    asyncio.run(work())
+    await work()
     assert time.monotonic() - began < 30
     assert bank.balances() == {"pg": 0, "maria": 0, "lite": 0}
 
 
 @pytest.mark.postgres
 @pytest.mark.mariadb
-def test_a_child_process_is_refused_and_not_left_waiting_for_threads_it_has_not(
+async def test_a_child_process_is_refused_and_not_left_waiting_for_threads_it_has_not(
     bank: Bank,
 ) -> None:
     """The worker threads are in its parent, whose transactions go on."""
@@ -184,7 +184,7 @@ def test_a_child_process_is_refused_and_not_left_waiting_for_threads_it_has_not(
                 await tx.run("maria", lambda handle: bank.pay({"maria": handle}, "maria", 1))
             return status
 
-    assert asyncio.run(work()) == 5
+    assert await work() == 5
     assert bank.balances() == {"pg": 0, "maria": 2, "lite": 0}
 
 

@@ -191,7 +191,7 @@ def test_an_answer_after_the_timeout_is_no_answer_to_the_next_question(
     assert bank.balances() == {"pg": paid + 2, "maria": paid, "lite": 0}
 
 
-def test_a_statement_that_a_task_gave_up_leaves_its_connection_sound(bank: Bank) -> None:
+async def test_a_statement_that_a_task_gave_up_leaves_its_connection_sound(bank: Bank) -> None:
     async def work() -> list[int]:
         async with AsyncTransactionManager(bank.manager("pg")) as tm:
             with pytest.raises(TimeoutError):
@@ -205,7 +205,7 @@ def test_a_statement_that_a_task_gave_up_leaves_its_connection_sound(bank: Bank)
                     found.append((await cursor.fetchone())[0])
             return found
 
-    assert asyncio.run(work()) == [2, 3]
+    assert await work() == [2, 3]
 
 
 IDS = {

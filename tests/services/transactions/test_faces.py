@@ -35,7 +35,7 @@ def add_slowly(handle: Any) -> None:
 # -- asyncio ----------------------------------------------------------------------------------
 
 
-def test_a_task_commits_and_rolls_back_without_blocking_its_loop(tmp_path: Path) -> None:
+async def test_a_task_commits_and_rolls_back_without_blocking_its_loop(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     async def work() -> None:
@@ -51,11 +51,11 @@ def test_a_task_commits_and_rolls_back_without_blocking_its_loop(tmp_path: Path)
             assert tx.status is Status.ROLLED_BACK
             assert (await tm.recover()).clean
 
-    asyncio.run(work())
+    await work()
     assert balances(state) == {1}
 
 
-def test_many_tasks_have_transactions_of_their_own(tmp_path: Path) -> None:
+async def test_many_tasks_have_transactions_of_their_own(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     async def one(tm: AsyncTransactionManager) -> None:
@@ -66,11 +66,11 @@ def test_many_tasks_have_transactions_of_their_own(tmp_path: Path) -> None:
         async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
             await asyncio.gather(*(one(tm) for _ in range(50)))
 
-    asyncio.run(work())
+    await work()
     assert balances(state) == {50}
 
 
-def test_a_whole_transaction_runs_in_one_worker(tmp_path: Path) -> None:
+async def test_a_whole_transaction_runs_in_one_worker(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     def both(tx: Transaction) -> bytes:
@@ -88,11 +88,11 @@ def test_a_whole_transaction_runs_in_one_worker(tmp_path: Path) -> None:
                 await tm.run(fail)
             return set(await asyncio.gather(*(tm.run(both) for _ in range(20))))
 
-    assert len(asyncio.run(work())) == 20
+    assert len(await work()) == 20
     assert balances(state) == {20}
 
 
-def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -> None:
+async def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     async def work() -> Status:
@@ -108,11 +108,11 @@ def test_a_commit_runs_to_its_end_though_its_task_is_cancelled(tmp_path: Path) -
                 await commit
             return tx.status
 
-    assert asyncio.run(work()) is Status.COMMITTED
+    assert await work() is Status.COMMITTED
     assert balances(state) == {1}
 
 
-def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await(
+async def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await(
     tmp_path: Path,
 ) -> None:
     state = durable("a", "b", "c")
@@ -141,12 +141,12 @@ def test_resources_for_tasks_are_awaited_and_those_that_never_wait_need_no_await
                 with pytest.raises(TransactionUsageError, match=r"await transaction\.enlist"):
                     tx["c"]
 
-    asyncio.run(work())
+    await work()
     assert balances(state) == {1}
     assert threads == {threading.get_ident()}
 
 
-def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: Path) -> None:
+async def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     async def work() -> None:
@@ -167,11 +167,11 @@ def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: Path) 
                     other.before_commit(fail)
             assert other.status is Status.ROLLED_BACK
 
-    asyncio.run(work())
+    await work()
     assert balances(state) == {1}
 
 
-def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) -> None:
+async def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     async def work() -> None:
@@ -203,11 +203,11 @@ def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) ->
             assert [tx.status for tx in ends] == [Status.ROLLED_BACK] * 2
             assert not any(tx.gtrid in tm.manager._context.live for tx in ends)
 
-    asyncio.run(work())
+    await work()
     assert balances(state) == {0}
 
 
-def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
+async def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
     state = durable("a", "b")
 
     async def work() -> None:
@@ -222,11 +222,13 @@ def test_of_two_tasks_that_end_a_transaction_one_does(tmp_path: Path) -> None:
             await slow
             assert [type(end) for end in ends] == [type(None)] + [TransactionUsageError] * 2
 
-    asyncio.run(work())
+    await work()
     assert balances(state) == {1}
 
 
-def test_tasks_that_wait_for_a_row_leave_a_thread_to_the_one_that_has_it(tmp_path: Path) -> None:
+async def test_tasks_that_wait_for_a_row_leave_a_thread_to_the_one_that_has_it(
+    tmp_path: Path,
+) -> None:
     def more(session: Any) -> None:
         table = session.table("t")
         table[1] = b"%d" % (int(table.for_update(1)) + 1)
@@ -245,7 +247,7 @@ def test_tasks_that_wait_for_a_row_leave_a_thread_to_the_one_that_has_it(tmp_pat
         store.create_table("t")
         with store.begin() as session:
             session.table("t")[1] = b"0"
-        asyncio.run(asyncio.wait_for(work(store), 25.0))
+        await asyncio.wait_for(work(store), 25.0)
         with store.begin() as session:
             assert session.table("t")[1] == b"6"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -41,17 +40,14 @@ def test_a_handle_is_the_class_that_was_asked_for(tmp_path: Path, postgres_serve
 
 
 @pytest.mark.postgres
-def test_a_task_has_the_handle_it_asked_for(tmp_path: Path, postgres_server: Server) -> None:
-    async def main() -> None:
-        manager = TransactionManager(tmp_path / "tm", {"pg": postgres_server.url})
-        async with AsyncTransactionManager(manager) as tm, tm.begin() as tx:
-            connection = await tx.connection("pg", psycopg.AsyncConnection)
-            assert_type(connection, psycopg.AsyncConnection[Any])
-            assert await tx.connection("pg", psycopg.AsyncConnection) is connection
-            with pytest.raises(TransactionUsageError, match="of another class"):
-                await tx.connection("pg", psycopg.Connection)
-
-    asyncio.run(main())
+async def test_a_task_has_the_handle_it_asked_for(tmp_path: Path, postgres_server: Server) -> None:
+    manager = TransactionManager(tmp_path / "tm", {"pg": postgres_server.url})
+    async with AsyncTransactionManager(manager) as tm, tm.begin() as tx:
+        connection = await tx.connection("pg", psycopg.AsyncConnection)
+        assert_type(connection, psycopg.AsyncConnection[Any])
+        assert await tx.connection("pg", psycopg.AsyncConnection) is connection
+        with pytest.raises(TransactionUsageError, match="of another class"):
+            await tx.connection("pg", psycopg.Connection)
 
 
 PROGRAM = """

@@ -140,7 +140,7 @@ async def roll_back(place: Place, tm: AsyncTransactionManager) -> None:
             raise KeyError
 
 
-def test_calls_of_tasks_to_a_hung_database_end_in_time(place: Place) -> None:
+async def test_calls_of_tasks_to_a_hung_database_end_in_time(place: Place) -> None:
     async def work() -> None:
         async with place.manager() as tm:
             for call in (begin, statement, prepare, commit, roll_back, begin):
@@ -155,12 +155,12 @@ def test_calls_of_tasks_to_a_hung_database_end_in_time(place: Place) -> None:
                 for name in ("pg", "maria"):
                     await place.pay(tx, name)
 
-    asyncio.run(asyncio.wait_for(work(), 200))
+    await asyncio.wait_for(work(), 200)
     paid = place.acknowledged + 1
     assert place.bank.balances() == {"pg": paid, "maria": paid, "lite": 0}
 
 
-def test_closing_ends_what_waits_for_a_hung_database(place: Place) -> None:
+async def test_closing_ends_what_waits_for_a_hung_database(place: Place) -> None:
     async def work() -> None:
         async with place.manager() as tm:
             began = time.monotonic()
@@ -175,5 +175,5 @@ def test_closing_ends_what_waits_for_a_hung_database(place: Place) -> None:
                     await waiting
             assert time.monotonic() - began < LIMIT_S
 
-    asyncio.run(asyncio.wait_for(work(), 100))
+    await asyncio.wait_for(work(), 100)
     mend(place.network)

@@ -58,42 +58,36 @@ def test_the_asynchronous_manager_has_every_call_with_the_same_parameters(tmp_pa
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_both_faces_end_every_call_alike(tmp_path: Path, closed: bool) -> None:
+async def test_both_faces_end_every_call_alike(tmp_path: Path, closed: bool) -> None:
     async def outcomes(tm: Any) -> dict[str, str]:
         if closed:
             await outcome(tm, "close", ())
         names = sorted(CALLS, key=lambda name: (name == "close", name))
         return {name: await outcome(tm, name, CALLS[name]) for name in names}
 
-    async def work() -> None:
-        blocking = manager(tmp_path / "one", durable("a"))
-        assert set(CALLS) == public_names(blocking) - set(SETTINGS)
-        expected = await outcomes(blocking)
-        below = manager(tmp_path / "two", durable("a"))
-        assert await outcomes(AsyncTransactionManager(below)) == expected
-        if closed:
-            assert {expected[name] for name in ("begin", "recover", "preflight", "take_over")} == {
-                LogClosedError.__name__
-            }
-
-    asyncio.run(work())
+    blocking = manager(tmp_path / "one", durable("a"))
+    assert set(CALLS) == public_names(blocking) - set(SETTINGS)
+    expected = await outcomes(blocking)
+    below = manager(tmp_path / "two", durable("a"))
+    assert await outcomes(AsyncTransactionManager(below)) == expected
+    if closed:
+        assert {expected[name] for name in ("begin", "recover", "preflight", "take_over")} == {
+            LogClosedError.__name__
+        }
 
 
-def test_work_in_threads_after_the_end_is_refused_as_everything_else(tmp_path: Path) -> None:
-    async def work() -> None:
-        tm = AsyncTransactionManager(manager(tmp_path, durable("a")))
-        tx = tm.begin()
-        await tm.close()
-        await tm.close()
-        with pytest.raises(LogClosedError):
-            await tm.run(lambda _: None)
-        with pytest.raises(LogClosedError):
-            await tx.run("a", lambda _: None)
-
-    asyncio.run(work())
+async def test_work_in_threads_after_the_end_is_refused_as_everything_else(tmp_path: Path) -> None:
+    tm = AsyncTransactionManager(manager(tmp_path, durable("a")))
+    tx = tm.begin()
+    await tm.close()
+    await tm.close()
+    with pytest.raises(LogClosedError):
+        await tm.run(lambda _: None)
+    with pytest.raises(LogClosedError):
+        await tx.run("a", lambda _: None)
 
 
-def test_nested_transactional_calls_of_tasks_join(tmp_path: Path) -> None:
+async def test_nested_transactional_calls_of_tasks_join(tmp_path: Path) -> None:
     state = durable("a")
 
     async def work() -> None:
@@ -118,12 +112,12 @@ def test_nested_transactional_calls_of_tasks_join(tmp_path: Path) -> None:
                 await failing()
             assert await inner() != await inner()
 
-    asyncio.run(work())
+    await work()
     assert state.databases["a"].values == {"balance": 4}
 
 
 @pytest.mark.parametrize("system", ["tally", "bitronix"])
-def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(
+async def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(
     tmp_path: Path, system: str
 ) -> None:
     calls: list[tuple[int, str]] = []
@@ -154,6 +148,6 @@ def test_no_call_reads_or_writes_a_file_in_the_thread_of_the_event_loop(
         await other.close()
         return threading.get_ident()
 
-    loop_thread = asyncio.run(work())
+    loop_thread = await work()
     assert {"pread", "datasync"} <= {name for _, name in calls}
     assert [name for thread, name in calls if thread == loop_thread] == []

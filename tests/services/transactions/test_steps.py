@@ -127,21 +127,18 @@ def test_a_cancelled_task_ends_its_steps_and_is_cancelled_then() -> None:
     assert ended == [1, 7, 3]
 
 
-def test_a_cancelled_task_is_cancelled_though_its_steps_fail() -> None:
-    async def work() -> None:
-        ticket = Slow()
+async def test_a_cancelled_task_is_cancelled_though_its_steps_fail() -> None:
+    ticket = Slow()
 
-        def steps() -> Steps[None]:
-            yield ticket
-            raise KeyError("rolled back")
+    def steps() -> Steps[None]:
+        yield ticket
+        raise KeyError("rolled back")
 
-        task = asyncio.create_task(drive_awaiting(steps()))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.sleep(0)
-        ticket.durable.set()
-        with pytest.raises(asyncio.CancelledError) as raised:
-            await task
-        assert isinstance(raised.value.__cause__, KeyError)
-
-    asyncio.run(work())
+    task = asyncio.create_task(drive_awaiting(steps()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    ticket.durable.set()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    assert isinstance(raised.value.__cause__, KeyError)

@@ -42,7 +42,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_task_cancelled_at_a_limit_does_not_block_others(tmp_path: Path, system: str) -> None:
+async def test_task_cancelled_at_a_limit_does_not_block_others(tmp_path: Path, system: str) -> None:
     one = Recorder()
     one.gate.clear()
 
@@ -57,14 +57,14 @@ def test_task_cancelled_at_a_limit_does_not_block_others(tmp_path: Path, system:
 
     settings = quick(backlog_max=1, busy_timeout=5.0)
     with service(tmp_path, {"one": one}, system=system, settings=settings) as behind:
-        asyncio.run(work(behind))
+        await work(behind)
         behind.commit([put(b"c")])
         assert behind.drain(10)
     assert one.numbers[-1] == len(one.numbers)  # the cancelled one is there, or never was
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_tasks_cancelled_while_they_wait_for_the_disk_do_not_block_others(
+async def test_tasks_cancelled_while_they_wait_for_the_disk_do_not_block_others(
     tmp_path: Path, system: str
 ) -> None:
     one = Recorder()
@@ -77,16 +77,16 @@ def test_tasks_cancelled_while_they_wait_for_the_disk_do_not_block_others(
         await asyncio.gather(*tasks, return_exceptions=True)
 
     with service(tmp_path, {"one": one}, system=system) as behind:
-        asyncio.run(work(behind))
+        await work(behind)
         last = behind.commit([put(b"last")])
         assert behind.drain(10)
     assert one.numbers == list(range(1, last + 1))
 
 
-def test_task_need_not_wait_for_the_disk_either(tmp_path: Path) -> None:
+async def test_task_need_not_wait_for_the_disk_either(tmp_path: Path) -> None:
     one = Recorder()
     with service(tmp_path, {"one": one}, settings=quick(wait_durable=False)) as behind:
-        assert asyncio.run(behind.commit_async([put(b"a")])) == 1
+        assert await behind.commit_async([put(b"a")]) == 1
         assert behind.drain(5)
     assert one.numbers == [1]
 

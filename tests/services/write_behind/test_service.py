@@ -111,7 +111,7 @@ def test_object_that_is_not_a_target_is_refused(tmp_path: Path) -> None:
         service(tmp_path, {"one": 7})
 
 
-def test_tasks_commit_without_blocking_their_loop(tmp_path: Path) -> None:
+async def test_tasks_commit_without_blocking_their_loop(tmp_path: Path) -> None:
     one = Recorder()
 
     async def work(behind: WriteBehind) -> list[int]:
@@ -120,7 +120,7 @@ def test_tasks_commit_without_blocking_their_loop(tmp_path: Path) -> None:
         )
 
     with service(tmp_path, {"one": one}) as behind:
-        committed = asyncio.run(work(behind))
+        committed = await work(behind)
     assert sorted(committed) == sorted(one.numbers)
 
 

@@ -198,7 +198,7 @@ def _queue_of(core: Any, groups: int) -> tuple[Any, Any, Callable[[], None]]:
     return queue, ticket, finish
 
 
-def test_a_group_may_be_finished_while_a_task_comes_to_wait_for_it(core: Any) -> None:
+async def test_a_group_may_be_finished_while_a_task_comes_to_wait_for_it(core: Any) -> None:
     async def wait(allocations: int) -> bool:
         _queue, ticket, finish = _queue_of(core, 1)
         waiting = ticket.__await__()
@@ -208,7 +208,7 @@ def test_a_group_may_be_finished_while_a_task_comes_to_wait_for_it(core: Any) ->
         assert ticket.wait() == 7
         return collecting.ran
 
-    ran = [asyncio.run(wait(allocations)) for allocations in range(-2, 4)]
+    ran = [await wait(allocations) for allocations in range(-2, 4)]
     assert any(ran) or sys.version_info >= (3, 12), "it would prove nothing"
 
 
@@ -225,34 +225,31 @@ def test_groups_may_be_finished_while_they_are_listed(core: Any) -> None:
     assert any(ran) or sys.version_info >= (3, 12), "it would prove nothing"
 
 
-def test_a_message_that_goes_may_ask_for_the_outcome(core: Any) -> None:
-    async def cancel_twice() -> None:
-        _queue, ticket, finish = _queue_of(core, 1)
-        waiting = ticket.__await__()
-        next(waiting)
-        asked: list[bool] = []
+async def test_a_message_that_goes_may_ask_for_the_outcome(core: Any) -> None:
+    _queue, ticket, finish = _queue_of(core, 1)
+    waiting = ticket.__await__()
+    next(waiting)
+    asked: list[bool] = []
 
-        def cancel(message: object) -> None:
-            waiting.add_done_callback(lambda _: None, context=contextvars.copy_context())
-            waiting.cancel(msg=message)
+    def cancel(message: object) -> None:
+        waiting.add_done_callback(lambda _: None, context=contextvars.copy_context())
+        waiting.cancel(msg=message)
 
-        def first() -> weakref.ref[LogClosedError]:
-            message = LogClosedError("first")
-            cancel(message)
-            return weakref.ref(message, ask)
+    def first() -> weakref.ref[LogClosedError]:
+        message = LogClosedError("first")
+        cancel(message)
+        return weakref.ref(message, ask)
 
-        def ask(_: object) -> None:
-            with pytest.raises(asyncio.CancelledError, match="second"):
-                waiting.result()
-            asked.append(True)
+    def ask(_: object) -> None:
+        with pytest.raises(asyncio.CancelledError, match="second"):
+            waiting.result()
+        asked.append(True)
 
-        gone = first()
-        cancel("second")
-        assert gone() is None
-        assert asked == [True]
-        finish()
-
-    asyncio.run(cancel_twice())
+    gone = first()
+    cancel("second")
+    assert gone() is None
+    assert asked == [True]
+    finish()
 
 
 class _Finishing:

@@ -47,7 +47,7 @@ def test_a_thousand_tasks_share_a_handful_of_syncs() -> None:
     assert any(syncs_of_a_thousand_tasks() < 30 for _ in range(10))
 
 
-def test_the_loop_goes_on_while_a_task_waits() -> None:
+async def test_the_loop_goes_on_while_a_task_waits() -> None:
     disk, ticked = SlowDisk(), threading.Event()
     waited = list[bool]()
     sync = disk.sync
@@ -67,7 +67,7 @@ def test_the_loop_goes_on_while_a_task_waits() -> None:
         ticked.set()
         await task
 
-    asyncio.run(run())
+    await run()
     assert waited == [True]
     assert threading.main_thread() not in disk.threads
     writer.close()
@@ -77,7 +77,7 @@ async def _awaited(writer: GroupWriter[int], item: int) -> int:
     return await writer.submit(item)
 
 
-def test_awaiting_what_is_durable_already_returns_at_once() -> None:
+async def test_awaiting_what_is_durable_already_returns_at_once() -> None:
     writer = _writer(SlowDisk())
     ticket = writer.submit(1)
     ticket.wait()
@@ -85,10 +85,10 @@ def test_awaiting_what_is_durable_already_returns_at_once() -> None:
     async def run() -> tuple[int, int]:
         return await ticket, await ticket
 
-    assert asyncio.run(run()) == (0, 0)
+    assert await run() == (0, 0)
 
 
-def test_a_cancelled_task_does_not_cancel_others() -> None:
+async def test_a_cancelled_task_does_not_cancel_others() -> None:
     disk = SlowDisk(seconds=0.05)
     writer = _writer(disk)
 
@@ -98,7 +98,7 @@ def test_a_cancelled_task_does_not_cancel_others() -> None:
         tasks[2].cancel()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    results = asyncio.run(run())
+    results = await run()
     assert isinstance(results.pop(2), asyncio.CancelledError)
     assert results == [0, 1, 3, 4]
     assert disk.durable == [0, 1, 2, 3, 4]
@@ -132,7 +132,7 @@ def test_threads_and_tasks_of_two_loops_share_one_log() -> None:
 
 
 @pytest.mark.parametrize("fail_at", range(1, 12))
-def test_no_task_hangs_wherever_a_call_fails(fail_at: int) -> None:
+async def test_no_task_hangs_wherever_a_call_fails(fail_at: int) -> None:
     disk = SlowDisk(seconds=0.0005)
     disk.fail_at = fail_at
     writer = _writer(disk, group_bytes=40)
@@ -149,12 +149,12 @@ def test_no_task_hangs_wherever_a_call_fails(fail_at: int) -> None:
     async def run() -> list[str]:
         return await asyncio.wait_for(asyncio.gather(*map(work, range(20))), HANGS_AFTER)
 
-    outcomes = asyncio.run(run())
+    outcomes = await run()
     assert writer.poisoned == ("refused" in outcomes)
     writer.close()
 
 
-def test_a_task_never_has_to_write_what_is_pending() -> None:
+async def test_a_task_never_has_to_write_what_is_pending() -> None:
     disk = SlowDisk(seconds=0.05)
     writer = _writer(disk, group_bytes=10, pending_bytes=20)
 
@@ -164,12 +164,12 @@ def test_a_task_never_has_to_write_what_is_pending() -> None:
         assert time.monotonic() - started < 0.04
         assert await tickets[-1] == 49
 
-    asyncio.run(run())
+    await run()
     assert threading.main_thread() not in disk.threads
     writer.close()
 
 
-def test_a_loop_that_closed_before_its_flush_ended_does_no_harm() -> None:
+async def test_a_loop_that_closed_before_its_flush_ended_does_no_harm() -> None:
     disk = SlowDisk(seconds=0.1)
     writer = _writer(disk)
 
@@ -177,16 +177,16 @@ def test_a_loop_that_closed_before_its_flush_ended_does_no_harm() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(_awaited(writer, 1), 0.02)
 
-    asyncio.run(run())
+    await run()
     assert writer.submit(2).wait() == 1
     assert disk.durable == [1, 2]
     writer.close()
 
 
-def test_the_flusher_thread_ends_with_the_writer() -> None:
+async def test_the_flusher_thread_ends_with_the_writer() -> None:
     before = set(threading.enumerate())
     writer = _writer(SlowDisk())
-    asyncio.run(_awaited(writer, 1))
+    await _awaited(writer, 1)
     assert len(set(threading.enumerate()) - before) == 1
     writer.close()
     assert set(threading.enumerate()) <= before
@@ -196,7 +196,7 @@ def test_the_flusher_thread_ends_with_the_writer() -> None:
 
 
 @pytest.mark.parametrize("task", [asyncio.Task, asyncio.tasks._PyTask])  # type: ignore[attr-defined]
-def test_both_kinds_of_task_wait_and_are_cancelled_at_once(task: Any) -> None:
+async def test_both_kinds_of_task_wait_and_are_cancelled_at_once(task: Any) -> None:
     disk = SlowDisk(seconds=0.2)
     writer = _writer(disk)
 
@@ -213,7 +213,7 @@ def test_both_kinds_of_task_wait_and_are_cancelled_at_once(task: Any) -> None:
         assert time.perf_counter() - started < 0.1
         assert await first == 0
 
-    asyncio.run(run())
+    await run()
     writer.close()
     assert disk.durable == [1, 2]
 
@@ -243,7 +243,7 @@ def test_a_task_that_ends_the_loop_strands_no_other() -> None:
     writer.close()
 
 
-def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> None:
+async def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> None:
     disk = SlowDisk(seconds=0.05)
     writer = _writer(disk)
 
@@ -255,12 +255,12 @@ def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(writer.submit(5), 0.01)
 
-    asyncio.run(run())
+    await run()
     writer.close()
     assert disk.durable == [1, 2, 3, 4, 5]
 
 
-def test_each_task_runs_on_in_its_own_context() -> None:
+async def test_each_task_runs_on_in_its_own_context() -> None:
     name: contextvars.ContextVar[int] = contextvars.ContextVar("name")
     writer = _writer(SlowDisk(seconds=0.01))
 
@@ -273,5 +273,5 @@ def test_each_task_runs_on_in_its_own_context() -> None:
     async def run() -> list[int]:
         return list(await asyncio.gather(*map(work, range(20))))
 
-    assert asyncio.run(run()) == list(range(20))
+    assert await run() == list(range(20))
     writer.close()

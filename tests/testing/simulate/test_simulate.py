@@ -222,13 +222,13 @@ def test_every_primitive_keeps_its_promise_in_every_order() -> None:
     assert len(found.interleavings) > 200
 
 
-def test_the_real_modules_are_back_after_a_run_that_failed() -> None:
+async def test_the_real_modules_are_back_after_a_run_that_failed() -> None:
     with pytest.raises(SimulationError):
         simulate(spins, 0, modules=HERE, steps_max=100)
     assert threading is scheduling.threading is sys.modules["threading"]
     assert queue is sys.modules["queue"]
     assert type(threading.Lock()).__module__ == "_thread"
-    assert asyncio.run(asyncio.sleep(0, "done")) == "done"
+    assert await asyncio.sleep(0, "done") == "done"
 
 
 def unsynced(sim: Simulation) -> None:

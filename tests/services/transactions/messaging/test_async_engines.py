@@ -47,7 +47,9 @@ async def manager(places: Places, driver: str) -> AsyncIterator[AsyncTransaction
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_request_that_comes_again_gets_the_first_outcome(places: Places, driver: str) -> None:
+async def test_a_request_that_comes_again_gets_the_first_outcome(
+    places: Places, driver: str
+) -> None:
     async def work() -> None:
         async with manager(places, driver) as tm:
 
@@ -65,13 +67,13 @@ def test_a_request_that_comes_again_gets_the_first_outcome(places: Places, drive
             assert answers == answers[:1] * 4
             assert await do("two", 7) == {"number": 7}
 
-    asyncio.run(work())
+    await work()
     for name in (DRIVERS[driver][0], "lite"):
         assert places.done(name) == ["one %s", "two"]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_message_leaves_with_the_rows_it_tells_of(places: Places, driver: str) -> None:
+async def test_a_message_leaves_with_the_rows_it_tells_of(places: Places, driver: str) -> None:
     got: list[Message] = []
 
     async def work() -> None:
@@ -85,7 +87,7 @@ def test_a_message_leaves_with_the_rows_it_tells_of(places: Places, driver: str)
                     _ = 1 // 0
             await asyncio.to_thread(Relay(outbox, got.append).run_once)
 
-    asyncio.run(work())
+    await work()
     assert [(one.topic, one.body, one.headers) for one in got] == [
         ("orders", b"\0\xff a", {"type": "grün"})
     ]

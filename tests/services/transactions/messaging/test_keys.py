@@ -138,7 +138,7 @@ def both_places(tm: TransactionManager, place: str, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("place", ["pg", "maria", "lite", "engine:pg"])
-def test_a_request_to_a_task_that_comes_again_gets_the_first_outcome(
+async def test_a_request_to_a_task_that_comes_again_gets_the_first_outcome(
     places: Places, place: str
 ) -> None:
     name, numbers = place.rpartition(":")[2], itertools.count(1)
@@ -163,7 +163,7 @@ def test_a_request_to_a_task_that_comes_again_gets_the_first_outcome(
                 async with tm.begin():
                     await handle({"id": "c"})
 
-    asyncio.run(main())
+    await main()
     assert places.done(name) == ["a", "b"]
 
 

@@ -107,7 +107,7 @@ def test_a_message_of_a_decided_transaction_leaves_after_recovery(
 
 
 @pytest.mark.parametrize("place", ["pg", "maria", "lite"])
-def test_a_task_adds_messages(places: Places, place: str) -> None:
+async def test_a_task_adds_messages(places: Places, place: str) -> None:
     receiver = Receiver()
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_a_task_adds_messages(places: Places, place: str) -> None:
                 await outbox.add_awaiting(tx, "orders", b"a")
             await asyncio.to_thread(Relay(outbox, receiver).run_once)
 
-    asyncio.run(main())
+    await main()
     assert receiver.bodies == [b"a"]
 
 

@@ -70,7 +70,7 @@ def test_a_serialisation_failure_at_commit_is_repeated_with_its_key(places: Plac
     assert next(runs) > 2
 
 
-def test_tasks_repeat_too(places: Places) -> None:
+async def test_tasks_repeat_too(places: Places) -> None:
     runs = itertools.count()
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_tasks_repeat_too(places: Places) -> None:
 
             await asyncio.gather(add("a"), add("b"))
 
-    asyncio.run(main())
+    await main()
     assert places.done("pg") in (["a0", "b1"], ["a1", "b0"])
     assert places.done("maria") == ["a", "b"]
     assert next(runs) > 2

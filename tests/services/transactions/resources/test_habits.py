@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,7 +114,7 @@ def test_a_statement_that_ends_the_transaction_is_found_before_anything_is_calle
 
 @pytest.mark.parametrize("others", [(), ("maria",)], ids=["alone", "with another"])
 @pytest.mark.parametrize("more", [False, True], ids=["last", "and more"])
-def test_a_task_that_ends_the_transaction_by_a_statement_is_told(
+async def test_a_task_that_ends_the_transaction_by_a_statement_is_told(
     tm: TransactionManager, table: str, more: bool, others: tuple[str, ...]
 ) -> None:
     async def work() -> None:
@@ -129,7 +128,7 @@ def test_a_task_that_ends_the_transaction_by_a_statement_is_told(
                 await tx.execute("pg", f"INSERT INTO {table} VALUES (2)")
 
     with pytest.raises(TransactionUsageError, match="ended the transaction of 'pg'"):
-        asyncio.run(work())
+        await work()
     assert rows(tm, table) == [1]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import sqlite3
 from pathlib import Path
@@ -117,7 +116,7 @@ def test_factories_of_a_transaction_on_postgresql_end_with_it(
 
 
 @pytest.mark.parametrize("statement", SET_PG)
-def test_settings_of_a_task_end_with_its_transaction(
+async def test_settings_of_a_task_end_with_its_transaction(
     tmp_path: Path, postgres_server: Server, statement: str
 ) -> None:
     async def work(tm: AsyncTransactionManager) -> list[Any]:
@@ -131,7 +130,7 @@ def test_settings_of_a_task_end_with_its_transaction(
         return found
 
     with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", pg=postgres_server.url) as tm:
-        first, second = asyncio.run(work(AsyncTransactionManager(tm)))
+        first, second = await work(AsyncTransactionManager(tm))
     assert first == second
 
 
@@ -235,7 +234,7 @@ def table(postgres_server: Server) -> str:
 
 @pytest.mark.parametrize("isolation", [None, "REPEATABLE READ", "AUTOCOMMIT"])
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_an_asyncpg_connection_comes_back_to_its_engine_as_the_engine_made_it(
+async def test_an_asyncpg_connection_comes_back_to_its_engine_as_the_engine_made_it(
     tmp_path: Path, postgres_server: Server, table: str, isolation: str | None, end: str
 ) -> None:
     address = make_url(postgres_server.url)
@@ -271,7 +270,7 @@ def test_an_asyncpg_connection_comes_back_to_its_engine_as_the_engine_made_it(
         recovery.dispose()
         return [before, after]
 
-    before, after = asyncio.run(work())
+    before, after = await work()
     assert before == after == (isolation == "AUTOCOMMIT")
 
 

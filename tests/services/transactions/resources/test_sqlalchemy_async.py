@@ -224,7 +224,7 @@ def test_a_session_of_the_factory_is_flushed_and_told_of_both_phases(place: Plac
         AsyncSessionFactory("db", twophase=True)
 
 
-def test_a_stop_at_any_step_leaves_both_or_none(place: Place) -> None:
+async def test_a_stop_at_any_step_leaves_both_or_none(place: Place) -> None:
     for at in itertools.count():
         steps = itertools.count()
 
@@ -255,7 +255,7 @@ def test_a_stop_at_any_step_leaves_both_or_none(place: Place) -> None:
             lite.close()
             return stopped, {one for (one,) in found}
 
-        stopped, there = asyncio.run(work())
+        stopped, there = await work()
         assert (at in place.ids()) is (at in there), f"stopped at step {at}"
         if not stopped:
             break

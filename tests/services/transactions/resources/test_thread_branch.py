@@ -36,7 +36,7 @@ class LostBranch:
 
 
 @pytest.mark.parametrize("send", [ThreadedBranch.send_prepare, ThreadedBranch.send_commit])
-def test_an_answer_that_nobody_awaits_is_no_complaint_of_the_loop(send: Any) -> None:
+async def test_an_answer_that_nobody_awaits_is_no_complaint_of_the_loop(send: Any) -> None:
     """A commit that is cut short has sent requests whose answers it does not await."""
     complaints: list[dict[str, Any]] = []
 
@@ -50,19 +50,15 @@ def test_an_answer_that_nobody_awaits_is_no_complaint_of_the_loop(send: Any) -> 
         del branch
         gc.collect()
 
-    asyncio.run(main())
+    await main()
     assert complaints == []
 
 
-def test_what_cannot_be_sent_is_an_error_of_the_call_that_waits() -> None:
+async def test_what_cannot_be_sent_is_an_error_of_the_call_that_waits() -> None:
     """Raised in sending, it would keep the other branches from being told."""
-
-    async def main() -> None:
-        workers = ThreadPoolExecutor(1)
-        workers.shutdown()
-        branch = ThreadedBranch(LostBranch(), workers)
-        assert not branch.send_commit()
-        with pytest.raises(LogClosedError):
-            await branch.commit()
-
-    asyncio.run(main())
+    workers = ThreadPoolExecutor(1)
+    workers.shutdown()
+    branch = ThreadedBranch(LostBranch(), workers)
+    assert not branch.send_commit()
+    with pytest.raises(LogClosedError):
+        await branch.commit()

@@ -196,7 +196,7 @@ def test_switched_files_are_linked_and_end_with_a_marker(tmp_path: Path) -> None
     assert whats == ["file header", "records", "end marker"] * 2
 
 
-def test_tasks_commits_share_flushes_and_switch_files(tmp_path: Path) -> None:
+async def test_tasks_commits_share_flushes_and_switch_files(tmp_path: Path) -> None:
     folder = tmp_path / "db" / "log"
 
     async def commit(log: LogToFile, text: str) -> None:
@@ -209,7 +209,7 @@ def test_tasks_commits_share_flushes_and_switch_files(tmp_path: Path) -> None:
             await asyncio.gather(*(commit(log, f"{turn} {one}") for one in range(20)))
 
     with LogToFile(str(folder), switch_interval=4096, archive=True) as log:
-        asyncio.run(run(log))
+        await run(log)
         assert log.counters.records >= 200
         assert log.counters.groups <= 40
         found = committed(log)
