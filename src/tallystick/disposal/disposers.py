@@ -18,7 +18,8 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 
-from tallystick.disposal.worker import LogDisposer
+from tallystick.callables import require_done, require_plain
+from tallystick.disposal.worker import LogDisposer, require_disposer
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL, write_anew
 
@@ -36,6 +37,7 @@ def disposer_of(disposer: AnyDisposer, fs: FileSystem = LOCAL) -> LogDisposer:
 
     Raises:
         ValueError: A name that cannot be imported, or something that cannot dispose of a file.
+        TransactionUsageError: Its calls have to be awaited.
     """
     if disposer == "delete":
         return DeleteDisposer(fs)
@@ -46,7 +48,7 @@ def disposer_of(disposer: AnyDisposer, fs: FileSystem = LOCAL) -> LogDisposer:
         except TypeError as error:
             raise ValueError(f"{disposer!r} cannot be made without arguments: {error}") from error
     if hasattr(found, "dispose"):
-        return found
+        return require_disposer(found)
     if callable(found):
         return FunctionDisposer(found)
     raise ValueError(f"{disposer!r} has no method dispose and cannot be called")
@@ -78,9 +80,13 @@ class FunctionDisposer:
 
     function: Callable[[str], None]
 
+    def __post_init__(self) -> None:
+        require_plain(self.function, "a function that is a disposer")
+
     def dispose(self, path: str) -> None:
         """Call the function; what it raises is a failure."""
-        self.function(path)
+        call: Callable[[str], object] = self.function
+        require_done(call(path), "a function that is a disposer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.disposal.worker import HoldingDisposer, LogDisposer, Postponed, dispose_of
+from tallystick.callables import require_plain, require_value
+from tallystick.disposal.worker import (
+    HoldingDisposer,
+    LogDisposer,
+    Postponed,
+    dispose_of,
+    require_disposer,
+)
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import write_whole
 from tallystick.storage.local import LOCAL
@@ -22,7 +29,9 @@ Committed = Callable[[], str | None]
 
 def agreed_by(disposer: LogDisposer, path: str) -> bool:
     """Return True unless the disposer keeps the file for a reader."""
-    return not isinstance(disposer, HoldingDisposer) or disposer.agrees(path)
+    return not isinstance(disposer, HoldingDisposer) or require_value(
+        disposer.agrees(path), "agrees of a disposer"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,10 @@ class KeepForReader:
 
     committed: Committed
     disposer: LogDisposer
+
+    def __post_init__(self) -> None:
+        require_plain(self.committed, "committed of KeepForReader")
+        require_disposer(self.disposer)
 
     def agrees(self, path: str) -> bool:
         """Return True once the reader has finished with the file."""
@@ -55,7 +68,7 @@ class KeepForReader:
         dispose_of(self.disposer, path, name)
 
     def _waiting(self, path: str) -> str | None:
-        done = self.committed()
+        done = require_value(self.committed(), "committed of KeepForReader")
         name = posixpath.basename(path)
         if done is None or name > done:
             return f"{name} waits for its reader, who is through with {done}"
@@ -114,6 +127,10 @@ class Chain:
 
     steps: Sequence[LogDisposer]
 
+    def __post_init__(self) -> None:
+        for step in self.steps:
+            require_disposer(step)
+
     def agrees(self, path: str) -> bool:
         """Return True once every step agrees."""
         return all(agreed_by(step, path) for step in self.steps)
@@ -136,6 +153,9 @@ class Copying:
     """
 
     disposer: LogDisposer
+
+    def __post_init__(self) -> None:
+        require_disposer(self.disposer)
 
     def agrees(self, path: str) -> bool:
         """Return True once the disposer agrees."""

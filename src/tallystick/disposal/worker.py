@@ -9,8 +9,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
+from tallystick.callables import require_done, require_plain_calls, require_value
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.storage.files import FileSystem
@@ -29,6 +30,7 @@ PAUSE_SECONDS = 0.1
 """Shortest time between two rounds: each of them may cost the log a sync."""
 
 _log = logger(__name__)
+_Disposer = TypeVar("_Disposer", bound="LogDisposer")
 
 
 class LogDisposer(Protocol):
@@ -88,11 +90,14 @@ class NamingLog(Protocol):
 
 
 def dispose_of(disposer: LogDisposer, path: str, name: str) -> None:
-    """Call a disposer with a file, which gets ``name`` if the disposer gives names."""
-    if isinstance(disposer, NamingDisposer):
-        disposer.dispose_as(path, name)
-    else:
-        disposer.dispose(path)
+    """Call a disposer with a file, which gets ``name`` if the disposer gives names.
+
+    Raises:
+        TransactionUsageError: The disposer returned before its work was done.
+    """
+    names: Callable[[str, str], object] | None = getattr(disposer, "dispose_as", None)
+    call: Callable[[str], object] = disposer.dispose
+    require_done(call(path) if names is None else names(path, name), "dispose of a disposer")
 
 
 @runtime_checkable
@@ -102,6 +107,11 @@ class AskingLog(Protocol):
     def ask_first(self, agreed: Callable[[str], bool]) -> None:
         """Give no file up for which ``agreed(path)`` is False."""
         ...
+
+
+def require_disposer(disposer: _Disposer) -> _Disposer:
+    """Return a disposer. Raises `TransactionUsageError` if its calls have to be awaited."""
+    return require_plain_calls(disposer, ("dispose", "dispose_as", "agrees"), "a disposer")
 
 
 class Postponed(Exception):  # noqa: N818 - not an error: the file may not go yet
@@ -144,7 +154,7 @@ class Disposal(Uncopied):
     ) -> None:
         self.counters = DisposalCounters()
         self._log = log
-        self._disposer = disposer
+        self._disposer = require_disposer(disposer)
         self._fs = fs
         self._retry_first = self._retry = retry_seconds
         self._poll = poll_seconds
@@ -201,7 +211,7 @@ class Disposal(Uncopied):
         """Ask the disposer, in the thread of the log; a failure is no agreement."""
         assert isinstance(self._disposer, HoldingDisposer)
         try:
-            agreed = self._disposer.agrees(path)
+            agreed = require_value(self._disposer.agrees(path), "agrees of a disposer")
         except Exception as error:  # whatever a foreign disposer raises is a failure of it
             return self._failed(path, error)
         self.counters.postponed += not agreed

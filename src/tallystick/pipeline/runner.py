@@ -18,6 +18,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import finding_rows
+from tallystick.callables import checked
 from tallystick.pipeline import stages
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import Plan, find
@@ -97,6 +98,7 @@ class Run:
 
         Raises `LogUnreadableError` if a source, or in `failfast` any file, cannot be read.
         """
+        progress = checked(progress, "progress")
         plan = find(self.sources)
         if self._source_options().mode == "failfast":
             plan.require_readable()

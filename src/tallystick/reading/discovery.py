@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallystick.callables import checked
 from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import archive_name, is_remote, unreadable
@@ -48,6 +49,7 @@ def discover(
     A single file stands for the log that it belongs to; its siblings are looked at too.
     ``progress`` is called with each folder.
     """
+    progress = checked(progress, "progress")
     found = Discovery()
     candidates = systems() if known is None else tuple(known)
     root = os.fspath(path)

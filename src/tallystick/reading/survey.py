@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tallystick.callables import checked
 from tallystick.errors import (
     LogBeingWrittenError,
     LogUnreadableError,
@@ -71,6 +72,7 @@ class Survey:
 
     def readings(self, progress: Progress | None = None) -> Iterator[LogReading]:
         """Yield each log that opens; ``progress`` is called with its path before."""
+        progress = checked(progress, "progress")
         for source in self.logs:
             if progress is not None:
                 progress(source.path)
@@ -101,6 +103,7 @@ class Survey:
 
     def observers(self, progress: Progress | None = None) -> Iterator[Observer]:
         """Yield an `Observer` of each log; ``progress`` is called with its path before."""
+        progress = checked(progress, "progress")
         for source in self.logs:
             if progress is not None:
                 progress(source.path)

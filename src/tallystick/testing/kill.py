@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from tallystick.callables import checked
 from tallystick.testing.checks import check_items
 
 _LINE_MAX = 4096
@@ -112,6 +113,7 @@ def run_and_kill(
         AssertionError: The child failed by itself; its traceback is on stderr.
         TimeoutError: The child has stopped reporting.
     """
+    work, before = checked(work, "the work of a child"), checked(before, "before a kill")
     child, reading = _start_child(work, run)
     try:
         lines = _read_until(reading, after, timeout)

@@ -546,7 +546,7 @@ def test_a_function_that_gives_a_coroutine_is_rolled_back(tmp_path: Path) -> Non
             tm.current()["a"]("balance", 1)
             return coroutine()
 
-        with pytest.raises(TransactionUsageError, match="before its body runs"):
+        with pytest.raises(TransactionUsageError, match="its work is not done"):
             call()
     assert balances(state) == {0}
     assert not begun

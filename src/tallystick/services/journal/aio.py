@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from os import PathLike, fspath
 from typing import Generic, Protocol, Self, TypeVar
 
+from tallystick.callables import checked
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
@@ -135,7 +136,8 @@ class AsyncJournal(BaseJournal):
 
         A cancelled call goes on copying in its thread.
         """
-        await asyncio.to_thread(self._engine.backup, fspath(target), progress)
+        told = checked(progress, "progress of a backup")
+        await asyncio.to_thread(self._engine.backup, fspath(target), told)
 
     async def flush(self) -> None:
         """Wait until everything submitted so far is durable."""

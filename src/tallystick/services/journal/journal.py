@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import Self
 
+from tallystick.callables import checked
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
@@ -141,8 +142,9 @@ class Journal(BaseJournal):
             LogUnreadableError: a file of the journal cannot be read.
             CorruptLogError: the copy, read back, does not hold the whole journal.
             UnsupportedFormatError: the system has no backup of an open log.
+            TransactionUsageError: ``progress`` has to be awaited.
         """
-        self._engine.backup(fspath(target), progress)
+        self._engine.backup(fspath(target), checked(progress, "progress of a backup"))
 
     def flush(self) -> None:
         """Block until everything submitted so far is durable."""

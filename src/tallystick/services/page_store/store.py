@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tallystick.callables import checked
 from tallystick.errors import UnsupportedFormatError
 from tallystick.roles import CATALOGUE, Defect, InDoubt, Role, UndoRedoLog, recovery_result
 from tallystick.services.page_store.checkpoint import Latches
@@ -88,7 +89,7 @@ class PageStore(Uncopied):
     ) -> None:
         self.path = Path(path)
         self._fs = fs
-        self._opener = _opener(self.path, fs, system, open_log)
+        self._opener = _opener(self.path, fs, system, checked(open_log, "open_log of a page store"))
         self._limits = Limits(cache_bytes, checkpoint_bytes, lock_timeout)
         self._making_tables = threading.Lock()
         self._health = Health(str(self.path))

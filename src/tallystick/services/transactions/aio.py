@@ -17,6 +17,7 @@ from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from tallystick.callables import require_plain, require_value
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import DecisionLog, RecoveryResult
@@ -133,7 +134,11 @@ class AsyncTransaction(GlobalTransaction):
         Args:
             name: the resource, which is enlisted at its first use.
             work: gets the handle that a thread gets.
+
+        Raises:
+            TransactionUsageError: ``work`` has to be awaited.
         """
+        require_plain(work, "the work of run()")
         await self._take_turn(name)
         return await self._do(self._run(name, work))
 
@@ -377,8 +382,9 @@ class AsyncTransactionManager(Uncopied):
 
         def whole() -> _Result:
             with self.manager.begin(timeout) as transaction:
-                return work(transaction)
+                return require_value(work(transaction), "the work of run()")
 
+        require_plain(work, "the work of run()")
         self._require_open()
         await self._turns.take(math.inf)
         try:

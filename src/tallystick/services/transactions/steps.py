@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
+from tallystick.callables import checked, require_value
 from tallystick.roles import Ticket
 
 _Result = TypeVar("_Result")
@@ -40,6 +41,8 @@ def drive(steps: Steps[_Result]) -> _Result:
             continue
         try:
             answer = wanted() if callable(wanted) else wanted.wait()
+            if answer is not None and hasattr(answer, "__await__"):
+                require_value(answer, "a call that a thread does not await")
             resume = steps.send
         except BaseException as error:
             resume, answer = steps.throw, error
@@ -109,6 +112,7 @@ def observer(on_step: Callable[[str], None] | None) -> Observer:
     """Return a function that reports a step, and the resource it concerns, to ``on_step``."""
     if on_step is None:
         return _ignore
+    on_step = checked(on_step, "on_step")
 
     def observe(step: str, resource: str | None = None) -> None:
         on_step(step if resource is None else f"{step} {resource}")

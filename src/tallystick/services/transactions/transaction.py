@@ -12,8 +12,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from enum import Enum
+from functools import partial
 from typing import Any, Self, TypeVar
 
+from tallystick.callables import require_plain
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
@@ -125,14 +127,28 @@ class GlobalTransaction(Uncopied):
         return self._owner
 
     def before_commit(self, hook: Callable[[], object]) -> None:
-        """Call ``hook`` when commit begins; an exception in it rolls everything back."""
+        """Call ``hook`` when commit begins; an exception in it rolls everything back.
+
+        Raises:
+            TransactionUsageError: it would run after the call.
+        """
+        self._takes(hook)
         self._before = self._before or []
         self._before.append(hook)
 
     def after_completion(self, hook: Callable[[Status], object]) -> None:
-        """Call ``hook`` with the final status; its exceptions are logged, not raised."""
+        """Call ``hook`` with the final status; its exceptions are logged, not raised.
+
+        Raises:
+            TransactionUsageError: it would run after the call.
+        """
+        self._takes(hook)
         self._after = self._after or []
         self._after.append(hook)
+
+    def _takes(self, hook: Callable[..., object]) -> None:
+        """Raise `TransactionUsageError` for a hook that cannot be called, and awaited, in time."""
+        require_plain(hook, "a hook of a transaction", awaited=True)
 
     def mark_rollback(self) -> None:
         """Mark the transaction: from now on it can only roll back."""
@@ -172,7 +188,7 @@ class GlobalTransaction(Uncopied):
                 ended = Status.UNRESOLVED
             self.status = ended
             yield from protocol.close()
-            self._report(ended)
+            yield from self._report(ended)
 
     def _refusal(self) -> RolledBackError | None:
         """Return why it may only roll back; None if it may commit."""
@@ -213,14 +229,14 @@ class GlobalTransaction(Uncopied):
     def _end_rolled_back(self) -> Steps[None]:
         self.status = status = Status.UNRESOLVED if self._protocol.against else Status.ROLLED_BACK
         yield from self._protocol.close()
-        self._report(status)
+        yield from self._report(status)
 
-    def _report(self, status: Status) -> None:
+    def _report(self, status: Status) -> Steps[None]:
         """Tell those who watch, and the hooks, how it has ended."""
         self._protocol.ended(status)
         for hook in self._after or ():
             try:
-                hook(status)
+                yield partial(hook, status)
             except Exception:  # a hook may raise anything; the transaction is over
                 _log.exception("a hook after completion failed")
 
@@ -313,6 +329,9 @@ class Transaction(GlobalTransaction):
         super().__init__(protocol, resources, xids)
         self._running = running
         self._entered: Token[Transaction | None] | None = None
+
+    def _takes(self, hook: Callable[..., object]) -> None:
+        require_plain(hook, "a hook of a transaction of threads")
 
     def __getitem__(self, name: str) -> Any:
         self._require_open("use a resource")

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tallystick.callables import require_plain_calls
 from tallystick.testing.chaos.faults import (
     DISK_FULL,
     FORK,
@@ -61,6 +62,9 @@ class Scenario:
     faults: Sequence[Fault] = ()
     limit: float = 20.0
     settle: float = 60.0
+
+    def __post_init__(self) -> None:
+        require_plain_calls(self, ("work", "recover", "look"), "a scenario")
 
     def every_fault(self) -> list[Fault]:
         """Return the faults of the process, of each proxy, and those of ``faults``."""

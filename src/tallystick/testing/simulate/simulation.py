@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from tallystick.callables import checked
 from tallystick.storage.files import FileSystem
 from tallystick.testing.memory import MemoryFileSystem
 from tallystick.testing.simulate.decisions import Answers, Decisions, from_text, to_text
@@ -254,6 +255,7 @@ def simulate(
         SimulationError: an assertion failed, a participant raised something, nobody could go
             on, or the run did not end.
     """
+    scenario = checked(scenario, "a scenario")
     given = from_text(schedule) if isinstance(schedule, str) else schedule
     decisions = Decisions(seed, given, faults=faults, crashes=crashes)
     with swapped(modules, fine=fine):

@@ -22,6 +22,7 @@ from contextlib import ContextDecorator, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from tallystick.callables import require_plain
 from tallystick.errors import LogLockedError, MissingExtraError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.records import Xid
@@ -186,6 +187,10 @@ class AtomicAll(ContextDecorator):
         self._transaction: Transaction | None = None
         self._nested: ExitStack | None = None
         self._before: dict[str, Any] = {}
+
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Decorate a function. Raises `TransactionUsageError` if its calls have to be awaited."""
+        return super().__call__(require_plain(function, "a function of atomic_all"))
 
     def _recreate_cm(self) -> Self:
         return type(self)(*self._aliases)

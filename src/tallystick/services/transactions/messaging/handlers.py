@@ -7,12 +7,12 @@ for tasks (`decorate_task`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+from tallystick.callables import innermost, is_lazy, name_of, require_value
 from tallystick.errors import HeuristicError, InDoubtError, TransactionUsageError
 from tallystick.services.transactions.messaging.keys import Claim, IdempotencyKey, KeyedHandler
 from tallystick.services.transactions.messaging.retry import Retry, is_conflict
@@ -62,7 +62,7 @@ class Handler:
             return False
         if self._keyed is not None:
             raise TransactionUsageError(
-                f"{_name(self.function)} has a key, and a transaction is running here",
+                f"{name_of(self.function)} has a key, and a transaction is running here",
                 advice="Call it outside: it must begin and end its transaction itself",
             )
         return True
@@ -74,7 +74,7 @@ class Handler:
     def decode(self, text: str) -> Any:
         """Return the outcome that was kept."""
         assert self._keyed is not None
-        return self._keyed.key.decode(text)
+        return require_value(self._keyed.key.decode(text), "decode of a key")
 
     def once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one transaction in this thread."""
@@ -82,14 +82,13 @@ class Handler:
         with self.begin() as transaction:
             if claim is None:
                 outcome = self.function(*args, **kwargs)
-                _refuse_coroutine(self.function, outcome)
-                return outcome
+                return require_value(outcome, name_of(self.function))
             ask = ThreadAsk(transaction, claim.name)
             known = drive(claim.take(ask))
             if known is not None:
                 transaction.rollback()
                 return self.decode(known)
-            outcome = self.function(*args, **kwargs)
+            outcome = require_value(self.function(*args, **kwargs), name_of(self.function))
             drive(claim.keep(ask, outcome))
             return outcome
 
@@ -119,59 +118,24 @@ def refuse_lazy(function: Callable[..., object], *, awaited: bool = False) -> No
     Raises:
         TransactionUsageError: it is such a function, or a class.
     """
-    made = function
-    while isinstance(made, functools.partial | staticmethod):
-        made = made.func if isinstance(made, functools.partial) else made.__func__
-    if inspect.isclass(made) or isinstance(made, classmethod):
+    made = innermost(function)
+    if inspect.isclass(made) or isinstance(function, classmethod):
         raise TransactionUsageError(
-            f"{_name(function)} is a class, or a method of one",
+            f"{name_of(function)} is a class, or a method of one",
             expected="a function",
             advice="Decorate the functions in it, below @classmethod",
         )
-    if not inspect.isroutine(made):
-        made = type(made).__call__
-    if (
-        inspect.isgeneratorfunction(made)
-        or inspect.isasyncgenfunction(made)
-        or (inspect.iscoroutinefunction(made) and not awaited)
-        or getattr(made, "__code__", None) in _CONTEXT_MANAGERS
-    ):
-        raise _lazy(function)
-
-
-def _plain() -> Iterator[None]:
-    """Make context managers, whose code is that of all others."""
-    yield
-
-
-async def _plain_awaited() -> AsyncIterator[None]:
-    yield
-
-
-_CONTEXT_MANAGERS = (
-    contextlib.contextmanager(_plain).__code__,
-    contextlib.asynccontextmanager(_plain_awaited).__code__,
-)
-
-
-def _refuse_coroutine(function: Callable[..., object], outcome: object) -> None:
-    """Raise `TransactionUsageError` for a result that has to be awaited."""
-    if inspect.iscoroutine(outcome):
-        outcome.close()
+    if is_lazy(function, awaited=awaited):
         raise _lazy(function)
 
 
 def _lazy(function: Callable[..., object]) -> TransactionUsageError:
     return TransactionUsageError(
-        f"a call of {_name(function)} returns before its body runs",
+        f"a call of {name_of(function)} returns before its body runs",
         expected="an ordinary function",
         advice="Use AsyncTransactionManager.transactional for a coroutine function; within a "
         "generator write 'with manager.begin()'",
     )
-
-
-def _name(function: object) -> str:
-    return repr(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def decorate(
@@ -182,7 +146,7 @@ def decorate(
     @functools.wraps(function)
     def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         if handler.joins():
-            return function(*args, **kwargs)
+            return require_value(function(*args, **kwargs), name_of(function))
         for pause in handler.retry.pauses():
             try:
                 result: _Result = handler.once(args, kwargs)

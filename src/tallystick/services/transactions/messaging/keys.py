@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tallystick.callables import require_plain_calls, require_value
 from tallystick.errors import BusyError, TransactionUsageError
 from tallystick.services.transactions.messaging.retry import is_lock_timeout
 from tallystick.services.transactions.messaging.statements import (
@@ -120,6 +121,9 @@ class IdempotencyKey:
     encode: Callable[[Any], str] = _to_json
     decode: Callable[[str], Any] = json.loads
 
+    def __post_init__(self) -> None:
+        require_plain_calls(self, ("of", "encode", "decode"), "a key")
+
 
 class KeyedHandler:
     """The keys of one handler: claims them and keeps its outcomes.
@@ -154,7 +158,7 @@ class KeyedHandler:
             bound.apply_defaults()
             request = bound.arguments[of]
         else:
-            request = of(*args, **kwargs)
+            request = require_value(of(*args, **kwargs), "of of a key")
         return Claim(self.key, self._dialect, self._resource, self.scope, _checked(request))
 
 
@@ -216,7 +220,7 @@ class Claim:
             TransactionUsageError: it cannot be written as text.
         """
         try:
-            text = self._key.encode(outcome)
+            text = require_value(self._key.encode(outcome), "encode of a key")
         except (TypeError, ValueError) as error:
             raise TransactionUsageError(
                 f"the outcome of the request {self.request!r} cannot be kept: {error}",

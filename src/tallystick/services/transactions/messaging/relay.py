@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
+from tallystick.callables import require_done, require_plain, require_plain_calls
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.printable import logger, printable
 from tallystick.services.transactions.messaging.outbox import Message, Outbox
@@ -97,6 +98,9 @@ class Relay(Uncopied):
         lease: seconds after which another relay takes over from one that has stopped. A delivery
             that takes longer may be repeated there.
 
+    Raises:
+        TransactionUsageError: there is no such consumer, or ``deliver`` has to be awaited.
+
     Attributes:
         delivered: the number of deliveries that returned.
         failed: the number of those that raised.
@@ -123,7 +127,8 @@ class Relay(Uncopied):
         self.consumer = consumer
         self.delivered = self.failed = 0
         self._outbox = outbox
-        self._deliver = deliver if callable(deliver) else to_journal(deliver)
+        taken = deliver if callable(deliver) else to_journal(deliver)
+        self._deliver = require_plain(taken, "deliver of a relay")
         self._batch, self._idle, self._first, self._most = batch, idle, first, most
         self._give_up_after = give_up_after
         self._lease = lease
@@ -147,6 +152,7 @@ class Relay(Uncopied):
         Raises:
             ResourceUnreachable: the database is away.
             LogClosedError: the transaction manager is closed.
+            TransactionUsageError: ``deliver`` returned something that has to be awaited.
         """
         try:
             return self._run_round()
@@ -194,10 +200,11 @@ class Relay(Uncopied):
     def _try(self, message: Message, done: list[int]) -> float | None:
         """Deliver a message; return the seconds to wait if it failed and has to be repeated."""
         try:
-            self._deliver(message)
+            returned = self._deliver(message)
         except Exception as error:  # whatever the application's client raises
             self.failed += 1
             return self._note_failure(message, error)
+        require_done(returned, "deliver of a relay")
         self.delivered += 1
         done.append(message.offset)
         return None
@@ -238,9 +245,12 @@ class Relay(Uncopied):
             try:
                 pause = self._run_round()
                 failures = 0
-            except (LogClosedError, TransactionUsageError):
+            except LogClosedError:
                 _log.info("the relay ends with its manager", extra={"consumer": self.consumer})
                 return
+            except TransactionUsageError:
+                _log.exception("the relay stops", extra={"consumer": self.consumer})
+                break
             except Exception:  # of any driver: the database may come back
                 _log.warning("the outbox cannot be read", exc_info=True)
                 pause = min(self._most, self._first * 2.0 ** min(failures, 60))
@@ -283,7 +293,17 @@ class Relay(Uncopied):
 
 
 def to_journal(journal: _Appendable) -> Callable[[Message], object]:
-    """Return a delivery that appends each message to a journal; `from_journal` reads it."""
+    """Return a delivery that appends each message to a journal; `from_journal` reads it.
+
+    Raises:
+        TransactionUsageError: it is an `AsyncJournal`, or no journal.
+    """
+    if not hasattr(journal, "append"):
+        raise TransactionUsageError(
+            f"a relay cannot deliver to a {type(journal).__name__}",
+            expected="a function of a message, or a Journal",
+        )
+    require_plain_calls(journal, ["append"], "the journal of a relay")
 
     def deliver(message: Message) -> None:
         head = {"offset": message.offset, "topic": message.topic, "headers": dict(message.headers)}

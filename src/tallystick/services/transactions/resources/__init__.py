@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
+from tallystick.callables import require_plain_calls
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.resource import Resource
 
@@ -19,6 +20,11 @@ _SCHEMES = {
     "mysql": "mysql:MySqlResource",
     "sqlite": "sqlite:SqliteResource",
 }
+_CALLS = (
+    "begin", "in_doubt", "commit", "rollback", "preflight", "close", "outcomes", "outcomes_of",
+    "has_outcome", "forget_outcomes", "identity", "reap",
+)  # fmt: skip
+"""Calls of a resource that are not awaited."""
 _ACCEPTED = (
     "a Resource, a URL (postgresql://, mariadb://, mysql://, sqlite:///path), a SQLAlchemy "
     "engine, a PageStore or a Journal"
@@ -40,6 +46,7 @@ def adapt(name: str, thing: Any) -> Resource:
     if hasattr(thing, "as_resource"):
         return cast(Resource, thing.as_resource(name))
     if hasattr(thing, "in_doubt") and hasattr(thing, "begin"):
+        require_plain_calls(thing, _CALLS, f"the resource {name!r}")
         return _named(name, cast(Resource, thing))
     if isinstance(thing, str):
         return _from_url(name, thing)

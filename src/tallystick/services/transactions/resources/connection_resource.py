@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import parse_qsl
 
+from tallystick.callables import checked
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
@@ -114,7 +115,8 @@ class ConnectionResource(Uncopied, ABC, Generic[_Connection]):
         alive: Callable[[_Connection], bool] = lambda _: True,
     ) -> None:
         self.name = name
-        self.connect = connect
+        self.connect = connect = checked(connect, f"what connects to {name!r}")
+        alive = checked(alive, f"what looks whether a connection to {name!r} is alive")
 
         def is_alive(connection: _Connection) -> bool:
             with self.watch(connection):

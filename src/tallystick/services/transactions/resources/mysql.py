@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
+from tallystick.callables import checked
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
@@ -127,6 +128,8 @@ class MySqlResource(ConnectionResource[Connection]):
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
         self.changed: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections on which a statement may have changed settings of the session."""
+
+        connect = checked(connect, f"what connects to {name!r}")
 
         def connect_autocommit() -> Connection:
             connection = connect()

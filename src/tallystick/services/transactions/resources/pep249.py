@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tallystick.callables import checked
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
@@ -68,6 +69,7 @@ class TpcResource(ConnectionResource[Any]):
         binary: bool = False,
         rights: str = "what tpc_recover of its driver needs",
     ) -> None:
+        unknown = checked(unknown, "unknown of a resource")
         super().__init__(name, connect, TpcErrors(driver, unknown))
         self.driver = driver
         self._binary = binary

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from tallystick.callables import require_value
 from tallystick.errors import LogClosedError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import Branch, Vote, abort, discard
 
 _Result = TypeVar("_Result")
+
+_WHAT = "work that a thread does"
 
 
 def in_thread(workers: Executor, work: Callable[[], _Result]) -> asyncio.Future[_Result]:
@@ -28,7 +31,7 @@ def in_thread(workers: Executor, work: Callable[[], _Result]) -> asyncio.Future[
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
     try:
-        return loop.run_in_executor(workers, lambda: context.run(work))
+        return loop.run_in_executor(workers, lambda: require_value(context.run(work), _WHAT))
     except RuntimeError as error:
         raise LogClosedError("the transaction manager is closed") from error
 

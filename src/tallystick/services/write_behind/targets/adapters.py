@@ -6,10 +6,10 @@ In: what an application gives as a target. Out: a `Target`.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from tallystick.callables import checked, is_coroutine_function, require_plain_calls
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.targets.target import (
     PartlyAppliedError,
@@ -23,19 +23,24 @@ from tallystick.storage.scheduling import threading, time
 BATCH_SECONDS = 0.005
 """Time after which a target of functions ends a batch: what it has applied is marked then."""
 
+_CALLS = ("open", "apply", "settled", "close", "given")
+
 Apply = Callable[[PersistEntry], object]
 AsyncApply = Callable[[PersistEntry], Coroutine[Any, Any, object]]
 
 
 def target_of(thing: Any) -> Target:
-    """Return ``thing`` as a target. Raises `TypeError` if it cannot be one."""
+    """Return ``thing`` as a target.
+
+    Raises:
+        TypeError: It cannot be one.
+        TransactionUsageError: Its calls return before their body runs.
+    """
     if isinstance(thing, Target):
-        return thing
+        return require_plain_calls(thing, _CALLS, "a target")
     if type(thing).__module__.partition(".")[0] == "sqlalchemy":
         return _sql_target(thing)
-    if inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
-        getattr(thing, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
-    ):
+    if is_coroutine_function(thing):
         return AsyncTarget(thing)
     if callable(thing):
         return CallableTarget(thing)
@@ -62,7 +67,7 @@ class CallableTarget:
     batch_max = 1_000
 
     def __init__(self, function: Apply) -> None:
-        self._function = function
+        self._function = checked(function, "a function that is a target")
 
     def open(self, log_id: str) -> None:
         """Do nothing: a function needs no preparation."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from tallystick.callables import checked
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
@@ -51,7 +52,7 @@ class SqlTarget(Uncopied):
     ) -> None:
         self.batch_max = batch_max
         self._engine = engine
-        self._apply = apply
+        self._apply = checked(apply, "apply of a SqlTarget")
         self._log_id = ""
         self._known_max = -1
         self._given: int | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tallystick.callables import require_done
 from tallystick.printable import logger
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.backlog import Backlog
@@ -185,7 +186,8 @@ class TargetQueue(Uncopied):
     def _call(self, batch: list[PersistEntry]) -> tuple[int, BaseException | None]:
         """Return how many of the batch the target has applied, and the error for the next one."""
         try:
-            self.target.apply(batch)
+            apply: Callable[[Sequence[PersistEntry]], object] = self.target.apply
+            require_done(apply(batch), "apply of a target")
         except PartlyAppliedError as partly:
             return partly.count, partly.__cause__
         except BaseException as error:  # whatever a target raises, sys.exit() too, is its failure
