@@ -26,6 +26,7 @@ from tallystick import (
     TransactionManager,
 )
 from tallystick.services.transactions.integrations.sessions import SessionFactory
+from tallystick.services.transactions.integrations.web import in_transaction
 
 
 class Orders(DeclarativeBase):
@@ -88,6 +89,19 @@ def make_app() -> FastAPI:
             return sell(request)
         except (BusyError, RolledBackError, InDoubtError) as error:
             raise HTTPException(503, f"send it again: {error}") from error
+
+    request_transaction = in_transaction(tm)
+
+    @app.post("/gifts")
+    def give(tx: Any = request_transaction) -> dict[str, Any]:  # committed before the answer
+        pear = stock(tx).get_one(Item, "pear", with_for_update=True)
+        if pear.left == 0:
+            raise HTTPException(409, "no pear is left")  # rolls back
+        pear.left -= 1
+        session = orders(tx)
+        session.add(order := Order(item="pear, a gift"))
+        session.flush()
+        return {"order": order.id}
 
     @app.get("/state")
     def state() -> dict[str, Any]:

@@ -323,6 +323,9 @@ BY_OTHERS = {
 """What is checked by what it is passed on to."""
 
 AWAITED = {
+    "services/transactions/integrations/web.py TransactionMiddleware.__call__ receive",
+    "services/transactions/integrations/web.py TransactionMiddleware.__call__ send",
+    "services/transactions/integrations/web.py TransactionMiddleware.__init__ app",
     "services/transactions/aio.py AsyncTransactionManager.transactional function",
     "services/transactions/messaging/handlers.py decorate_task function",
     "services/transactions/resources/postgres.py PostgresResource.__init__ connect_async",

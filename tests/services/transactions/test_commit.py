@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tallystick.errors import (
     RolledBackError,
     TransactionUsageError,
 )
-from tallystick.services.transactions import Status, Transaction, TransactionManager
+from tallystick.services.transactions import Status, TransactionManager
 from tallystick.services.transactions.aio import AsyncTransactionManager
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.services.transactions.faces import FACES, Face
@@ -411,34 +411,40 @@ def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
         TransactionManager(tmp_path, {"a": 7}, log=ModelLog(DurableState()))
 
 
-def test_another_thread_must_take_over_first(tmp_path: Path) -> None:
-    caught: list[Exception] = []
-    with manager(tmp_path, durable("a")) as tm:
+def test_another_thread_may_go_on_and_commit(tmp_path: Path) -> None:
+    state = durable("a", "b")
+    with manager(tmp_path, state) as tm, ThreadPoolExecutor(1) as other:
         tx = tm.begin()
-        assert tx["a"]
+        tx["a"]("balance", 1)
+        other.submit(lambda: tx["b"]("balance", 1)).result()
+        other.submit(tx.commit).result()
+        assert tx.status is Status.COMMITTED
+    assert {one.values["balance"] for one in state.databases.values()} == {1}
 
-        def steal() -> None:
-            try:
-                tx.commit()
-            except TransactionUsageError as error:
-                caught.append(error)
 
-        _in_thread(steal)
-        assert "another thread" in str(caught[0])
+def test_a_suspended_transaction_waits_to_be_resumed(tmp_path: Path) -> None:
+    with manager(tmp_path, durable("a")) as tm, ThreadPoolExecutor(1) as other:
+        tx = tm.begin()
         tx.suspend()
-        _in_thread(lambda: _resume_and_commit(tx))
+        with pytest.raises(TransactionUsageError, match="is suspended"):
+            tx.commit()
+        other.submit(tx.resume).result()
+        tx.commit()
         assert tx.status is Status.COMMITTED
 
 
-def _resume_and_commit(tx: Transaction) -> None:
-    tx.resume()
-    tx.commit()
+def test_two_threads_at_once_are_told_so(tmp_path: Path) -> None:
+    with manager(tmp_path, durable("a")) as tm, ThreadPoolExecutor(1) as other:
+        tx = tm.begin()
 
+        def use_elsewhere() -> None:
+            for call in (tx.commit, tx.rollback, tx.prepare, lambda: tx["a"]):
+                with pytest.raises(TransactionUsageError, match="another thread is using"):
+                    other.submit(call).result()
 
-def _in_thread(work: Callable[[], object]) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+        tx.before_commit(use_elsewhere)
+        tx.commit()
+        assert tx.status is Status.COMMITTED
 
 
 def test_a_timeout_leaves_only_rollback(tmp_path: Path, face: Face) -> None:

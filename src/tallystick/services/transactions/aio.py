@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextvars import ContextVar, Token
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -39,10 +39,12 @@ from tallystick.services.transactions.resources.thread_branch import ThreadedBra
 from tallystick.services.transactions.steps import Steps, drive_awaiting, one_step
 from tallystick.services.transactions.transaction import (
     OPEN,
+    Current,
     GlobalTransaction,
+    Joined,
     Status,
     Transaction,
-    leave,
+    here,
     of_kind,
 )
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
@@ -65,7 +67,7 @@ class AsyncTransaction(GlobalTransaction):
     after the other, whichever tasks make them, and to their ends even if those are cancelled.
     """
 
-    __slots__ = ("_at_work", "_done", "_end_workers", "_entered", "_running", "_turns", "_workers")
+    __slots__ = ("_at_work", "_done", "_end_workers", "_turns", "_workers")
 
     def __init__(
         self,
@@ -75,11 +77,9 @@ class AsyncTransaction(GlobalTransaction):
         workers: Executor,
         end_workers: Executor,
         turns: Turns,
-        running: ContextVar[AsyncTransaction | None],
+        current: Current,
     ) -> None:
-        super().__init__(protocol, resources, xids)
-        self._running = running
-        self._entered: Token[AsyncTransaction | None] | None = None
+        super().__init__(protocol, resources, xids, current)
         self._workers = workers
         self._end_workers = end_workers
         self._turns = turns
@@ -283,14 +283,13 @@ class AsyncTransaction(GlobalTransaction):
         self._join(name, resource, ThreadedBranch(branch, self._end_workers))
 
     async def __aenter__(self) -> Self:
-        self._entered = self._running.set(self)
+        self._enter(here())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        leave(self._running, self._entered)
-        self._entered = None
+        self._leave()
         if self.status not in OPEN:
             return
         if kind is None:
@@ -321,9 +320,7 @@ class AsyncTransactionManager(Uncopied):
     ) -> None:
         threads = connections if threads is None else threads
         self.manager = manager
-        self._current: ContextVar[AsyncTransaction | None] = ContextVar(
-            "tallystick_task", default=None
-        )
+        self._current = manager._current
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")
         # Separate: work may wait for locks that only the end of another transaction releases.
         self._end_workers = ThreadPoolExecutor(threads, "tallystick-transaction-end")
@@ -360,8 +357,27 @@ class AsyncTransactionManager(Uncopied):
 
     # -- transactions ---------------------------------------------------------------------
 
-    def begin(self, timeout: float | None = None) -> AsyncTransaction:
-        """Begin a transaction: ``async with manager.begin() as tx``."""
+    @overload
+    def begin(
+        self, timeout: float | None = None, *, independent: bool = False
+    ) -> AsyncTransaction: ...
+
+    @overload
+    def begin(
+        self, timeout: float | None = None, *, join: bool
+    ) -> AbstractAsyncContextManager[AsyncTransaction]: ...
+
+    def begin(
+        self, timeout: float | None = None, *, join: bool = False, independent: bool = False
+    ) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Begin a transaction: ``async with manager.begin() as tx``.
+
+        See `TransactionManager.begin` for ``join`` and ``independent``. Tasks that are started in
+        the block are not in it: they begin transactions of their own.
+        """
+        outer = self.manager._outer(AsyncTransaction, join=join, independent=independent)
+        if outer is not None:
+            return Joined(outer)
         self._require_open()
         return self.manager._begin(
             AsyncTransaction,
@@ -385,6 +401,7 @@ class AsyncTransactionManager(Uncopied):
                 return require_value(work(transaction), "the work of run()")
 
         require_plain(work, "the work of run()")
+        self.manager._outer(AsyncTransaction)
         self._require_open()
         await self._turns.take(math.inf)
         try:
@@ -434,14 +451,14 @@ class AsyncTransactionManager(Uncopied):
             found: Callable[..., Awaitable[Any]],
         ) -> Callable[..., Coroutine[Any, Any, Any]]:
             refuse_lazy(found, awaited=True)
-            handler = self.manager._handler(found, self.begin, self._current, key, retry)
+            handler = self.manager._handler(found, self.begin, AsyncTransaction, key, retry)
             return decorate_task(handler, found)
 
         return decorated if function is None else decorated(function)
 
     def current(self) -> AsyncTransaction:
-        """Return the transaction whose block, or `transactional` call, is running."""
-        return require_running(self._current.get())
+        """Return the transaction whose block, or `transactional` call, this task is in."""
+        return require_running(self._current, AsyncTransaction)
 
     async def preflight(self) -> Sequence[Problem]:
         """Return what is not set up in the resources, and how to mend it; empty is good."""

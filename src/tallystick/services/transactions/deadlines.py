@@ -24,6 +24,8 @@ _log = logger("tallystick.transactions")
 _Result = TypeVar("_Result")
 
 TICK_S = 0.1
+GRACE_S = 3.0
+"""Seconds after the end of a thread in which another one may go on with its transaction."""
 
 _CALLS = frozenset(
     {
@@ -39,8 +41,8 @@ class Reaper(Uncopied):
 
     One daemon thread works for all managers of a process; in a simulation each has its own.
 
-    A transaction whose owner is gone (its thread has ended, or nothing refers to it any more) is
-    ended, too: rolled back, or left to recovery once it is prepared.
+    A transaction that nothing refers to any more, or whose thread has ended some seconds ago and
+    has not handed it on, is ended, too: rolled back, or left to recovery once it is prepared.
 
     Args:
         live: the transactions of the manager.
@@ -54,6 +56,7 @@ class Reaper(Uncopied):
         self._live = live
         self._resources = resources
         self._call_timeout = call_timeout
+        self._without_thread: dict[bytes, float] = {}
         self._rounds = _Rounds() if simulated() else _ROUNDS
 
     def start(self) -> None:
@@ -67,14 +70,24 @@ class Reaper(Uncopied):
     def look(self) -> None:
         """End what takes too long now."""
         if transactions := self._live.at_work():
-            threads = living_threads()
+            threads, now = living_threads(), time.monotonic()
             for transaction in transactions:
-                if _is_gone(transaction, threads):
+                if self._is_gone(transaction, threads, now):
                     if self._was_left(transaction):
                         self._end(transaction)
                 else:
                     self._live.abort_if_late(transaction, time.monotonic())
         self.end_calls(time.monotonic() - self._call_timeout)
+
+    def _is_gone(self, transaction: TwoPhaseCommit, threads: Iterable[int], now: float) -> bool:
+        """Return True if nobody can end the transaction any more, or seems to want to."""
+        if transaction.owner is None:
+            return False
+        owner = transaction.owner()
+        if owner is not None and owner.ends_with not in (None, *threads):
+            return now - self._without_thread.setdefault(transaction.gtrid, now) >= GRACE_S
+        self._without_thread.pop(transaction.gtrid, None)
+        return owner is None
 
     def end_calls(self, before: float) -> None:
         """End the sessions of calls that began before this moment of the monotonic clock."""
@@ -91,7 +104,7 @@ class Reaper(Uncopied):
         thread, the threads that live, and whether it is at work: its owner outlives that.
         """
         owner = None if transaction.owner is None else transaction.owner()
-        thread = None if owner is None else owner.thread
+        thread = None if owner is None else owner.ends_with
         if owner is not None and (thread is None or thread in living_threads()):
             return False
         return self._live.has(transaction)
@@ -100,6 +113,7 @@ class Reaper(Uncopied):
         extra = {"gtrid": transaction.gtrid.hex(), "resources": list(transaction.branches)}
         _log.warning("a transaction was left without an end; it is ended", extra=extra)
         transaction.owner = None
+        self._without_thread.pop(transaction.gtrid, None)
         # In a thread of its own: the branch of a resource unknown to us may wait.
         start_thread(threading.Thread(target=transaction.discard, daemon=True))
 
@@ -157,14 +171,6 @@ class _Rounds(Uncopied):
 
 _ROUNDS = _Rounds()
 os.register_at_fork(after_in_child=_ROUNDS.after_fork)
-
-
-def _is_gone(transaction: TwoPhaseCommit, threads: Iterable[int]) -> bool:
-    """Return True if nobody can end the transaction any more."""
-    if transaction.owner is None:
-        return False
-    owner = transaction.owner()
-    return owner is None or (owner.thread is not None and owner.thread not in threads)
 
 
 class Call(Uncopied, Generic[_Result]):

@@ -10,6 +10,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -34,7 +35,13 @@ from tallystick.services.transactions.resource import Problem, Resource, Resourc
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.steps import observer
 from tallystick.services.transactions.tracing import Tracing
-from tallystick.services.transactions.transaction import OPEN, GlobalTransaction, Transaction
+from tallystick.services.transactions.transaction import (
+    Current,
+    GlobalTransaction,
+    Joined,
+    Transaction,
+    inside,
+)
 from tallystick.services.transactions.two_phase_commit import (
     CommitContext,
     LiveTransactions,
@@ -48,6 +55,8 @@ from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading
 
 _log = logger("tallystick.transactions")
+
+_FACES = " with a manager of the same kind, asynchronous or not"
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -127,9 +136,7 @@ class TransactionManager(Uncopied):
         self._background = BackgroundRecovery(self._recover, recovery_interval)
         # Presumed abort needs no notes; operators of another system's log expect them.
         self._context = self._commit_context(on_step, writes_notes=log is not None)
-        self._current: ContextVar[Transaction | None] = ContextVar(
-            "tallystick_transaction", default=None
-        )
+        self._current: Current = ContextVar("tallystick_transaction", default=None)
         self._forked = self._closed = False
         self.resources = self._adapted(resources)
         self._timed = TimedResources(self.resources, call_timeout)
@@ -198,12 +205,50 @@ class TransactionManager(Uncopied):
 
     # -- transactions ---------------------------------------------------------------------
 
-    def begin(self, timeout: float | None = None) -> Transaction:
-        """Begin a transaction for this thread; ``timeout`` in seconds until commit.
+    @overload
+    def begin(self, timeout: float | None = None, *, independent: bool = False) -> Transaction: ...
 
-        Within its ``with`` block it is `current`.
+    @overload
+    def begin(
+        self, timeout: float | None = None, *, join: bool
+    ) -> AbstractContextManager[Transaction]: ...
+
+    def begin(
+        self, timeout: float | None = None, *, join: bool = False, independent: bool = False
+    ) -> AbstractContextManager[Transaction]:
+        """Begin a transaction. Within its ``with`` block it is `current`.
+
+        Args:
+            timeout: seconds until commit.
+            join: within the block of another transaction of this manager, take part in that one;
+                an exception that leaves the block marks the whole for rollback. Elsewhere, begin.
+            independent: begin another transaction within the block of the first. It does not see
+                the other's work, waits for its locks, and is committed whatever becomes of it.
+
+        Raises:
+            TransactionUsageError: this thread or task is in the block of a transaction of this
+                manager, and neither was chosen.
         """
-        return self._begin(Transaction, timeout, self._current)
+        outer = self._outer(Transaction, join=join, independent=independent)
+        return self._begin(Transaction, timeout, self._current) if outer is None else Joined(outer)
+
+    def _outer(
+        self, face: type[_Transaction], *, join: bool = False, independent: bool = False
+    ) -> _Transaction | None:
+        """Return the transaction of the class ``face`` to be joined; None where one is begun."""
+        if join and independent:
+            raise TransactionUsageError("a transaction that joins another is not independent")
+        found = None if independent else inside(self._current)
+        if found is None:
+            return None
+        if join and isinstance(found, face):
+            return found
+        raise TransactionUsageError(
+            f"{found!r} is running here",
+            expected="a thread or task outside of its block",
+            advice=f"begin(join=True) takes part in it{'' if isinstance(found, face) else _FACES}; "
+            "begin(independent=True) begins another one, which may wait for its locks for ever",
+        )
 
     def _begin(
         self, face: Callable[..., _Transaction], timeout: float | None, *more: object
@@ -235,7 +280,8 @@ class TransactionManager(Uncopied):
     ) -> Any:
         """Decorate a function: each call is one transaction, given by `current`.
 
-        A call within a transaction of this manager joins it.
+        A call within a transaction of this manager joins it: if it raises, the whole is rolled
+        back, even where its caller handles the exception.
 
         Args:
             function: the function, if the decorator is used without arguments.
@@ -250,7 +296,7 @@ class TransactionManager(Uncopied):
 
         def decorated(found: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
             refuse_lazy(found)
-            return decorate(self._handler(found, self.begin, self._current, key, retry), found)
+            return decorate(self._handler(found, self.begin, Transaction, key, retry), found)
 
         return decorated if function is None else decorated(function)
 
@@ -258,17 +304,19 @@ class TransactionManager(Uncopied):
         self,
         function: Callable[..., Any],
         begin: Callable[[], Any],
-        current: ContextVar[Any],
+        face: type[GlobalTransaction],
         key: IdempotencyKey | None,
         retry: Retry | int,
     ) -> Handler:
-        return Handler(
-            function, begin, lambda: is_running(current.get()), key, retry, self.resources
-        )
+        def joined() -> Joined[GlobalTransaction] | None:
+            outer = self._outer(face, join=True)
+            return None if outer is None else Joined(outer)
+
+        return Handler(function, begin, joined, key, retry, self.resources)
 
     def current(self) -> Transaction:
-        """Return the transaction whose ``with`` block, or `transactional` call, is running."""
-        return require_running(self._current.get())
+        """Return the transaction whose block, or `transactional` call, this thread is in."""
+        return require_running(self._current, Transaction)
 
     def preflight(self) -> Sequence[Problem]:
         """Return what is not set up in the resources, and how to mend it; empty is good."""
@@ -413,17 +461,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def is_running(transaction: GlobalTransaction | None) -> bool:
-    """Return True for a transaction that has not ended."""
-    return transaction is not None and transaction.status in OPEN
-
-
-def require_running(transaction: _Transaction | None) -> _Transaction:
+def require_running(current: Current, face: type[_Transaction]) -> _Transaction:
     """Return the transaction of a running call. Raises `TransactionUsageError` if there is none."""
-    if transaction is None or not is_running(transaction):
+    found = inside(current)
+    if not isinstance(found, face):
         raise TransactionUsageError(
             "no transaction is running here",
             advice="Call it within a 'with' block of begin(), or a function decorated with "
-            "@manager.transactional",
+            "@manager.transactional, in the same thread or task; or pass the transaction on",
         )
-    return transaction
+    return found

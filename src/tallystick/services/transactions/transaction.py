@@ -8,12 +8,13 @@ steps in its thread, `aio.AsyncTransaction` on an event loop.
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from enum import Enum
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from tallystick.callables import require_plain
 from tallystick.errors import RolledBackError, TransactionUsageError
@@ -59,34 +60,79 @@ def of_kind(handle: object, name: str, kind: type[_Handle]) -> _Handle:
     return handle
 
 
-def leave(running: ContextVar[_Running | None], entered: Token[_Running | None] | None) -> None:
-    """End a ``with`` block: the transaction around it, or none, is the running one again.
+class Running(NamedTuple):
+    """The transaction whose block is open in a context, and the task or thread that opened it.
 
-    Each manager has a variable of its own, which a context would hold for ever if it were only set.
+    A copy of the context in another task or thread has it, too, and is not in the block. Without a
+    ``holder`` it is: a request is handled in several threads and tasks.
     """
-    if entered is None:
-        return
+
+    transaction: GlobalTransaction
+    holder: object
+
+
+Current = ContextVar[Running | None]
+"""What runs in a context, of one manager."""
+
+
+def inside(current: Current) -> GlobalTransaction | None:
+    """Return the transaction whose block this thread or task is in; None outside of blocks."""
+    found = current.get()
+    if found is None or found.transaction.status not in OPEN:
+        return None
+    return found.transaction if found.holder is None or found.holder == here() else None
+
+
+def here() -> object:
+    """Return the task that runs; outside of tasks the identifier of the thread."""
     try:
-        running.reset(entered)
-    except ValueError:  # entered in another context
-        outer = entered.old_value
-        running.set(None if outer is Token.MISSING else outer)
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no event loop
+        return threading.get_ident()
+    return threading.get_ident() if task is None else task
+
+
+class Joined(Generic[_Running]):
+    """The block of a call that takes part in a transaction which is running.
+
+    What leaves it by an exception marks the whole transaction for rollback.
+    """
+
+    def __init__(self, transaction: _Running) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> _Running:
+        return self._transaction
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self._transaction._fail(error)
+
+    async def __aenter__(self) -> _Running:
+        return self._transaction
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self.__exit__(_, error, __)
 
 
 class GlobalTransaction(Uncopied):
-    """What both faces of a transaction share. It belongs to the thread that began it.
+    """What both faces of a transaction share.
 
     Args:
         protocol: two-phase commit over the branches, empty so far.
         resources: by name, those that can be enlisted.
         xids: makes the ids of branches.
+        current: where its block is noted while it is open.
     """
 
     __slots__ = (
         "__weakref__",
         "_after",
         "_before",
+        "_current",
         "_deadline",
+        "_entered",
+        "_failure",
         "_owner",
         "_protocol",
         "_resources",
@@ -100,8 +146,12 @@ class GlobalTransaction(Uncopied):
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
+        current: Current,
     ) -> None:
         self._protocol = protocol
+        self._current = current
+        self._entered: Token[Running | None] | None = None
+        self._failure: BaseException | None = None
         self._resources = resources
         self._xids = xids
         self._owner: int | None = threading.get_ident()
@@ -123,7 +173,12 @@ class GlobalTransaction(Uncopied):
 
     @property
     def thread(self) -> int | None:
-        """The identifier of the thread that it belongs to; None while it is suspended."""
+        """The identifier of the thread that used it last; None while it is suspended."""
+        return self._owner
+
+    @property
+    def ends_with(self) -> int | None:
+        """The thread without which nobody ends it; None if another one may."""
         return self._owner
 
     def before_commit(self, hook: Callable[[], object]) -> None:
@@ -154,6 +209,39 @@ class GlobalTransaction(Uncopied):
         """Mark the transaction: from now on it can only roll back."""
         self._require_open("mark it")
         self.status = Status.MARKED
+
+    # -- the block --------------------------------------------------------------------------
+
+    def _enter(self, holder: object) -> None:
+        """Open the block: from now on the transaction is the running one of its holder."""
+        if self._entered is not None:
+            raise TransactionUsageError(
+                "the block of the transaction is open already",
+                advice="Use the transaction within it, or begin(join=True)",
+            )
+        self._entered = self._current.set(Running(self, holder))
+
+    def _leave(self) -> None:
+        """Close the block: the transaction around it, or none, is the running one again.
+
+        Each manager has a variable of its own, which a context would hold for ever if it were only
+        set.
+        """
+        entered, self._entered = self._entered, None
+        if entered is None:
+            return
+        try:
+            self._current.reset(entered)
+        except ValueError:  # it was opened in another context
+            found, outer = self._current.get(), entered.old_value
+            if found is not None and found.transaction is self:
+                self._current.set(None if outer is Token.MISSING else outer)
+
+    def _fail(self, error: BaseException) -> None:
+        """Mark the transaction: a call that had joined it raised an error."""
+        if self.status in OPEN:
+            self.status = Status.MARKED
+            self._failure = self._failure or error
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -200,8 +288,21 @@ class GlobalTransaction(Uncopied):
         except RolledBackError as error:
             return error
         if self.status is Status.MARKED:
-            return RolledBackError("the transaction was marked for rollback")
+            return self._marked()
         return None
+
+    def _marked(self) -> RolledBackError:
+        """Return why it was marked for rollback."""
+        failure, self._failure = self._failure, None
+        if failure is None:
+            return RolledBackError("the transaction was marked for rollback")
+        refusal = RolledBackError(
+            "rolled back: a call that had joined the transaction raised "
+            f"{type(failure).__name__}: {failure}",
+            advice="Let the exception pass, or do in begin(independent=True) what may fail alone",
+        )
+        refusal.__cause__ = failure
+        return refusal
 
     def _prepare(self) -> Steps[None]:
         """Run the first phase alone."""
@@ -303,10 +404,13 @@ class GlobalTransaction(Uncopied):
                 f"cannot {what}: the transaction belongs to the process this one was forked from",
                 advice="Begin another one in this process, with a manager of its own",
             )
+        self._require_thread(what)
+
+    def _require_thread(self, what: str) -> None:
         if self._owner != threading.get_ident():
             raise TransactionUsageError(
-                f"cannot {what}: the transaction belongs to another thread",
-                advice="Call suspend() there and resume() here to hand it over",
+                f"cannot {what}: the transaction belongs to another thread, that of its event loop",
+                advice="Use it in tasks of that loop",
             )
 
 
@@ -314,31 +418,76 @@ class Transaction(GlobalTransaction):
     """A global transaction; a context manager that commits, or rolls back on an exception.
 
     ``transaction["name"]`` enlists the resource of that name at its first use and gives its
-    handle. It belongs to the thread that began it until `suspend` and `resume` hand it over.
+    handle. It belongs to who holds it: any thread may use and end it, one at a time.
     """
 
-    __slots__ = ("_entered", "_running")
+    __slots__ = ("_in_use",)
 
     def __init__(
         self,
         protocol: TwoPhaseCommit,
         resources: Mapping[str, Resource],
         xids: XidFactory,
-        running: ContextVar[Transaction | None],
+        current: Current,
     ) -> None:
-        super().__init__(protocol, resources, xids)
-        self._running = running
-        self._entered: Token[Transaction | None] | None = None
+        super().__init__(protocol, resources, xids, current)
+        self._in_use = threading.Lock()
+
+    @property
+    def ends_with(self) -> int | None:
+        """The thread without which nobody ends it: the last one, unless its block is open.
+
+        An open block outlives a thread as a generator, which another thread closes.
+        """
+        return self._owner if self._entered is None else None
+
+    def _claim(self, what: str) -> bool:
+        """Keep other threads out of a call; return True if the call has to let them in again.
+
+        Raises:
+            TransactionUsageError: another thread is in a call.
+        """
+        if self._in_use.acquire(blocking=False):
+            if self._owner is not None:
+                self._owner = threading.get_ident()
+            return True
+        if self._owner == threading.get_ident():  # a hook
+            return False
+        self._require_owner(what)
+        raise TransactionUsageError(
+            f"cannot {what}: another thread is using the transaction at this moment",
+            advice="Let one thread at a time use it, or begin a transaction in each",
+        )
+
+    def _alone(self, what: str, work: Callable[[], None]) -> None:
+        """Do something while no other thread is in a call."""
+        claimed = self._claim(what)
+        try:
+            work()
+        finally:
+            if claimed:
+                self._in_use.release()
+
+    def _require_thread(self, what: str) -> None:
+        if self._owner is None:
+            raise TransactionUsageError(
+                f"cannot {what}: the transaction is suspended", advice="Call resume() first"
+            )
 
     def _takes(self, hook: Callable[..., object]) -> None:
         require_plain(hook, "a hook of a transaction of threads")
 
     def __getitem__(self, name: str) -> Any:
-        self._require_open("use a resource")
-        branch = self._protocol.branches.get(name)
-        if branch is None:
-            branch = self._begin_now(name, self._joinable(name))
-        return branch.handle
+        claimed = self._claim("use a resource")
+        try:
+            self._require_open("use a resource")
+            branch = self._protocol.branches.get(name)
+            if branch is None:
+                branch = self._begin_now(name, self._joinable(name))
+            return branch.handle
+        finally:
+            if claimed:
+                self._in_use.release()
 
     def enlist(self, name: str) -> Any:
         """Enlist a resource and return its handle.
@@ -362,16 +511,16 @@ class Transaction(GlobalTransaction):
         return of_kind(self[name], name, kind)
 
     def suspend(self) -> None:
-        """Release the transaction, so that another thread may `resume` it."""
+        """Refuse all calls until `resume`, which any thread may call."""
         self._require_open("suspend it", timed=False)
         self._owner = None
 
     def resume(self) -> None:
-        """Make this thread the owner of a suspended transaction."""
+        """Go on with a suspended transaction, in this thread."""
         if self._owner is not None:
             raise TransactionUsageError(
                 "the transaction is not suspended",
-                advice="Call suspend() in the thread that works on it first",
+                advice="Use it as it is: any thread may, one at a time",
             )
         self._owner = threading.get_ident()
 
@@ -382,8 +531,11 @@ class Transaction(GlobalTransaction):
             RolledBackError: nothing of it was kept.
             InDoubtError: it is not known yet; recovery will settle it.
             HeuristicError: a resource went against the decision.
-            TransactionUsageError: it has ended, or belongs to another thread.
+            TransactionUsageError: it has ended, or another thread is using it.
         """
+        self._alone("commit it", self._commit_now)
+
+    def _commit_now(self) -> None:
         self._run_hooks()
         drive(self._commit())
 
@@ -395,6 +547,9 @@ class Transaction(GlobalTransaction):
         Raises:
             RolledBackError: nothing of it was kept.
         """
+        self._alone("prepare it", self._prepare_now)
+
+    def _prepare_now(self) -> None:
         self._run_hooks()
         drive(self._prepare())
 
@@ -404,17 +559,16 @@ class Transaction(GlobalTransaction):
         Raises:
             HeuristicError: a resource says that it has committed, or may have.
         """
-        drive(self._roll_back())
+        self._alone("roll it back", lambda: drive(self._roll_back()))
 
     def __enter__(self) -> Self:
-        self._entered = self._running.set(self)
+        self._enter(here())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        leave(self._running, self._entered)
-        self._entered = None
+        self._leave()
         if self.status not in OPEN:
             return
         if kind is None:

@@ -181,7 +181,12 @@ class Owner(Protocol):
 
     @property
     def thread(self) -> int | None:
-        """The thread that it belongs to; None between threads."""
+        """The thread that used it last; None between threads."""
+        ...
+
+    @property
+    def ends_with(self) -> int | None:
+        """The thread without which nobody ends it; None if another one may."""
         ...
 
 

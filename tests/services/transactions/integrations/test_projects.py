@@ -36,10 +36,15 @@ def test_a_project_that_is_killed_has_sold_each_pear_once(
         for plain, driver in DRIVERS.items():
             urls = {key: url.replace(plain, driver) for key, url in urls.items()}
     numbers, acknowledged, chance = itertools.count(1), set[str](), random.Random(3)
+    gifts: list[int] = []  # acknowledged; the others may be in the databases, too
 
     def order(project: Project) -> None:
         for number in numbers:
             try:
+                if name == "fastapi" and not number % 3:
+                    project.ask("gifts", post=True)
+                    gifts.append(number)
+                    continue
                 project.ask(f"orders/{number}", post=True)
             except urllib.error.HTTPError:
                 continue  # to be sent again
@@ -69,8 +74,12 @@ def test_a_project_that_is_killed_has_sold_each_pear_once(
             kept = {row[0] for row in pg.execute(query.encode())}
         assert acknowledged <= kept
         assert len(acknowledged) >= 24
-        assert project.ask("state") == {"orders": len(kept), "left": 1000 - len(kept)}
+        state = project.ask("state")
+        assert state["left"] == 1000 - state["orders"]
+        given = state["orders"] - len(kept)
+        assert given >= len(gifts)
+        assert given == 0 or name == "fastapi"
         project.ask(f"orders/{max(acknowledged)}", post=True)  # sent again, it changes nothing
-        assert project.ask("state") == {"orders": len(kept), "left": 1000 - len(kept)}
+        assert project.ask("state") == state
     finally:
         project.kill()

@@ -110,9 +110,16 @@ def test_what_is_no_conflict_or_not_known_is_not_repeated(places: Places, error:
 
         with pytest.raises(type(error)):
             fail()
-        with tm.begin(), pytest.raises(type(error)):
-            fail()  # joined: only the outer one could be repeated
-    assert len(calls) == 2
+
+        def handle() -> None:
+            with pytest.raises(type(error)):
+                fail()  # joined: only the outer one could be repeated
+
+        with pytest.raises(RolledBackError, match="had joined"), tm.begin():
+            handle()
+        with pytest.raises(RolledBackError, match="had joined"):
+            tm.transactional(retry=5)(handle)()
+    assert len(calls) == 3
 
 
 def test_conflicts_are_told_by_their_codes() -> None:

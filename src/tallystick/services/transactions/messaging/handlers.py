@@ -31,7 +31,7 @@ class Handler:
     Args:
         function: the function.
         begin: begins a transaction.
-        is_running: returns True within a transaction of the manager, which a call joins.
+        joined: returns the block of a call within a transaction of the manager; None outside.
         key: the key of a request, if any.
         retry: the number of repetitions after a conflict, or a `Retry`.
         resources: of the manager, by name.
@@ -41,7 +41,7 @@ class Handler:
         self,
         function: Callable[..., Any],
         begin: Callable[[], Any],
-        is_running: Callable[[], bool],
+        joined: Callable[[], Any],
         key: IdempotencyKey | None,
         retry: Retry | int,
         resources: Mapping[str, Resource],
@@ -49,23 +49,22 @@ class Handler:
         self.function = function
         self.begin = begin
         self.retry = Retry(retry) if isinstance(retry, int) else retry
-        self._is_running = is_running
+        self._joined = joined
         self._keyed = None if key is None else KeyedHandler(key, function, resources)
 
-    def joins(self) -> bool:
-        """Return True for a call that takes part in a transaction which is running.
+    def joined(self) -> Any:
+        """Return the block of a call that takes part in a transaction which is running, or None.
 
         Raises:
             TransactionUsageError: the function has a key.
         """
-        if not self._is_running():
-            return False
-        if self._keyed is not None:
+        joined = self._joined()
+        if joined is not None and self._keyed is not None:
             raise TransactionUsageError(
                 f"{name_of(self.function)} has a key, and a transaction is running here",
                 advice="Call it outside: it must begin and end its transaction itself",
             )
-        return True
+        return joined
 
     def claim(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Claim | None:
         """Return the claim of a call's key; None without keys."""
@@ -145,8 +144,9 @@ def decorate(
 
     @functools.wraps(function)
     def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        if handler.joins():
-            return require_value(function(*args, **kwargs), name_of(function))
+        if (joined := handler.joined()) is not None:
+            with joined:
+                return require_value(function(*args, **kwargs), name_of(function))
         for pause in handler.retry.pauses():
             try:
                 result: _Result = handler.once(args, kwargs)
@@ -168,8 +168,9 @@ def decorate_task(
 
     @functools.wraps(function)
     async def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        if handler.joins():
-            return await function(*args, **kwargs)
+        if (joined := handler.joined()) is not None:
+            async with joined:
+                return await function(*args, **kwargs)
         for pause in handler.retry.pauses():
             try:
                 result: _Result = await handler.once_awaiting(args, kwargs)
@@ -185,5 +186,13 @@ def decorate_task(
 
 
 def _may_repeat(error: Exception) -> bool:
-    """Return True for a conflict of a transaction of which nothing was kept, as is proved."""
-    return not isinstance(error, InDoubtError | HeuristicError) and is_conflict(error)
+    """Return True for a conflict of a transaction of which nothing was kept, as is proved.
+
+    What a joined call raised is the cause of the error of the whole.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, InDoubtError | HeuristicError):
+            return False
+        cause = cause.__cause__
+    return is_conflict(error)

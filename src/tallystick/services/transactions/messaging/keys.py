@@ -287,7 +287,7 @@ def forget_keys(manager: Manager, resource: str, older_than: float) -> int:
     statement = _FORGET[dialect_of(found)].format(KEYS.of(found))
     total, count = 0, _BATCH
     while count == _BATCH:
-        with manager.begin() as transaction:
+        with manager.begin(independent=True) as transaction:
             count = ThreadAsk(transaction, resource)(statement, older_than, _BATCH).changed
         total += count
     return total

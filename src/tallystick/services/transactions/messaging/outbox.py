@@ -195,7 +195,7 @@ class Outbox(Uncopied):
             f"SELECT count(*), sum(CASE WHEN parked THEN 1 ELSE 0 END), {age} "
             f"FROM {self.table} WHERE consumer = {self.mark}"
         )
-        with self.manager.begin() as transaction:
+        with self.manager.begin(independent=True) as transaction:
             ((count, parked, oldest),) = ThreadAsk(transaction, self.resource)(query, consumer).rows
         return Pending(int(count), int(parked or 0), max(float(oldest or 0), 0.0))
 
@@ -205,7 +205,7 @@ class Outbox(Uncopied):
             f"UPDATE {self.table} SET parked = false, attempts = 0 "
             f"WHERE consumer = {self.mark} AND parked"
         )
-        with self.manager.begin() as transaction:
+        with self.manager.begin(independent=True) as transaction:
             return ThreadAsk(transaction, self.resource)(statement, consumer).changed
 
 

@@ -186,7 +186,7 @@ class Relay(Uncopied):
             f"SELECT id, topic, body, headers, attempts FROM {self._outbox.table} "
             f"WHERE consumer = {mark} AND NOT parked ORDER BY id LIMIT {mark}"
         )
-        with self._outbox.manager.begin() as transaction:
+        with self._outbox.manager.begin(independent=True) as transaction:
             ask = ThreadAsk(transaction, self._outbox.resource)
             ask(_NEW[self._dialect].format(self._leases), self.consumer)
             if not ask(take, self._owner, self._lease, self.consumer, self._owner).changed:
@@ -233,7 +233,7 @@ class Relay(Uncopied):
             self._run(f"DELETE FROM {self._outbox.table} WHERE id IN ({marks})", *offsets)
 
     def _run(self, text: str, *parameters: Any) -> None:
-        with self._outbox.manager.begin() as transaction:
+        with self._outbox.manager.begin(independent=True) as transaction:
             ThreadAsk(transaction, self._outbox.resource)(text, *parameters)
 
     # -- until it is stopped ------------------------------------------------------------------

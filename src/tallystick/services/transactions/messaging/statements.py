@@ -61,8 +61,8 @@ class Manager(Protocol):
         """The resources by name."""
         ...
 
-    def begin(self) -> Any:
-        """Begin a transaction."""
+    def begin(self, *, independent: bool = False) -> Any:
+        """Begin a transaction; ``independent``: also within the block of another one."""
         ...
 
 
