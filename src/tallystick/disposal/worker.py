@@ -95,9 +95,14 @@ def dispose_of(disposer: LogDisposer, path: str, name: str) -> None:
     Raises:
         TransactionUsageError: The disposer returned before its work was done.
     """
-    names: Callable[[str, str], object] | None = getattr(disposer, "dispose_as", None)
-    call: Callable[[str], object] = disposer.dispose
-    require_done(call(path) if names is None else names(path, name), "dispose of a disposer")
+    returned: object
+    if isinstance(disposer, NamingDisposer):
+        name_it: Callable[[str, str], object] = disposer.dispose_as
+        returned = name_it(path, name)
+    else:
+        dispose: Callable[[str], object] = disposer.dispose
+        returned = dispose(path)
+    require_done(returned, "dispose of a disposer")
 
 
 @runtime_checkable
