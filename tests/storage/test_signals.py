@@ -1,56 +1,271 @@
-"""A SIGINT during a block takes effect at its end."""
+"""Signal handlers that are due during a block run at its end."""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
 
 import pytest
 
-from tallystick.storage.signals import defer_sigint
+from tallystick.storage.scheduling import time
+from tallystick.storage.signals import Bell, starts_unchecked, uninterrupted
+from tests.interrupts import (
+    HANDLERS,
+    INTERRUPTS,
+    TimeLimit,
+    bytecodes_of,
+    handlers,
+    interrupted,
+    require_handlers,
+)
 
 
-def test_an_interrupt_is_raised_after_the_block() -> None:
+@pytest.fixture(autouse=True)
+def own_handlers() -> Iterator[None]:
+    with handlers():
+        yield
+        require_handlers()
+
+
+RAISED = dict(zip(HANDLERS, INTERRUPTS, strict=True))
+
+
+@pytest.mark.parametrize("number", HANDLERS)
+def test_an_interrupt_is_raised_after_the_block(number: int) -> None:
     steps = []
-    with pytest.raises(KeyboardInterrupt):
-        with defer_sigint():
-            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(RAISED[number]):
+        with uninterrupted:
+            signal.raise_signal(number)
             steps.append("inside")
         steps.append("after")
     assert steps == ["inside"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    require_handlers()
 
 
-def test_a_block_without_interrupt_leaves_the_handler_as_it_was() -> None:
-    with defer_sigint():
-        pass
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_a_block_in_a_block_ends_with_the_outer_one() -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted:
+        with uninterrupted:
+            signal.raise_signal(signal.SIGINT)
+        steps.append("inside")
+    assert steps == ["inside"]
+
+
+def test_all_handlers_run_even_if_the_first_raises() -> None:
+    with pytest.raises(SystemExit) as raised, uninterrupted:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+    assert isinstance(raised.value.__context__, KeyboardInterrupt)
+
+
+def test_a_handler_that_raises_nothing_runs_once() -> None:
+    ran: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: ran.append((number, frame)))
+    try:
+        with uninterrupted:
+            for _ in range(3):
+                signal.raise_signal(signal.SIGUSR1)
+            assert not ran
+        assert [number for number, _ in ran] == [signal.SIGUSR1]
+        assert ran[0][1] is not None
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_an_error_in_the_block_goes_through() -> None:
-    with pytest.raises(ValueError, match="inner"), defer_sigint():
+    with pytest.raises(ValueError, match="inner"), uninterrupted:
         raise ValueError("inner")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
 def test_handlers_that_python_did_not_install_are_left_alone(handler: signal.Handlers) -> None:
     before = signal.signal(signal.SIGINT, handler)
     try:
-        with defer_sigint():
+        with uninterrupted:
             assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_other_threads_do_not_touch_the_handler() -> None:
-    seen = []
+def test_a_handler_that_is_installed_during_the_block_stays() -> None:
+    def newer(_number: int, _frame: object) -> None:
+        pass
 
+    with uninterrupted:
+        signal.signal(signal.SIGALRM, newer)
+    assert signal.getsignal(signal.SIGALRM) is newer
+    signal.signal(signal.SIGALRM, HANDLERS[signal.SIGALRM])
+
+
+def test_other_threads_do_not_touch_the_handlers() -> None:
     def work() -> None:
-        with defer_sigint():
-            seen.append(signal.getsignal(signal.SIGINT))
+        with uninterrupted:
+            require_handlers()
 
-    thread = threading.Thread(target=work)
+    in_thread(work)
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Run a function in another thread, and fail if it does."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [signal.default_int_handler]
+    assert not failed
+
+
+def test_a_child_forked_by_another_thread_during_a_block_has_the_handlers() -> None:
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            try:
+                require_handlers()
+                with uninterrupted:
+                    pass
+                require_handlers()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+
+    with uninterrupted:
+        in_thread(fork)
+
+
+def test_a_subinterpreter_has_no_handlers_to_keep_off() -> None:
+    script = (
+        "from tallystick.storage.signals import uninterrupted\\n"
+        "for _ in range(2):\\n"
+        "    with uninterrupted: pass\\n"
+        "with open(%r, 'w') as file: file.write('done')\\n"
+    )
+    program = (
+        "import _xxsubinterpreters as sub, sys\n"
+        "one = sub.create()\n"
+        f"sub.run_string(one, {script!r}.replace('\\\\n', chr(10)) % sys.argv[1])\n"
+    )
+    subprocess.run([sys.executable, "-c", program, "/dev/null"], check=True, env={**os.environ})
+
+
+class Steps:
+    """Two counters that a block changes one after the other."""
+
+    def __init__(self) -> None:
+        self.first = self.second = 0
+
+    def together(self) -> None:
+        with uninterrupted:
+            self.first = abs(self.first) + 1
+            self.second = abs(self.second) + 1
+
+    def nested(self) -> None:
+        with uninterrupted:
+            self.first = abs(self.first) + 1
+            self.together()
+            self.second = abs(self.second) + 1
+
+    @starts_unchecked
+    def always(self) -> None:
+        with uninterrupted:
+            self.together()
+
+
+ONE_OR_TWO = [*((one,) for one in HANDLERS), *((a, b) for a in HANDLERS for b in HANDLERS if a < b)]
+
+
+@pytest.mark.parametrize("numbers", ONE_OR_TWO)
+@pytest.mark.parametrize("call", [Steps.together, Steps.nested, Steps.always])
+def test_every_bytecode_of_a_block_belongs_to_it(
+    call: Callable[[Steps], None], numbers: tuple[int, ...]
+) -> None:
+    for point in range(bytecodes_of(partial(call, Steps()))):
+        steps = Steps()
+        assert interrupted(partial(call, steps), point, *numbers) is not None
+        assert steps.first == steps.second
+        require_handlers()
+
+
+@pytest.mark.parametrize("numbers", ONE_OR_TWO)
+def test_a_call_that_starts_unchecked_begins_whatever_arrives(numbers: tuple[int, ...]) -> None:
+    """As a ``with`` statement calls ``__exit__``: nothing of Python runs before it."""
+    missed = 0
+    for point in range(bytecodes_of(Steps().always)):
+        steps = Steps()
+        interrupted(steps.always, point, *numbers)
+        missed += not steps.first
+    assert not missed
+
+
+def test_the_tracer_raises_only_where_the_interpreter_looks_for_signals() -> None:
+    def call() -> None:
+        one = 1
+        two = one + 1
+        abs(two)
+        three = two
+        abs(three)
+
+    lines = set()
+    for point in range(bytecodes_of(call)):
+        error = interrupted(call, point, signal.SIGINT)
+        assert isinstance(error, KeyboardInterrupt)
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is not None and trace.tb_frame.f_code is call.__code__:
+            lines.add(trace.tb_lineno - call.__code__.co_firstlineno)
+    assert lines == {3, 5}
+
+
+def test_a_wait_for_a_bell_is_interrupted_once() -> None:
+    bell, ready = Bell(), threading.Event()
+
+    def send() -> None:
+        while not bell._waiting:
+            time.sleep(0.001)
+        while not ready.is_set():
+            signal.pthread_kill(main, signal.SIGALRM)
+            time.sleep(0.001)
+
+    main = threading.get_ident()
+    thread = threading.Thread(target=send)
+    thread.start()
+    with pytest.raises(TimeLimit), uninterrupted:
+        try:
+            bell.wait(lambda: False)
+        finally:
+            assert not bell._waiting
+            ready.set()
+            thread.join()
+
+
+def test_a_bell_wakes_whoever_waits_for_what_has_changed() -> None:
+    bell, seen, changed = Bell(), [], threading.Event()
+
+    def wait() -> None:
+        with uninterrupted:
+            seen.append(bell.wait(changed.is_set))
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for one in threads:
+        one.start()
+    bell.ring()
+    changed.set()
+    bell.ring()
+    for one in threads:
+        one.join()
+    assert seen == [True] * 4
+    with uninterrupted:
+        assert not bell.wait(lambda: False, time.monotonic() + 0.01)

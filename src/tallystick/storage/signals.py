@@ -1,47 +1,137 @@
-"""Keep Ctrl-C from interrupting a flush that other callers wait for.
+"""Keep signal handlers from running between two statements that belong together.
 
-In: a block of work. Out: the same block; a SIGINT during it takes effect at its end.
+In: a block of work. Out: the same block; the handlers of signals that arrive during it run at its
+end, as if the signals had arrived then.
+
+CPython runs a handler that was written in Python in the main thread, between two bytecodes: as a
+function starts, after a call, as a loop goes round. What it raises comes out of that place:
+`KeyboardInterrupt`, `SystemExit`, whatever a time limit raises. So a block in which statements
+belong together begins with ``with uninterrupted:``. It replaces every such handler by one that
+takes a note. Blocks can be nested: the outermost one counts. They are short. Where such a block has
+to wait for other threads, `Bell.wait` and the like let one interrupt through.
+
+Other threads, and subinterpreters, run no handlers: there a block costs a comparison.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import signal
-from types import TracebackType
-from typing import Any
+import sys
+from collections.abc import Callable
+from dis import opmap
+from itertools import compress, repeat
+from types import FrameType, FunctionType, TracebackType
+from typing import Any, TypeVar, cast
 
-from tallystick.storage.scheduling import threading
+from tallystick.storage.scheduling import threading, time
 
-# Two calls with every lone commit: without its conversions to enums the module is ten times
-# as fast. Where an interpreter has no such layer, the public module does.
+# Some calls with every commit: without its conversions to enums the module is many times as fast.
+# Where an interpreter has no such layer, the public module does.
 try:
     _fast: Any = importlib.import_module("_signal")
 except ImportError:
     _fast = signal
-_SIGINT = int(signal.SIGINT)
-_main = threading.main_thread()
+_signal, _getsignal = _fast.signal, _fast.getsignal
+_NUMBERS = tuple(sorted(map(int, signal.valid_signals())))
+_AFTER_YIELD_FROM = 2
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
 
 
-class defer_sigint:  # noqa: N801 - called like a function, as `contextlib.suppress` is
-    """Raise a SIGINT that arrives during the block again at its end.
+def starts_unchecked(function: _Function) -> _Function:
+    """Have no signal handler run as the function starts, before its first statement.
 
-    Only the main thread runs signal handlers, so in others this does nothing, nor where Python
-    did not install the handler.
+    For what has to run, such as an ``__exit__``: with `uninterrupted` as its first statement it
+    cannot be interrupted at all. The instruction ``RESUME`` looks for signals in all functions but
+    in those that go on after a ``yield from`` (see `dis`), and so it is told that this is one.
+    """
+    plain = cast(FunctionType, function)
+    code = bytearray(plain.__code__.co_code)
+    resume = next((at for at in range(0, len(code), 2) if code[at] == opmap.get("RESUME")), None)
+    if resume is not None:
+        code[resume + 1] = code[resume + 1] & ~3 | _AFTER_YIELD_FROM
+        plain.__code__ = plain.__code__.replace(co_code=bytes(code))
+    return function
+
+
+class Uninterrupted:
+    """The block in which no signal handler runs: ``with uninterrupted:``; there is one object.
+
+    Whatever is raised at its end was raised by a handler: the block itself has run to its end.
     """
 
-    __slots__ = ("_caught", "_handler")
+    __slots__ = (
+        "_catcher", "_caught", "_depth", "_handlers", "_letting_through", "_main", "_numbers",
+        "_raised", "_replaced", "_swapped",
+    )  # fmt: skip
 
+    def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        """The thread that runs handlers; None if this interpreter runs none."""
+        self._depth = 0
+        self._letting_through = False
+        self._handlers: list[Any] = []
+        """Every handler at the last look, to see whether one has changed."""
+        self._numbers: tuple[int, ...] = ()
+        """The signals whose handlers were written in Python, at the last look."""
+        self._replaced: list[Any] = []
+        """The handlers that the block has replaced, in the order of the numbers."""
+        self._swapped = False
+        self._caught: tuple[int, ...] = ()
+        self._raised: tuple[BaseException, ...] = ()
+        """What handlers have raised as the block was entered or left."""
+        self._catcher = self._catch
+
+    # No statement here between two that belong together calls anything or loops: there are no
+    # other places for a handler to run.
+
+    @starts_unchecked
     def __enter__(self) -> None:
-        self._caught = False
-        self._handler = None
-        if threading.get_ident() == _main.ident:
-            handler = _fast.getsignal(_SIGINT)
-            if callable(handler):
-                self._handler = handler
-                _fast.signal(_SIGINT, self._catch)
+        # A signal may have arrived just before: its handler runs here, and this is tried again.
+        try:
+            self._enter()
+        except BaseException as first:
+            self._raised += (first,)
+            try:
+                self._enter()
+            except BaseException as second:
+                self._raised += (second,)
+                self._enter()
 
-    def _catch(self, _number: int, _frame: object) -> None:
-        self._caught = True
+    def _enter(self) -> None:
+        if threading.get_ident() != self._main:
+            return
+        if self._depth:
+            self._depth += 1
+            return
+        if self._swapped:
+            self._restore()
+        handlers = [*map(_getsignal, _NUMBERS)]
+        if handlers != self._handlers:
+            self._numbers = tuple(compress(_NUMBERS, map(callable, handlers)))
+            self._handlers = handlers
+        self._replaced, self._swapped, self._depth = [], True, 1
+        try:
+            self._replaced.extend(map(_signal, self._numbers, repeat(self._catcher)))
+        except BaseException as error:
+            self._depth = 0
+            # Raised by a handler, which has a frame of its own, or for a subinterpreter.
+            trace = error.__traceback__
+            if not isinstance(error, ValueError) or trace is None or trace.tb_next is not None:
+                raise
+            self._main = None
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if self._depth and not self._letting_through:
+            if number not in self._caught:
+                self._caught += (number,)
+            return
+        through, self._letting_through = self._letting_through, False
+        self._handler_of(number)(number, frame)
+        self._letting_through = through
 
     def __exit__(
         self,
@@ -49,7 +139,122 @@ class defer_sigint:  # noqa: N801 - called like a function, as `contextlib.suppr
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._handler is not None:
-            _fast.signal(_SIGINT, self._handler)
+        if threading.get_ident() == self._main:
+            if self._depth > 1:
+                self._depth -= 1
+            else:
+                self._leave()
+
+    def _leave(self) -> None:
+        # A handler that is in force again may run while the others are not yet.
+        try:
+            self._restore()
+        except BaseException as first:
+            self._raised += (first,)
+            try:
+                self._restore()
+            except BaseException as second:
+                self._raised += (second,)
+                self._restore()
+        if self._caught or self._raised:
+            self._deliver()
+
+    def _restore(self) -> None:
+        self._depth = 1
+        before = [*map(_signal, self._numbers, self._replaced)]
+        if before.count(self._catcher) < len(before):
+            self._keep_newer(before)
+        self._swapped = False
+        self._depth = 0
+
+    def _keep_newer(self, before: list[Any]) -> None:
+        """Put handlers back that were installed during the block."""
+        for number, handler, newer in zip(self._numbers, self._replaced, before, strict=False):
+            if newer is not self._catcher and newer is not handler:
+                _signal(number, newer)
+
+    def _handler_of(self, number: int) -> Callable[[int, FrameType | None], Any]:
+        handler: Callable[[int, FrameType | None], Any] = self._replaced[
+            self._numbers.index(number)
+        ]
+        return handler
+
+    @starts_unchecked
+    def _deliver(self) -> None:
+        """Raise what handlers have raised, and run those whose signals were caught."""
+        if self._raised:
+            error, self._raised = self._raised[0], self._raised[1:]
+            try:
+                raise error
+            finally:
+                self._deliver()
+        elif self._caught:
+            number, self._caught = self._caught[0], self._caught[1:]
+            try:
+                self._handler_of(number)(number, sys._getframe(2))
+            finally:
+                self._deliver()
+
+    def interruptible(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
+        """Call what blocks, such as the ``acquire`` of a lock; a signal may interrupt it.
+
+        Only the outermost block lets a signal through. The effect of a call that was interrupted
+        is not known: it may have acquired the lock.
+        """
+        if threading.get_ident() != self._main or self._depth != 1:
+            return call(*arguments)
+        try:
             if self._caught:
-                signal.raise_signal(_SIGINT)
+                self._deliver()
+            self._letting_through = True
+            return call(*arguments)
+        finally:
+            self._letting_through = False
+
+    def after_fork(self) -> None:
+        """Restore the handlers in a forked child if its parent's main thread was in a block."""
+        inside, self._main = self._main, threading.get_ident()
+        if self._swapped and inside != self._main:
+            self._caught, self._raised, self._letting_through = (), (), False
+            self._restore()
+
+
+uninterrupted = Uninterrupted()
+os.register_at_fork(after_in_child=uninterrupted.after_fork)
+
+
+class Bell:
+    """Wakes threads that wait until something has changed; safe where handlers may run.
+
+    Unlike `threading.Condition` it has no lock: whoever changes what is waited for does so in one
+    step, and rings then.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[threading.Lock] = []
+
+    def ring(self) -> None:
+        """Have every thread that waits look again."""
+        for waiter in list(self._waiting):
+            with contextlib.suppress(RuntimeError):  # it was woken already
+                waiter.release()
+
+    def wait(self, ready: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Return True once ``ready()`` does so, False at the deadline, of `time.monotonic`.
+
+        Called in an uninterrupted block; a signal may interrupt it if that is the outermost one.
+        """
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiting.append(waiter)
+        try:
+            while not ready():
+                rest = -1.0 if deadline is None else deadline - time.monotonic()
+                if deadline is not None and rest <= 0:
+                    return False
+                uninterrupted.interruptible(waiter.acquire, True, min(rest, threading.TIMEOUT_MAX))
+            return True
+        finally:
+            self._waiting.remove(waiter)

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,8 +142,8 @@ def test_a_branch_that_ends_while_a_checkpoint_writes_pages_keeps_its_rows(
     tx.prepare("branch")
     real = PageCache.write_back
 
-    def write_back(cache: PageCache, latch: AbstractContextManager[object]) -> None:
-        real(cache, latch)
+    def write_back(cache: PageCache, *guards: Any) -> None:
+        real(cache, *guards)
         if not tx.over:
             (tx.commit if commit else tx.rollback)()
 

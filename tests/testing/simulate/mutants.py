@@ -129,7 +129,7 @@ def waits_for_no_record(self: Transactions, session: Session) -> None:
     self._log.commit(session.number)
 
 
-def frees_the_log_before_the_pages_are_durable(self: PageCache, latch: Any) -> None:
+def frees_the_log_before_the_pages_are_durable(self: PageCache, latch: Any, _required: Any) -> None:
     """As `PageCache.write_back`, without the sync of the pages at its end."""
     with latch:
         pages = {

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import Bell, uninterrupted
 
 _ROW_OVERHEAD = 32
 """Bytes that a row takes in the log, in addition to its own, as an estimate."""
@@ -31,14 +32,16 @@ _ROW_OVERHEAD = 32
 class CommitGate(Uncopied):
     """A shared/exclusive lock: many commits at once (``with gate``), or one checkpoint.
 
-    A checkpoint that waits lets no further commit in, so commits cannot starve it.
+    A checkpoint that waits lets no further commit in, so commits cannot starve it. Both are used in
+    uninterrupted blocks; a signal may interrupt the wait for the gate.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = Bell()
         self._inside: deque[None] = deque()
-        """An entry for each commit: it grows and shrinks in one step, without the lock."""
+        """An entry for each commit: it grows and shrinks in one step."""
         self._closing = False
+        self._one_closes = threading.Lock()
 
     def __enter__(self) -> None:
         # Whoever closes sets `_closing` first and looks inside then; a commit does it the other
@@ -46,36 +49,26 @@ class CommitGate(Uncopied):
         self._inside.append(None)
         while self._closing:
             self._inside.pop()
-            self._wait()
+            self._changed.ring()
+            self._changed.wait(lambda: not self._closing)
             self._inside.append(None)
 
     def __exit__(self, *_: object) -> None:
         self._inside.pop()
         if self._closing:
-            with self._changed:
-                self._changed.notify_all()
-
-    def _wait(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-            while self._closing:
-                self._changed.wait()
+            self._changed.ring()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Wait until no commit is inside, and keep others out for the block."""
-        with self._changed:
-            while self._closing:
-                self._changed.wait()
+        with self._one_closes:
             self._closing = True
-            while self._inside:
-                self._changed.wait()
-        try:
-            yield
-        finally:
-            with self._changed:
+            try:
+                self._changed.wait(lambda: not self._inside)
+                yield
+            finally:
                 self._closing = False
-                self._changed.notify_all()
+                self._changed.ring()
 
 
 @dataclass(slots=True)
@@ -95,7 +88,7 @@ class Checkpoints(Uncopied):
 
     ``section`` is the section being logged. A checkpoint is due after ``due_bytes`` of committed
     rows, or of changed pages, which a recovery would hold in memory. ``needed()`` returns the older
-    sections that prepared transactions need.
+    sections that prepared transactions need; ``required()`` guards what must not fail.
     """
 
     def __init__(
@@ -106,6 +99,7 @@ class Checkpoints(Uncopied):
         section: int,
         due_bytes: int,
         needed: Callable[[], Iterable[int]],
+        required: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.section = section
         self._log = log
@@ -114,6 +108,7 @@ class Checkpoints(Uncopied):
         self._due_bytes = due_bytes
         self._due_pages = due_bytes // cache.codec.page_size
         self._needed = needed
+        self._required = required
         self._row_bytes = 0
         self._running = threading.Lock()
 
@@ -137,18 +132,30 @@ class Checkpoints(Uncopied):
         with self._running:
             self._run()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Make a checkpoint, and keep the pages on disk as of it for the block."""
+    def run_holding(self, work: Callable[[], None]) -> None:
+        """Make a checkpoint, and keep the pages on disk as of it while ``work()`` runs."""
         with self._running:
             try:
                 self._run(hold=True)
-                yield
+                work()
             finally:
-                self._cache.hold(False)
+                with uninterrupted:
+                    self._cache.hold(False)
 
     def _run(self, *, hold: bool = False) -> None:
-        with self._latches.gate.exclusive(), self._latches.latch:
+        latch, required = self._latches.latch, self._required
+        if self._cache.writing:  # by a checkpoint that was interrupted
+            self._cache.write_back(latch, required)
+        needed = self._start(hold)
+        self._cache.write_back(latch, required)
+        with uninterrupted, required():
+            self._log.flush().wait()
+            self._log.remove_until(needed)
+
+    def _start(self, hold: bool) -> int:
+        """Start a section; return the oldest one that is needed once all pages are in place."""
+        latches = self._latches
+        with uninterrupted, latches.gate.exclusive(), latches.latch, self._required():
             # Images first: the section that needs them ends here.
             self._log.flush().wait()
             self._cache.start_writing()
@@ -157,6 +164,4 @@ class Checkpoints(Uncopied):
             needed = min([self.section, *self._needed()])
             self._row_bytes = 0
             self._cache.hold(hold)
-        self._cache.write_back(self._latches.latch)
-        self._log.flush().wait()
-        self._log.remove_until(needed)
+            return needed

@@ -13,15 +13,22 @@ order of writes guarantees it:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tallystick.callables import checked
 from tallystick.errors import UnsupportedFormatError
-from tallystick.roles import CATALOGUE, Defect, InDoubt, Role, UndoRedoLog, recovery_result
+from tallystick.roles import (
+    CATALOGUE,
+    Defect,
+    InDoubt,
+    Role,
+    TableSpace,
+    UndoRedoLog,
+    recovery_result,
+)
 from tallystick.services.page_store.checkpoint import Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
@@ -37,6 +44,7 @@ from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closing_log, opens_log, writing_backup
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.registry import (
     NATIVE,
     open_paged_log,
@@ -48,6 +56,8 @@ from tallystick.systems.registry import (
 
 if TYPE_CHECKING:
     from tallystick.services.page_store.resource import PageStoreResource
+
+_Result = TypeVar("_Result")
 
 CACHE_BYTES = 32 << 20
 CHECKPOINT_BYTES = 32 << 20
@@ -137,8 +147,7 @@ class PageStore(Uncopied):
 
     def tables(self) -> Sequence[str]:
         """Return the names of all tables, sorted."""
-        with self._reading():
-            return self._transactions.tables.names()
+        return self._read(lambda tables: tables.names())
 
     def table_id(self, name: str) -> int:
         """Return the number of a table in the log. Raises `KeyError`."""
@@ -153,8 +162,7 @@ class PageStore(Uncopied):
         are encoded.
         """
         self._health.require_writable()
-        with self._health.required():
-            self._transactions.checkpoints.run()
+        self._transactions.checkpoints.run()
 
     def backup(self, target: str | os.PathLike[str]) -> None:
         """Copy the store as of now to a new folder, while it goes on working.
@@ -167,13 +175,16 @@ class PageStore(Uncopied):
             LogWriteError: the target holds a store, or cannot be written.
         """
         self._health.require_writable()
-        with self._transactions.checkpoints.held(), writing_backup(os.fspath(target)):
-            self._opened.copy(self._fs, Path(target))
+
+        def copy() -> None:
+            with writing_backup(os.fspath(target)):
+                self._opened.copy(self._fs, Path(target))
+
+        self._transactions.checkpoints.run_holding(copy)
 
     def check(self) -> Sequence[Defect]:
         """Return everything that is wrong with pages and trees; empty if nothing is."""
-        with self._reading():
-            return self._transactions.tables.check()
+        return self._read(lambda tables: tables.check())
 
     # -- in doubt ---------------------------------------------------------------------------------
 
@@ -198,7 +209,7 @@ class PageStore(Uncopied):
             (session.commit if commit else session.rollback)()
             return
         health = self._health
-        with self._latches.latch:
+        with uninterrupted, self._latches.latch:
             health.require_open()
             if all(one.name != name for one in health.in_doubt):
                 raise KeyError(name)
@@ -222,9 +233,9 @@ class PageStore(Uncopied):
     @property
     def store_id(self) -> int:
         """A random number made with the store."""
-        with self._reading():
-            return self._transactions.tables.store_id
+        return self._read(lambda tables: tables.store_id)
 
+    @starts_unchecked
     def close(self) -> None:
         """Make a checkpoint and close; after a failure close without it.
 
@@ -239,7 +250,7 @@ class PageStore(Uncopied):
                 written = True
         finally:
             # A commit that is running ends first; one that comes later is refused.
-            with self._latches.gate.exclusive(), self._latches.latch:
+            with uninterrupted, self._latches.gate.exclusive(), self._latches.latch:
                 self._health.close()
                 self._close_files(written=written and not self._cache.logged)
 
@@ -259,16 +270,17 @@ class PageStore(Uncopied):
         self._health.fork()
         self._latches.renew()
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _read(self, what: Callable[[TableSpace], _Result]) -> _Result:
         with self._latches.latch:
             self._health.require_open()
-            yield
+            result = what(self._transactions.tables)
             self._transactions.trim()
+            return result
 
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

@@ -27,6 +27,7 @@ from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MA
 from tallystick.services.page_store.recovery import OpenStore
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import Bell, starts_unchecked, uninterrupted
 
 FIRST_SESSION = 3
 LAST_SESSION = (1 << 31) - 1
@@ -56,6 +57,7 @@ class Session(Uncopied):
         self.changes: dict[Row, bytes | None] = {}
         """New rows by table and key, None for removed ones."""
         self.locked: set[Row] = set()
+        """Every row that it has locked, and those for which it has waited in vain."""
         self._history: list[tuple[Row, bool, bytes | None]] | None = None
         """What each change has replaced, from the first savepoint on."""
         self._live = True
@@ -105,9 +107,10 @@ class Session(Uncopied):
         self._require_open()
         if not name:
             raise TransactionUsageError("a transaction is prepared under a name")
-        self.transactions.prepare(self, name)
-        self._open = False
-        self.prepared_as = name
+        with uninterrupted:
+            self.transactions.prepare(self, name)
+            self._open = False
+            self.prepared_as = name
 
     @property
     def prepared(self) -> bool:
@@ -120,14 +123,19 @@ class Session(Uncopied):
         return not self._live
 
     def commit(self) -> None:
-        """Return when every change is durable and visible."""
-        self._end()
-        self.transactions.commit(self)
+        """Return when every change is durable and visible.
+
+        What a signal handler raises meanwhile comes out once that is so. If it comes while the
+        commit waits for a checkpoint to begin, nothing was done: the transaction is not `over`.
+        """
+        with uninterrupted:
+            self.transactions.commit(self)
+        self.transactions.checkpoint_if_due(self)
 
     def rollback(self) -> None:
         """Forget every change."""
-        self._end()
-        self.transactions.rollback(self)
+        with uninterrupted:
+            self.transactions.rollback(self)
 
     def get(self, table: int, key: int) -> bytes | None:
         """Return the row as this transaction sees it."""
@@ -146,8 +154,8 @@ class Session(Uncopied):
         if row not in self.locked:
             if not KEY_MIN <= key <= KEY_MAX:
                 raise KeyError(f"key {key} is not a signed 64-bit number")
-            self.transactions.locks.take(self.number, row)
-            self.locked.add(row)
+            self.locked.add(row)  # first: an interrupt between the two would leave it locked
+        self.transactions.locks.take(self.number, row)
         return row
 
     def put(self, table: int, key: int, value: bytes | None) -> None:
@@ -184,7 +192,8 @@ class Session(Uncopied):
     def _own_keys(self, table: int, start: int, end: int) -> list[int]:
         return sorted([key for other, key in self.changes if other == table and start <= key < end])
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Mark the transaction as over. Raises `TransactionUsageError` if it is already."""
         # Under a lock: another thread may settle a prepared transaction meanwhile.
         with self.transactions.ending:
             if not self._live:
@@ -211,17 +220,27 @@ class Session(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live:
-            if error is None:
-                self.commit()
-            else:
-                self.rollback()
+        with uninterrupted:
+            if not self._live:
+                return
+            transactions = self.transactions
+            if error is not None:
+                transactions.rollback(self)
+                return
+            try:
+                transactions.commit(self)
+            except BaseException:
+                if not self.over and not self.prepared_as:
+                    transactions.rollback(self)
+                raise
+        transactions.checkpoint_if_due(self)
 
 
 class Table(MutableMapping[int, bytes]):
@@ -292,8 +311,7 @@ class RowLocks(Uncopied):
         self._health = health
         self._seconds = seconds
         self._owners: dict[Row, int] = {}
-        self._freed = threading.Condition()
-        self._waiting = 0
+        self._freed = Bell()
 
     def take(self, session: int, row: Row) -> None:
         """Wait until the row is this session's, which keeps it until its end.
@@ -305,33 +323,25 @@ class RowLocks(Uncopied):
         if not self._health.usable:
             self._health.require_open()
         # setdefault of a dict with such keys is one step: no mutex for a row that is free.
-        if self._owners.setdefault(row, session) != session:
-            with self._freed:
-                self._waiting += 1
-                try:
-                    self._wait(session, row, time.monotonic() + self._seconds)
-                finally:
-                    self._waiting -= 1
+        owners = self._owners
+        if owners.setdefault(row, session) != session:
+            deadline = time.monotonic() + self._seconds
+            with uninterrupted:
+                if not self._freed.wait(
+                    lambda: owners.setdefault(row, session) == session, deadline
+                ):
+                    raise BusyError(
+                        f"row {row[1]} of table {row[0]} is locked by session {owners.get(row)}",
+                        advice="Roll back and try again; in a deadlock one side has to",
+                    )
 
-    def _wait(self, session: int, row: Row, deadline: float) -> None:
-        while (owner := self._owners.setdefault(row, session)) != session:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise BusyError(
-                    f"row {row[1]} of table {row[0]} is locked by session {owner}",
-                    advice="Roll back and try again; in a deadlock one side has to",
-                )
-            self._freed.wait(remaining)
-
-    def release(self, rows: Iterable[Row]) -> None:
-        """Free the rows of a session that has ended."""
+    def release(self, session: int, rows: Iterable[Row]) -> None:
+        """Free those of the rows that a session holds, which has ended."""
         owners = self._owners
         for row in rows:
-            del owners[row]
-        # A session that begins to wait after this check finds the rows free when it checks again.
-        if self._waiting:
-            with self._freed:
-                self._freed.notify_all()
+            if owners.get(row) == session:
+                del owners[row]
+        self._freed.ring()
 
 
 class Limits(NamedTuple):
@@ -355,8 +365,9 @@ class Transactions(Uncopied):
         self._tree = opened.tables.tree
         self.prepared: dict[str, tuple[Session, int]] = {}
         self.checkpoints = Checkpoints(
-            opened.log, opened.cache, latches, opened.section, limits.checkpoint_bytes, self._needed
-        )
+            opened.log, opened.cache, latches, opened.section, limits.checkpoint_bytes,
+            self._needed, health.required,
+        )  # fmt: skip
         self._log = opened.log
         self._latches = latches
         self._health = health
@@ -429,7 +440,7 @@ class Transactions(Uncopied):
     def trim(self) -> None:
         """Evict pages above the limit. Called under the latch."""
         if self.cache.is_full:
-            with self._health.required():
+            with uninterrupted, self._health.required():
                 self.cache.trim()
 
     # -- ends -------------------------------------------------------------------------------------
@@ -447,35 +458,49 @@ class Transactions(Uncopied):
                 self._fail(session, error)
 
     def commit(self, session: Session) -> None:
-        """Make the session's changes durable, then visible."""
-        try:
-            if session.changes or session.prepared_as:
-                with self._latches.gate:
-                    self._health.require_writable()
-                    try:
-                        self._commit(session)
-                    except BaseException as error:
-                        self._fail(session, error)
-                    self._apply(session.changes)
-                    if session.prepared_as:
-                        self.prepared.pop(session.prepared_as, None)
-        finally:
-            self.locks.release(session.locked)
+        """End the session: make its changes durable, then visible.
+
+        Called in an uninterrupted block. A signal may interrupt the wait for the gate, and then the
+        session goes on.
+        """
+        if not session.changes and not session.prepared_as:
+            session.end()
+            self.locks.release(session.number, session.locked)
+            return
+        with self._latches.gate:
+            session.end()
+            try:
+                self._health.require_writable()
+                try:
+                    self._commit(session)
+                except BaseException as error:
+                    self._fail(session, error)
+                self._apply(session.changes)
+                if session.prepared_as:
+                    self.prepared.pop(session.prepared_as, None)
+            finally:
+                self.locks.release(session.number, session.locked)
+
+    def checkpoint_if_due(self, session: Session) -> None:
+        """Make a checkpoint after the session's commit if one is due; a signal may interrupt it."""
         if self.checkpoints.due and not session.read_only:
-            with self._health.required():
-                self.checkpoints.run_if_due()
+            self.checkpoints.run_if_due()
 
     def rollback(self, session: Session) -> None:
-        """Forget the session; log the rollback of a prepared one."""
-        try:
-            if session.prepared:
-                with self._latches.gate:
-                    self._health.require_writable()
-                    with self._health.required():
-                        self._log.rollback(session.number).wait()
-                    self.prepared.pop(session.prepared_as, None)
-        finally:
-            self.locks.release(session.locked)
+        """End the session: forget it, or log the rollback of a prepared one; as `commit`."""
+        if not session.prepared:
+            session.end()
+            self.locks.release(session.number, session.locked)
+            return
+        with self._latches.gate:
+            session.end()
+            try:
+                self._health.require_writable()
+                with self._health.required():
+                    self._log.rollback(session.number).wait()
+                self.prepared.pop(session.prepared_as, None)
+            finally:
+                self.locks.release(session.number, session.locked)
 
     def _fail(self, session: Session, error: BaseException) -> NoReturn:
         """Raise the error for which the log has not taken the session's rows, or its end.

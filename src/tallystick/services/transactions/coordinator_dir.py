@@ -28,7 +28,7 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import defer_sigint
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import open_decision_log, open_shared_decision_log
 
 NODE_FILE = "node"
@@ -283,7 +283,7 @@ class CommittedEnds(Uncopied):
         finds nothing left to do.
         """
         self._waiting.append((gtrid, resources))
-        with defer_sigint():
+        with uninterrupted:
             # Again after each release: another thread may have found the lock taken meanwhile.
             while self._waiting and self._recording.acquire(blocking=False):
                 try:

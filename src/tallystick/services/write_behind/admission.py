@@ -14,7 +14,7 @@ from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.storage.scheduling import time
-from tallystick.storage.signals import defer_sigint
+from tallystick.storage.signals import uninterrupted
 
 _FOR_ALL_TARGETS = {None}
 """The target names of a transaction whose operations are all for every target."""
@@ -64,7 +64,7 @@ class Admission:
         deadline = time.monotonic() + timeout
         backlog = self._backlog
         while True:
-            with defer_sigint(), backlog.entrance:
+            with uninterrupted, backlog.entrance:
                 if backlog.has_space(size):
                     return self._admit(names, operations, reference, size)
             self._wait_for_space(size, deadline)

@@ -20,7 +20,7 @@ from tallystick.storage.group.flush_lock import FlushLock
 from tallystick.storage.group.leader_wait import LeaderWait
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
 from tallystick.storage.scheduling import simulated, threading, time
-from tallystick.storage.signals import defer_sigint
+from tallystick.storage.signals import uninterrupted
 
 AnyItem = TypeVar("AnyItem", contravariant=True)
 _NOTHING_FITS = 1 << 62
@@ -112,14 +112,15 @@ class PureQueue(Uncopied, Generic[Item]):
             group = self._current
             if group.bytes + size > self._limits.group_bytes:
                 self.refuse_if_stopped()
-                self._rotate()
+                with uninterrupted:
+                    self._rotate()
                 group = self._current
             items = group.items
             ticket = GroupTicket(group, len(items))
-            items.append(item)
-            group.bytes += size
             if sync:
                 group.sync = True
+            group.bytes += size
+            items.append(item)  # last, and in one step: a signal handler may run after any call
         if self._dirty_bytes > self._limits.pending_bytes:
             self._policy.write_dirty()
         return ticket
@@ -127,7 +128,7 @@ class PureQueue(Uncopied, Generic[Item]):
     def commit(self, item: Item, size: int) -> int:
         """Submit an item and wait for it, without a group if no other is under way."""
         if self._idle():
-            with defer_sigint():
+            with uninterrupted:
                 if self._flush_lock.try_acquire():
                     # Again: from now on only the caller can write what came in between.
                     if self._idle() and not self._leader_wait.pending_count() and not self.stopped:
@@ -193,7 +194,7 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def _lead_for(self, group: Group[Item]) -> None:
         """Flush, unless another thread does or has just finished ``group``."""
-        with defer_sigint():
+        with uninterrupted:
             if self._flush_lock.try_acquire():
                 if group.unfinished():
                     self._policy.lead(True)

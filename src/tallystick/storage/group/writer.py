@@ -58,7 +58,7 @@ from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
 from tallystick.storage.scheduling import time
-from tallystick.storage.signals import defer_sigint
+from tallystick.storage.signals import uninterrupted
 
 GROUP_BYTES = 1 << 20
 """Default limit of one group in bytes; a larger item is a group of its own."""
@@ -243,7 +243,7 @@ class GroupWriter(Uncopied, Generic[Item]):
         if in_event_loop():
             self.request_flush()
             return
-        with defer_sigint():
+        with uninterrupted:
             self._queue.acquire()
             self.lead(sync=False)
         self._queue.refuse_if_stopped()
@@ -258,7 +258,7 @@ class GroupWriter(Uncopied, Generic[Item]):
 
     def lead(self, sync: bool) -> None:
         """Flush everything that waits."""
-        with defer_sigint():
+        with uninterrupted:
             try:
                 if sync:
                     self._queue.wait_for_woken()
@@ -272,7 +272,7 @@ class GroupWriter(Uncopied, Generic[Item]):
 
     def commit_alone(self, item: Item, size: int) -> int:
         """Write and sync one item, without a group; returns its log sequence number."""
-        with defer_sigint():
+        with uninterrupted:
             counters = self.counted
             started = time.perf_counter()
             written = False

@@ -11,7 +11,7 @@ are called under the store's latch, except `write_back`, which takes it for mome
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from tallystick.roles import Codec, Ticket
 from tallystick.storage.files import File
+from tallystick.storage.signals import uninterrupted
 from tallystick.storage.source import unreadable
 
 _WRITE_BYTES = 1 << 20
@@ -143,19 +144,31 @@ class PageCache:
         self.logged.clear()
         self.sections += 1
 
-    def write_back(self, latch: AbstractContextManager[object]) -> None:
-        """Write the pages of `start_writing` in place, adjacent ones together, and sync."""
+    def write_back(
+        self,
+        latch: AbstractContextManager[object],
+        required: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Write the pages of `start_writing` in place, adjacent ones together, and sync.
+
+        Args:
+            latch: The store's latch.
+            required: Guards a step. Between two steps the call may be interrupted; another one
+                goes on then.
+        """
         encode, at_once = self.codec.encode, _WRITE_BYTES // self.codec.page_size
         while self.writing:
-            with latch:
-                some = list(islice(self.writing.items(), at_once))
-                pages = {n: image or encode(n, self.nodes[n]) for n, image in some}
-            self._write(pages)
-            with latch:
-                for number in pages:
-                    del self.writing[number]
-        self.limit = 0
-        self.file.datasync()
+            with uninterrupted, required():
+                with latch:
+                    some = list(islice(self.writing.items(), at_once))
+                    pages = {n: image or encode(n, self.nodes[n]) for n, image in some}
+                self._write(pages)
+                with latch:
+                    for number in pages:
+                        del self.writing[number]
+        with uninterrupted, required():
+            self.limit = 0
+            self.file.datasync()
 
     def _write(self, pages: dict[int, bytes]) -> None:
         for first, run in _runs(pages):
