@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Sequence
@@ -53,6 +54,31 @@ def test_failure_keeps_the_file_and_the_later_ones_until_it_succeeds(tmp_path: P
     until(lambda: len(log.gone) == 3)
     disposal.close(1)
     assert log.gone == log.paths
+
+
+def test_what_is_refused_is_logged_once_and_noted_until_it_succeeds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, note = Log(tmp_path, 2), tmp_path / "refused"
+    note.write_text("of an earlier process")
+    broken = threading.Event()
+    broken.set()
+
+    def take(path: str) -> None:
+        if broken.is_set():
+            raise RuntimeError("the archive is away")
+        Path(path).unlink()
+
+    disposal = Disposal(
+        log, FunctionDisposer(take), retry_seconds=0.001, poll_seconds=0.001, note=str(note)
+    )
+    until(lambda: disposal.counters.failed >= 5)
+    assert "the archive is away" in json.loads(note.read_text())["refused"]
+    broken.clear()
+    until(lambda: len(log.gone) == 2)
+    disposal.close(1)
+    assert not note.exists()
+    assert sum("the archive is away" in one.getMessage() for one in caplog.records) == 1
 
 
 def test_file_that_is_still_there_counts_as_failure(tmp_path: Path) -> None:

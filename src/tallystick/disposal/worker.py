@@ -6,6 +6,8 @@ log forgets each of them. A file stays until its disposer has succeeded, and lat
 
 from __future__ import annotations
 
+import contextlib
+import json
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from tallystick.callables import require_done, require_plain_calls, require_value
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import start_thread
@@ -146,6 +148,7 @@ class Disposal(Uncopied):
         fs: The file system of the log.
         retry_seconds: Delay after the first failure; doubled with each further one.
         poll_seconds: Longest time between two looks for files.
+        note: A file that says what is refused, from the first failure up to the next success.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Disposal(Uncopied):
         fs: FileSystem = LOCAL,
         retry_seconds: float = RETRY_SECONDS,
         poll_seconds: float = POLL_SECONDS,
+        note: str | None = None,
     ) -> None:
         self.counters = DisposalCounters()
         self._log = log
@@ -163,6 +167,8 @@ class Disposal(Uncopied):
         self._fs = fs
         self._retry_first = self._retry = retry_seconds
         self._poll = poll_seconds
+        self._note = note
+        self._refused: str | None = None  # an earlier process may have left a note
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._deadline: float | None = None
@@ -238,6 +244,7 @@ class Disposal(Uncopied):
             return self._failed(path, error)
         self._log.disposed(path)
         self.counters.disposed += 1
+        self._say("")
         return True
 
     def _name(self, path: str) -> str:
@@ -247,6 +254,22 @@ class Disposal(Uncopied):
     def _failed(self, path: str, error: BaseException) -> bool:
         self.counters.failed += 1
         self.counters.last_error = f"{path}: {error!r}"
-        _log.warning("%s could not be disposed of: %r", path, error)
+        self._say(self.counters.last_error)
         self._retry = min(2 * self._retry, RETRY_SECONDS_MAX)
         return False
+
+    def _say(self, refused: str) -> None:
+        """Log and note what is refused, once for as long as it stays the same."""
+        if refused == self._refused:
+            return
+        self._refused = refused
+        if refused:
+            _log.warning("a file cannot be disposed of, and is tried again: %s", refused)
+        if self._note is None:
+            return
+        with contextlib.suppress(OSError):  # it is a hint for `tallystick doctor`, and no more
+            if refused:
+                content = json.dumps({"refused": refused, "since": int(time.time())})
+                write_whole(self._fs, self._note, [content.encode()])
+            elif self._fs.exists(self._note):
+                self._fs.remove(self._note)

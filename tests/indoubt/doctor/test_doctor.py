@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from tallystick.indoubt.doctor import Check, Level, databases, examine
 from tallystick.indoubt.doctor.databases import _clock, _tls
 from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
+from tests.disposal.kit import until
 from tests.kit import untouched
 from tests.servers import START_SECONDS, Server, make_postgres, make_standby
 from tests.services.transactions.test_commit import Crash
@@ -240,6 +243,31 @@ def test_a_coordinator_without_its_decisions_is_a_problem(left: bool, tmp_path: 
     with pytest.raises(CorruptLogError, match="decisions of this coordinator are missing"):
         TransactionManager(tmp_path, {}).close()
     assert [one.what for one in _problems(tmp_path)] == ["decision log"]
+    assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 1
+
+
+def test_an_archive_that_refuses_a_file_is_a_problem_of_its_service(tmp_path: Path) -> None:
+    refused = threading.Event()
+
+    def refuse(path: str) -> None:
+        refused.set()
+        raise FileExistsError(f"another file has the name of {path}")
+
+    settings = WriteBehindSettings(target_duty=1.0)
+    with WriteBehind(
+        tmp_path, {"shop": lambda _entry: None}, disposer=refuse, settings=settings
+    ) as behind:
+        assert not _problems(tmp_path)
+        row = {"v": "x" * 8000}
+        while not refused.is_set():
+            with behind.begin() as tx:
+                for number in range(500):
+                    tx.insert("orders", {"id": number}, row)
+            behind.drain(timeout=60)
+        until(lambda: bool(_problems(tmp_path)))
+    with untouched(tmp_path):
+        (problem,) = _problems(tmp_path)
+    assert (problem.what, "another file has the name" in problem.found) == ("disposal", True)
     assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 1
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from tallystick.indoubt.doctor.checks import Check, Level
 from tallystick.indoubt.doctor.databases import check_database
 from tallystick.indoubt.doctor.directory import check_directory, known_identities
+from tallystick.indoubt.doctor.service import check_service, is_service
 
 __all__ = ["Check", "Level", "examine"]
 
@@ -19,10 +20,14 @@ __all__ = ["Check", "Level", "examine"]
 def examine(coordinator: str, resources: Mapping[str, str]) -> Sequence[Check]:
     """Return what is found in a coordinator's directory and in its databases.
 
+    Of a write-behind service it is what its disposer refuses.
+
     Args:
-        coordinator: the directory.
+        coordinator: the directory of a coordinator, or of a write-behind service.
         resources: URLs of the databases, by the names that the manager has for them.
     """
+    if is_service(coordinator):
+        return list(check_service(coordinator))
     found = [*check_directory(coordinator, resources)]
     identities = known_identities(coordinator)
     for name, url in resources.items():

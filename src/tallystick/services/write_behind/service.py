@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from tallystick.services.write_behind.admission import Admission
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import BacklogSize, Statistics, WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
-from tallystick.services.write_behind.service_dir import identify, open_log
+from tallystick.services.write_behind.service_dir import REFUSED_FILE, identify, open_log
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction, pending_transaction
 from tallystick.services.write_behind.targets.persisted_marks import PersistedMarks
@@ -109,7 +110,9 @@ class WriteBehind(Uncopied):
         with opening_log(self.path), contextlib.ExitStack() as undo:
             self._start(undo, last)
             if chosen is not None:
-                self._disposal = Disposal(self._log, chosen, fs=fs)
+                self._disposal = Disposal(
+                    self._log, chosen, fs=fs, note=posixpath.join(self.path, REFUSED_FILE)
+                )
                 undo.callback(self._disposal.close, 0.0)
             register_in_child(self)
             if not self._holding:

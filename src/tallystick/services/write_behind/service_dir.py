@@ -20,6 +20,8 @@ from tallystick.systems.registry import open_persist_log
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
+REFUSED_FILE = "disposal-refused"
+"""Says, as JSON, what a disposer refuses, for as long as it does; see `Disposal`."""
 IDENTITY_SIZE_MAX = 36
 
 
