@@ -37,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 6        /* the main package refuses another number */
+#define INTERFACE 7        /* the main package refuses another number */
 #define STALL_NS 200000    /* time without a wake-up after which a chain is stalled */
 #define RELAY 256          /* groups without a watched chain after that */
 #define AHEAD_TURNS 200    /* looks of a thread that was woken ahead of its turn, some 10 us */
@@ -204,7 +204,7 @@ static PyObject *word[NAMES_COUNT];
 
 static PyTypeObject *GroupType, *TicketType, *AwaitType, *LogEndType;
 static PyObject *wake_tasks; /* a function of this module */
-static PyObject *get_running_loop, *copy_error, *cancelled_error;
+static PyObject *get_running_loop, *copy_error, *cancelled_error, *bytes_of, *refuse_copy;
 
 static void *allocate(PyTypeObject *type, short references, short cleared) {
     Object *self = (Object *)PyType_GenericAlloc(type, 0);
@@ -238,6 +238,16 @@ static void object_dealloc(Object *self) {
 #define COMMON                                                                                     \
     {Py_tp_dealloc, object_dealloc}, {Py_tp_traverse, object_traverse}, {                          \
         Py_tp_clear, object_clear                                                                  \
+    }
+
+/* Raise the error for whoever copies or pickles it. */
+static PyObject *object_reduce(PyObject *self, PyObject *Py_UNUSED(none)) {
+    return PyObject_CallFunctionObjArgs(refuse_copy, self, NULL);
+}
+
+#define UNCOPIED                                                                                   \
+    {"__reduce__", object_reduce, METH_NOARGS, NULL}, {                                            \
+        "__getstate__", object_reduce, METH_NOARGS, NULL                                           \
     }
 
 #define SPEC(name, slots, flags)                                                                   \
@@ -660,6 +670,7 @@ static PyObject *end_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED
 
 static PyMethodDef end_methods[] = {{"write_plain", (PyCFunction)end_write_plain, METH_O, NULL},
                                     {"write", (PyCFunction)end_write, METH_VARARGS, NULL},
+                                    UNCOPIED,
                                     {NULL}};
 /* clang-format off */
 #define END_MEMBERS(X) \
@@ -804,12 +815,24 @@ static Py_ssize_t size_of(Queue *queue, PyObject *body) {
     return -1;
 }
 
-static PyObject *queue_append(Queue *queue, PyObject *body) {
-    return submit(queue, body, size_of(queue, body), 1);
+/* Return the bytes of what a caller gives as a body: its own, or a copy of a buffer's. */
+static PyObject *body_of(PyObject *given) {
+    return PyBytes_CheckExact(given) ? Py_NewRef(given)
+                                     : PyObject_CallFunctionObjArgs(bytes_of, given, NULL);
 }
 
-static PyObject *queue_append_durably(Queue *queue, PyObject *body) {
-    return commit(queue, body, size_of(queue, body));
+static PyObject *queue_append(Queue *queue, PyObject *given) {
+    PyObject *body = body_of(given);
+    PyObject *ticket = body ? submit(queue, body, size_of(queue, body), 1) : NULL;
+    XDROP(body);
+    return ticket;
+}
+
+static PyObject *queue_append_durably(Queue *queue, PyObject *given) {
+    PyObject *body = body_of(given);
+    PyObject *lsn = body ? commit(queue, body, size_of(queue, body)) : NULL;
+    XDROP(body);
+    return lsn;
 }
 
 /* -- flushing: the caller owns the flush lock ---------------------------------------------- */
@@ -967,6 +990,7 @@ static PyMethodDef queue_methods[] = {METHOD(submit, METH_FASTCALL),
                                       METHOD(forget_waiters, METH_NOARGS),
                                       METHOD(refuse_if_stopped, METH_NOARGS),
                                       METHOD(counted_alone, METH_NOARGS),
+                                      UNCOPIED,
                                       {NULL}};
 static PyMemberDef queue_members[] = {
     {"stopped", T_OBJECT, offsetof(Queue, stop), READONLY, NULL},
@@ -987,7 +1011,9 @@ static PyMemberDef group_members[] = {{"items", T_OBJECT, offsetof(Group, items)
                                       {"bytes", T_PYSSIZET, offsetof(Group, bytes), READONLY, NULL},
                                       {"sync", T_BOOL, offsetof(Group, sync), READONLY, NULL},
                                       {NULL}};
-static PyType_Slot group_slots[] = {COMMON, {Py_tp_members, group_members}, {0, NULL}};
+static PyMethodDef group_methods[] = {UNCOPIED, {NULL}};
+static PyType_Slot group_slots[] = {
+    COMMON, {Py_tp_methods, group_methods}, {Py_tp_members, group_members}, {0, NULL}};
 static PyType_Spec group_spec = SPEC(Group, group_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 /* -- the type Ticket ----------------------------------------------------------------------- */
@@ -1036,6 +1062,7 @@ static PyMethodDef ticket_methods[] = {
     {"wait", (PyCFunction)(void (*)(void))ticket_wait, METH_VARARGS | METH_KEYWORDS, NULL},
     {"done", (PyCFunction)ticket_done, METH_NOARGS, NULL},
     {"start_flush", (PyCFunction)ticket_start_flush, METH_NOARGS, NULL},
+    UNCOPIED,
     {NULL}};
 static PyType_Slot ticket_slots[] = {
     COMMON, {Py_tp_methods, ticket_methods}, {Py_am_await, ticket_await}, {0, NULL}};
@@ -1148,6 +1175,7 @@ static PyMethodDef await_methods[] = {
      METH_FASTCALL | METH_KEYWORDS, NULL},
     {"cancel", (PyCFunction)(void (*)(void))await_cancel, METH_VARARGS | METH_KEYWORDS, NULL},
     {"result", (PyCFunction)await_result, METH_NOARGS, NULL},
+    UNCOPIED,
     {NULL}};
 static PyMemberDef await_members[] = {
     {"_asyncio_future_blocking", T_BOOL, offsetof(Await, blocking), 0, NULL},
@@ -1183,6 +1211,8 @@ PyMODINIT_FUNC PyInit_tallystick_fast(void) {
     if (!module) return NULL;
     for (int one = 0; one < NAMES_COUNT; one++) word[one] = PyUnicode_InternFromString(texts[one]);
     copy_error = attribute("tallystick.errors", "copy_error");
+    bytes_of = attribute("tallystick.arguments", "bytes_of");
+    refuse_copy = attribute("tallystick.storage.fork", "refuse_copy");
     get_running_loop = attribute("asyncio", "get_running_loop");
     cancelled_error = attribute("asyncio", "CancelledError");
     GroupType = (PyTypeObject *)PyType_FromSpec(&group_spec);

@@ -22,6 +22,7 @@ from tallystick.roles.paged_log import (
     PagedLog,
     Pages,
     Row,
+    Rows,
     TableSpace,
     Tree,
 )
@@ -31,7 +32,13 @@ from tallystick.roles.persist_log import (
     PersistEntry,
     PersistLog,
 )
-from tallystick.roles.record_journal import JournalRecord, PreparedTransaction, RecordJournal
+from tallystick.roles.record_journal import (
+    RECORD_ID_MAX,
+    RECORD_ID_MIN,
+    JournalRecord,
+    PreparedTransaction,
+    RecordJournal,
+)
 from tallystick.roles.recovered import NOT_JUDGED, RecoveryResult, recovery_result
 from tallystick.roles.role import Role
 from tallystick.roles.ticket import DoneTicket, Ticket
@@ -46,6 +53,8 @@ from tallystick.roles.undo_redo_log import (
 __all__ = [
     "CATALOGUE",
     "NOT_JUDGED",
+    "RECORD_ID_MAX",
+    "RECORD_ID_MIN",
     "Changes",
     "Codec",
     "Decision",
@@ -68,6 +77,7 @@ __all__ = [
     "RecoveryResult",
     "Role",
     "Row",
+    "Rows",
     "SharedDecisionLog",
     "SharedJournalEngine",
     "TableSpace",

@@ -24,6 +24,12 @@ Changes = Mapping[Row, bytes | None]
 """New rows, None for removed ones."""
 
 
+class Rows(dict[Row, bytes | None]):
+    """New rows that were checked as each of them was put in: a log takes them as they are."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """Something wrong: ``what``, found on page number ``page``."""

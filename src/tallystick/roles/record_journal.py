@@ -12,6 +12,9 @@ from typing import Protocol
 
 from tallystick.roles.ticket import Ticket
 
+RECORD_ID_MIN, RECORD_ID_MAX = -(1 << 63), (1 << 63) - 1
+"""Ids of records are signed, 8 bytes wide, in every journal."""
+
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:

@@ -28,12 +28,17 @@ class Uncopied:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: it holds what is open. Hand on "
-            "its path or its settings, and open it in the process that uses it"
-        )
+        refuse_copy(self)
 
     __getstate__ = __reduce__  # for those who call what `object` has in place of the method above
+
+
+def refuse_copy(thing: object) -> NoReturn:
+    """Raise the error for whoever copies ``thing``, in the compiled core, too."""
+    raise TypeError(
+        f"a {type(thing).__name__} cannot be copied or pickled: it holds what is open. Hand on its "
+        "path or its settings, and open it in the process that uses it"
+    )
 
 
 _registered: weakref.WeakSet[Forked] = weakref.WeakSet()

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from os import PathLike, fspath
 from typing import Generic, Protocol, Self, TypeVar
 
+from tallystick.arguments import bodies_of
 from tallystick.callables import checked
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
@@ -51,7 +52,7 @@ class AsyncJournal(BaseJournal):
 
     async def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Append plain records in as few groups as possible; returns their LSNs."""
-        return await asyncio.to_thread(self._engine.append_many, bodies)
+        return await asyncio.to_thread(self._engine.append_many, bodies_of(bodies))
 
     async def add(self, record_id: int, body: bytes, user_type: int = 0) -> int:
         """Add a record that is live until it is deleted; see `Journal.add`."""

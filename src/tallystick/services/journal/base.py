@@ -22,7 +22,7 @@ from tallystick.roles import (
 )
 from tallystick.roles.record_ids import IdChange, RecordIds, id_error, ids_in_doubt
 from tallystick.services.journal.engine import open_engine
-from tallystick.services.journal.transaction import BaseJournalTransaction
+from tallystick.services.journal.transaction import BaseJournalTransaction, id_of
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.opening import opens_log
@@ -109,14 +109,15 @@ class BaseJournal(Uncopied):
     # -- tickets ------------------------------------------------------------------------
 
     def _add(self, record_id: int, body: bytes, user_type: int) -> Ticket:
-        add = self._engine.add
+        add, record_id = self._engine.add, id_of(record_id)
         return self._change(IdChange.ADD, record_id, lambda: add(record_id, body, user_type))
 
     def _update(self, record_id: int, body: bytes, user_type: int) -> Ticket:
-        update = self._engine.update
+        update, record_id = self._engine.update, id_of(record_id)
         return self._change(IdChange.UPDATE, record_id, lambda: update(record_id, body, user_type))
 
     def _delete(self, record_id: int) -> Ticket:
+        record_id = id_of(record_id)
         return self._change(IdChange.DELETE, record_id, lambda: self._engine.delete(record_id))
 
     def _change(self, change: IdChange, record_id: int, submit: Callable[[], Ticket]) -> Ticket:

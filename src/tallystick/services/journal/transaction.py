@@ -11,9 +11,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Self
 
+from tallystick.arguments import bytes_of, integer
 from tallystick.errors import RecordIdError, TransactionUsageError
 from tallystick.records import Xid
-from tallystick.roles import JournalEngine, Ticket
+from tallystick.roles import RECORD_ID_MAX, RECORD_ID_MIN, JournalEngine, Ticket
 from tallystick.roles.record_ids import (
     IdChange,
     RecordIds,
@@ -63,6 +64,7 @@ class BaseJournalTransaction(Uncopied):
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> None:
         """Add a record. Raises `RecordIdError` if a record of this id is live."""
         self._require_active()
+        record_id, body = id_of(record_id), bytes_of(body)
         with self._order:
             self._check(IdChange.ADD, record_id)
             self._engine.add_in(self.number, record_id, body, user_type)
@@ -71,6 +73,7 @@ class BaseJournalTransaction(Uncopied):
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> None:
         """Give one more body to a record that is live, or was added in this transaction."""
         self._require_active()
+        record_id, body = id_of(record_id), bytes_of(body)
         with self._order:
             self._check(IdChange.UPDATE, record_id)
             self._engine.update_in(self.number, record_id, body, user_type)
@@ -79,6 +82,7 @@ class BaseJournalTransaction(Uncopied):
     def delete(self, record_id: int) -> None:
         """Delete a record that is live, or was added in this transaction."""
         self._require_active()
+        record_id = id_of(record_id)
         with self._order:
             self._check(IdChange.DELETE, record_id)
             self._engine.delete_in(self.number, record_id)
@@ -148,6 +152,11 @@ class BaseJournalTransaction(Uncopied):
     def _require_active(self) -> None:
         if self._phase is not Phase.ACTIVE:
             raise TransactionUsageError(f"transaction {self.number} is {self._phase.value}")
+
+
+def id_of(record_id: object) -> int:
+    """Return the id of a record. Raises `TypeError` or `ValueError` for what is none."""
+    return integer(record_id, "record_id", RECORD_ID_MIN, RECORD_ID_MAX)
 
 
 class JournalTransaction(BaseJournalTransaction):

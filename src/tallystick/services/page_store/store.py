@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from tallystick.arguments import text
 from tallystick.callables import checked
 from tallystick.errors import UnsupportedFormatError
 from tallystick.roles import (
@@ -140,6 +141,7 @@ class PageStore(Uncopied):
 
     def create_table(self, name: str) -> None:
         """Create an empty table, durably, unless it exists."""
+        name = text(name, "name")
         with self._making_tables:
             if name not in self.tables():
                 with self.begin() as session:

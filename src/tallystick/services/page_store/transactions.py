@@ -14,13 +14,14 @@ from operator import index
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
+from tallystick.arguments import bytes_of, text
 from tallystick.errors import (
     BusyError,
     LogWriteError,
     RecordTooLargeError,
     TransactionUsageError,
 )
-from tallystick.roles import InDoubt, Row
+from tallystick.roles import InDoubt, Row, Rows
 from tallystick.services.page_store.checkpoint import Checkpoints, Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
@@ -54,7 +55,7 @@ class Session(Uncopied):
         self.read_only = read_only
         self.prepared_as = ""
         self.transactions = transactions
-        self.changes: dict[Row, bytes | None] = {}
+        self.changes = Rows()
         """New rows by table and key, None for removed ones."""
         self.locked: set[Row] = set()
         """Every row that it has locked, and those for which it has waited in vain."""
@@ -105,6 +106,7 @@ class Session(Uncopied):
             TransactionUsageError: The name is empty or in use, or the transaction has ended.
         """
         self._require_open()
+        name = text(name, "name")
         if not name:
             raise TransactionUsageError("a transaction is prepared under a name")
         with uninterrupted:
@@ -150,20 +152,25 @@ class Session(Uncopied):
         """Lock a row until the end. Raises `BusyError` if another session holds it too long."""
         if not self._open:
             self._require_open()
-        row = (table, index(key))
+        number = index(key)
+        row = (table, number)
         if row not in self.locked:
-            if not KEY_MIN <= key <= KEY_MAX:
-                raise KeyError(f"key {key} is not a signed 64-bit number")
+            if not KEY_MIN <= number <= KEY_MAX:
+                raise KeyError("a key that is not a signed 64-bit number")
             self.locked.add(row)  # first: an interrupt between the two would leave it locked
         self.transactions.locks.take(self.number, row)
         return row
 
     def put(self, table: int, key: int, value: bytes | None) -> None:
         """Lock a row, and change it or remove it with None. Raises `BusyError`."""
-        if value is not None and len(value) > ROW_MAX:
-            raise RecordTooLargeError(
-                "the row is too long", expected=f"at most {ROW_MAX} bytes", found=str(len(value))
-            )
+        if value is not None:
+            value = bytes_of(value, "row")
+            if len(value) > ROW_MAX:
+                raise RecordTooLargeError(
+                    "the row is too long",
+                    expected=f"at most {ROW_MAX} bytes",
+                    found=f"{len(value)}",
+                )
         row = self.lock(table, key)
         if self._history is not None:
             self._history.append((row, row in self.changes, self.changes.get(row)))
@@ -259,7 +266,7 @@ class Table(MutableMapping[int, bytes]):
         return row
 
     def __setitem__(self, key: int, row: bytes) -> None:
-        self._session.put(self._table, key, bytes(row))
+        self._session.put(self._table, key, bytes_of(row, "row"))
 
     def __delitem__(self, key: int) -> None:
         if self._session.get(self._table, key) is None:

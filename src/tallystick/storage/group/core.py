@@ -10,7 +10,7 @@ import importlib
 import os
 from typing import Any, Final
 
-INTERFACE: Final = 6
+INTERFACE: Final = 7
 """Number of the interface between this package and the core; a core of another one is not used."""
 
 

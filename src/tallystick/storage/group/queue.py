@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence, Sized
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
+from tallystick.arguments import bytes_of
 from tallystick.errors import LogWriteError, TallystickError, copy_error
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.core import CORE
@@ -138,10 +139,12 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def append(self, body: Item) -> GroupTicket[Item]:
         """Submit a body, whose size is its length and the overhead of a record."""
+        body = self._body_of(body)
         return self.submit(body, self._size_of(body), True)
 
     def append_durably(self, body: Item) -> int:
         """Submit a body as `append` does, and wait for it."""
+        body = self._body_of(body)
         return self.commit(body, self._size_of(body))
 
     def counted_alone(self) -> bytes:
@@ -150,6 +153,10 @@ class PureQueue(Uncopied, Generic[Item]):
         See `GroupCounters.and_alone`.
         """
         return NOTHING_ALONE
+
+    def _body_of(self, given: Item) -> Item:
+        """Return the bytes of a body: its own, or a copy of a buffer's."""
+        return given if type(given) is bytes else cast(Item, bytes_of(given))
 
     def _size_of(self, body: Item) -> int:
         size = len(cast(Sized, body))

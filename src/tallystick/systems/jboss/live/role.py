@@ -5,7 +5,8 @@ In: the calls of `tallystick.roles.RecordJournal`. Out: those of `CircularJourna
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
@@ -29,8 +30,14 @@ class JBossRecordJournal(Uncopied):
     """All loaders apply the deletes of a transaction after its adds and updates."""
 
     def __init__(
-        self, folder: str, settings: JournalSettings | None = None, *, fs: FileSystem = LOCAL
+        self,
+        folder: str,
+        settings: JournalSettings | Mapping[str, Any] | None = None,
+        *,
+        fs: FileSystem = LOCAL,
     ) -> None:
+        if isinstance(settings, Mapping):
+            settings = JournalSettings(**settings)
         self.journal = CircularJournal(folder, settings, fs=fs)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:

@@ -21,6 +21,11 @@ _XID = struct.Struct("<iBB")
 _NO_XID = _XID.pack(0, 0, False)
 ROW_HEAD = struct.Struct("<i")
 """What comes before the row in the body of a redo record: its table."""
+TABLE_MIN = -(1 << 31)
+TABLE_MAX = (1 << 31) - 1
+FORMAT_ID_MIN, FORMAT_ID_MAX = TABLE_MIN, TABLE_MAX
+NAME_MAX = (1 << 16) - 1
+"""Bytes of a name at most, and how many names a body holds."""
 _TIME = struct.Struct("<q")
 
 ROW_HEAD_SIZE = ROW_HEAD.size

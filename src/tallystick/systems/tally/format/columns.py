@@ -44,6 +44,16 @@ PLAIN: Final = Code.APPEND << CODE_SHIFT
 TRANSACTION_ROWS: Final = CODES | TRANSACTIONS | KEYS | KEY_NULLS
 """Columns of records that all have a transaction, and most of them a key."""
 
+KEY_MIN: Final = -(1 << 63)
+KEY_MAX: Final = (1 << 63) - 1
+"""Limits of keys and of transactions: their columns are signed, 8 bytes wide."""
+TRANSACTION_MAX: Final = KEY_MAX - 1
+"""Greatest number of a transaction: there is always a next one."""
+USER_TYPE_MIN: Final = -(1 << 7)
+USER_TYPE_MAX: Final = (1 << 7) - 1
+GTRID_MAX: Final = (1 << 8) - 1
+"""Bytes of a gtrid and of a bqual at most: where they stand in bodies, their length is one byte."""
+
 _PADDING = tuple(bytes(size) for size in range(8))
 ONE_OFFSET = struct.Struct("<ii")
 """The offsets of one body: 0, and its length."""

@@ -20,9 +20,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from tallystick.arguments import bytes_of, text, texts
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Operation, OperationCode
-from tallystick.systems.tally.format.bodies import COUNT, Cursor, decode_names
+from tallystick.systems.tally.format.bodies import COUNT, NAME_MAX, Cursor, decode_names
 
 OPERATION_HEAD: Final = struct.Struct("<BHHii")
 """Code, index of the target, lengths of collection, key and value."""
@@ -47,14 +48,17 @@ def encode_entry(
     """Encode the body of a persisting record.
 
     Raises:
+        TypeError: a part has another type.
         ValueError: the target of an operation is not in ``targets``, or a text is too long.
     """
     indices, head = _head(targets)
-    text = reference.encode()
+    stored = text(reference, "reference", NAME_MAX).encode()
     try:
-        pieces = [head, COUNT.pack(len(text)), text]
+        pieces = [head, COUNT.pack(len(stored)), stored]
         for code, collection, key, value, target in operations:
-            name = collection.encode()
+            name = _collection(collection)
+            key = bytes_of(key, "key")
+            value = None if value is None else bytes_of(value, "value")
             size = NO_VALUE if value is None else len(value)
             head = OPERATION_HEAD.pack(_CODES[code], indices[target], len(name), len(key), size)
             pieces += (head, name, key, value or b"")
@@ -65,6 +69,24 @@ def encode_entry(
     return b"".join(pieces)
 
 
+def target_names(targets: object) -> tuple[str, ...]:
+    """Return the targets of an entry. Raises `TypeError` or `ValueError` for what is none."""
+    return _targets(targets) if type(targets) is tuple else _target_names(targets)
+
+
+def _target_names(targets: object) -> tuple[str, ...]:
+    return texts(targets, "targets", EVERY_TARGET - 1)
+
+
+# A program has few sets of targets, and few collections.
+_targets = lru_cache(maxsize=256)(_target_names)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _collection(name: object) -> bytes:
+    return text(name, "collection", NAME_MAX).encode()
+
+
 @lru_cache(maxsize=256)
 def _head(targets: tuple[str, ...]) -> tuple[dict[str | None, int], bytes]:
     """Return the index of each target, and the encoded targets."""
@@ -72,8 +94,8 @@ def _head(targets: tuple[str, ...]) -> tuple[dict[str | None, int], bytes]:
     indices[None] = EVERY_TARGET
     pieces = [COUNT.pack(len(targets))]
     for name in targets:
-        text = name.encode()
-        pieces += (COUNT.pack(len(text)), text)
+        stored = name.encode()
+        pieces += (COUNT.pack(len(stored)), stored)
     return indices, b"".join(pieces)
 
 

@@ -11,19 +11,31 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from tallystick.arguments import bytes_of, integer
 from tallystick.errors import RecordTooLargeError
 from tallystick.records import Xid
+from tallystick.roles import Rows
 from tallystick.storage.crc import crc32
 from tallystick.systems.tally.format.bodies import (
+    FORMAT_ID_MAX,
+    FORMAT_ID_MIN,
     ROW_HEAD,
     ROW_HEAD_SIZE,
+    TABLE_MAX,
+    TABLE_MIN,
     Ending,
     encode_ending,
     encode_row,
 )
 from tallystick.systems.tally.format.columns import (
+    GTRID_MAX,
+    KEY_MAX,
+    KEY_MIN,
     PLAIN,
+    TRANSACTION_MAX,
     TRANSACTION_ROWS,
+    USER_TYPE_MAX,
+    USER_TYPE_MIN,
     GroupPayload,
     UnplacedRecord,
     encode_columns,
@@ -124,6 +136,91 @@ _PAIRS_BYTES = 64 * PAIR_BYTES
 _PLAIN = {bytes}
 _FREELY_GROUPED = {bytes, UnplacedRecord, Bundle, UnplacedEntry, UnplacedMarks}
 """Items that have neither pairs nor a group of their own."""
+
+
+# -- what callers may pass ------------------------------------------------------------------
+
+
+def checked(item: Item) -> Item:
+    """Return an item that nothing can fail to encode, nor change any more.
+
+    Raises:
+        TypeError: a field has another type.
+        ValueError: a field is out of the range that the format holds.
+    """
+    check = _CHECKS.get(type(item))
+    return item if check is None else check(item)
+
+
+def _checked_record(item: UnplacedRecord) -> UnplacedRecord:
+    code, body, transaction, key, user_type, gtrid = item
+    return UnplacedRecord(
+        code,
+        bytes_of(body),
+        None if transaction is None else transaction_number(transaction),
+        None if key is None and code not in _KEYED else integer(key, "key", KEY_MIN, KEY_MAX),
+        integer(user_type, "user_type", USER_TYPE_MIN, USER_TYPE_MAX),
+        global_id(gtrid, "gtrid"),
+    )
+
+
+def _checked_ending(item: UnplacedEnding) -> UnplacedEnding:
+    code, transaction, xid, extra = item
+    number = transaction_number(transaction)
+    return UnplacedEnding(code, number, checked_xid(xid), bytes_of(extra, "extra"))
+
+
+def transaction_number(value: object) -> int:
+    """Return the number of a transaction. Raises as `checked` does."""
+    return integer(value, "transaction", KEY_MIN, TRANSACTION_MAX)
+
+
+def checked_xid(value: object) -> Xid | None:
+    """Return the id of a branch, or None. Raises as `checked` does."""
+    if value is None:
+        return None
+    if not isinstance(value, Xid):
+        raise TypeError(f"xid is of type {type(value).__name__}; expected an Xid")
+    format_id = integer(value.format_id, "format_id", FORMAT_ID_MIN, FORMAT_ID_MAX)
+    return Xid(format_id, global_id(value.gtrid, "gtrid"), global_id(value.bqual, "bqual"))
+
+
+def global_id(value: object, name: str) -> bytes:
+    """Return a part of the id of a branch. Raises as `checked` does."""
+    part = bytes_of(value, name)
+    if len(part) > GTRID_MAX:
+        raise ValueError(f"{name} has {len(part)} bytes; expected at most {GTRID_MAX}")
+    return part
+
+
+def checked_rows(
+    rows: Mapping[tuple[int, int], bytes | None],
+) -> dict[tuple[int, int], bytes | None]:
+    """Return rows by table and key, unless they are `Rows`. Raises as `checked` does."""
+    if type(rows) is Rows:
+        return rows
+    return {
+        (
+            integer(table, "table", TABLE_MIN, TABLE_MAX),
+            integer(key, "key", KEY_MIN, KEY_MAX),
+        ): None if row is None else bytes_of(row, "row")
+        for (table, key), row in rows.items()
+    }
+
+
+_KEYED: Final = frozenset(
+    {Code.ADD, Code.UPDATE, Code.DELETE, Code.UNDO, Code.UNDO_EMPTY, Code.DISCARD}
+)
+"""Codes of records that callers give a key."""
+_CHECKS: Final[dict[type, Callable[[Any], Item]]] = {
+    UnplacedRecord: _checked_record,
+    UnplacedEnding: _checked_ending,
+    Bundle: lambda item: Bundle(tuple([_checked_record(one) for one in item.records])),
+}
+"""For the types of items whose fields come from callers as they are."""
+
+
+# -- sizes ----------------------------------------------------------------------------------
 
 
 def size_of(item: Item) -> int:

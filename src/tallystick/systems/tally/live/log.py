@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self, TypeVar
 
+from tallystick.arguments import integer
 from tallystick.errors import RecordTooLargeError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
@@ -22,7 +23,7 @@ from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log, start_thread
 from tallystick.storage.scheduling import threading
-from tallystick.systems.tally.format.layout import LOCK_NAME, segment_name
+from tallystick.systems.tally.format.layout import LOCK_NAME, NUMBER_MAX, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.appender import LogEnd
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
@@ -32,6 +33,7 @@ from tallystick.systems.tally.live.items import (
     Action,
     Bundle,
     Item,
+    checked,
     size_of,
     too_large,
 )
@@ -145,7 +147,9 @@ class TallyLog(Uncopied):
 
         Raises:
             RecordTooLargeError: it does not fit in a segment.
+            TypeError, ValueError: a field of it is none that the format holds.
         """
+        item = checked(item)
         size = size_of(item)
         if size > self.capacity:
             raise self._too_large(size)
@@ -263,6 +267,9 @@ class TallyLog(Uncopied):
                 before.
             keep_from: a segment that, with all later ones, is kept.
         """
+        checkpoint_lsn = integer(checkpoint_lsn, "lsn", 0, NUMBER_MAX)
+        if keep_from is not None:
+            keep_from = integer(keep_from, "keep_from", 0, NUMBER_MAX)
         freed: list[int] = []
         agreed = self._reclaimer.agreed()
 

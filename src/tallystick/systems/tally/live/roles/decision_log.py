@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Mapping
 
+from tallystick.arguments import texts
 from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Ticket
-from tallystick.systems.tally.format.bodies import encode_names, encode_note
+from tallystick.systems.tally.format.bodies import NAME_MAX, encode_names, encode_note
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.reclaim import heuristic_record
@@ -33,9 +34,8 @@ class TallyDecisionLog(TallyRole[AnyLog]):
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a status that decides nothing, without forcing."""
-        self.log.submit(
-            UnplacedRecord(Code.NOTE, encode_note(state, resources), gtrid=gtrid), sync=False
-        )
+        body = encode_note(State(state), _names(tuple(resources)))
+        self.log.submit(UnplacedRecord(Code.NOTE, body, gtrid=gtrid), sync=False)
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
         """Record the decision to commit."""
@@ -46,9 +46,9 @@ class TallyDecisionLog(TallyRole[AnyLog]):
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record, without forcing, the outcome at these resources."""
         if outcome is DecisionOutcome.HEURISTIC:
-            record = heuristic_record(gtrid, frozenset(resources))
+            record = heuristic_record(gtrid, frozenset(_names(tuple(resources))))
         else:
-            body = _body(tuple(resources), outcome)
+            body = _body(tuple(resources), DecisionOutcome(outcome))
             record = UnplacedRecord(_FINISH, body, None, None, 0, gtrid)
         self.log.submit(record, sync=False)
 
@@ -96,4 +96,9 @@ class TallySharedDecisionLog(TallyDecisionLog):
 @functools.lru_cache(maxsize=256)
 def _body(resources: tuple[str, ...], outcome: str = "") -> bytes:
     """Encode names and outcome; cached, as a program has few sets of resources."""
-    return encode_names(resources, outcome.encode())
+    return encode_names(_names(resources), outcome.encode())
+
+
+def _names(resources: Collection[str]) -> tuple[str, ...]:
+    """Return names that a body can hold. Raises `TypeError` or `ValueError`."""
+    return texts(resources, "resources", NAME_MAX)

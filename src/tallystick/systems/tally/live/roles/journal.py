@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from tallystick.arguments import bodies_of, integer
 from tallystick.records import Record, Xid
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
@@ -18,11 +19,11 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.format.layout import segment_name
+from tallystick.systems.tally.format.layout import NUMBER_MAX, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.backup import Progress
 from tallystick.systems.tally.live.compaction import compact, compaction_due
-from tallystick.systems.tally.live.items import UnplacedEnding, columnar
+from tallystick.systems.tally.live.items import UnplacedEnding, columnar, transaction_number
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import groups_from
 from tallystick.systems.tally.live.roles.base import AnyLog
@@ -66,7 +67,7 @@ class TallyJournal(TallyRecordJournal):
 
     def _end(self, transaction: int) -> None:
         # The journal hands out the numbers itself; a transaction may end without any record.
-        self._open.discard(transaction)
+        self._open.discard(transaction_number(transaction))
 
     def append_in(self, transaction: int, body: bytes) -> None:
         """Append a plain record in a transaction."""
@@ -77,6 +78,7 @@ class TallyJournal(TallyRecordJournal):
 
         Groups form while the ones before are written, no more than three at a time.
         """
+        bodies = bodies_of(bodies)
         some = bodies[:_SAMPLE]
         self.log.reserve_ahead(len(bodies) * sum(map(len, some)) // max(len(some), 1))
         written: list[range] = []
@@ -91,8 +93,9 @@ class TallyJournal(TallyRecordJournal):
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         """Prepare a transaction, as a branch if it has an ``xid``."""
+        ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
         self._open.add(transaction)
-        return self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
+        return ticket
 
     def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
         """Yield every record that is durable now, from an LSN or a time (microseconds) on.
@@ -132,7 +135,7 @@ class TallyJournal(TallyRecordJournal):
 
     def reclaim(self, checkpoint_lsn: int = 0) -> int:
         """Free segments that are not needed; return their number."""
-        freed = self.log.reclaim(checkpoint_lsn)
+        freed = self.log.reclaim(integer(checkpoint_lsn, "lsn", 0, NUMBER_MAX))
         return freed if isinstance(freed, int) else len(freed)
 
     def compact(self, *, force: bool = False) -> int:
@@ -168,7 +171,7 @@ class SharedTallyJournal(TallyJournal):
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Append plain records; return their LSNs when all are durable."""
-        tickets = [self.log.append(body) for body in bodies]
+        tickets = [self.log.append(body) for body in bodies_of(bodies)]
         return [ticket.wait() for ticket in tickets]
 
     def new_transaction(self) -> int:

@@ -10,6 +10,7 @@ import posixpath
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from tallystick.arguments import integers
 from tallystick.errors import LogWriteError
 from tallystick.roles import Operation, PersistEntry, Ticket
 from tallystick.storage.files import FileSystem
@@ -17,8 +18,8 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import encode_names
-from tallystick.systems.tally.format.columns import UnplacedRecord
-from tallystick.systems.tally.format.entries import decode_entry, encode_entry
+from tallystick.systems.tally.format.columns import KEY_MAX, UnplacedRecord
+from tallystick.systems.tally.format.entries import decode_entry, encode_entry, target_names
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import archive_name, segment_name, segment_number
 from tallystick.systems.tally.live.items import RECORD_BYTES, Item, UnplacedEntry, UnplacedMarks
@@ -58,7 +59,7 @@ class TallyPersistLog(TallyRole[TallyLog]):
         Raises:
             ValueError: an operation names none of ``targets``, or a text is too long.
         """
-        names = tuple(targets)
+        names = target_names(targets)
         body = encode_entry(names, reference, operations)
         with self._number_lock:
             number = self._next
@@ -72,7 +73,9 @@ class TallyPersistLog(TallyRole[TallyLog]):
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
         """Record, without forcing, that these targets hold each of them."""
-        body, names = encode_names(targets), frozenset(targets)
+        names = frozenset(target_names(tuple(targets)))
+        body = encode_names(names)
+        numbers = integers(numbers, "a number", 1, KEY_MAX - 1)
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
             marks = UnplacedMarks(numbers[start : start + most], body, names)

@@ -14,7 +14,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.items import UnplacedEnding
+from tallystick.systems.tally.live.items import UnplacedEnding, transaction_number
 from tallystick.systems.tally.live.read_back import live_rows, open_elements
 from tallystick.systems.tally.live.roles.base import AnyLog, TallyRole
 from tallystick.systems.tally.read.state import LogState
@@ -46,7 +46,7 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         Raises:
             TransactionUsageError: it never began.
         """
-        if transaction not in self._open:
+        if transaction_number(transaction) not in self._open:
             raise TransactionUsageError(
                 f"transaction {transaction} is not open", file=self.log.path
             )
@@ -78,13 +78,15 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         self._element(UnplacedRecord(Code.DELETE, body, transaction, record_id))
 
     def _element(self, record: UnplacedRecord) -> None:
+        number = transaction_number(record.transaction)
         self.log.submit(record, sync=False)
-        self._open.add(record.transaction or 0)
+        self._open.add(number)
 
     def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
         """Prepare a transaction; ``extra`` is returned by `prepared`."""
+        ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, None, extra))
         self._open.add(transaction)
-        return self.log.submit(UnplacedEnding(Code.PREPARE, transaction, None, extra))
+        return ticket
 
     def commit(self, transaction: int) -> Ticket:
         """Commit a transaction.

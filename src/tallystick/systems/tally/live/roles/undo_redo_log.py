@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from tallystick.arguments import integer, text
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket, branch_of
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.bodies import decode_row, encode_row
+from tallystick.systems.tally.format.bodies import TABLE_MAX, TABLE_MIN, decode_row, encode_row
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import (
     Bundle,
     CommittedRows,
     UnplacedEnding,
+    checked_rows,
     row_record,
     size_of,
     size_of_rows,
+    transaction_number,
 )
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.read_back import rows_from
@@ -63,8 +66,8 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         """Log the page's image as of the last checkpoint, unless this section has it."""
         if page in self._pages:
             return
-        code = Code.UNDO_EMPTY if image is None else Code.UNDO
-        self.log.submit(UnplacedRecord(code, image or b"", None, page), sync=False)
+        code, body = (Code.UNDO_EMPTY, b"") if image is None else (Code.UNDO, image)
+        self.log.submit(UnplacedRecord(code, body, None, page), sync=False)
         self._pages.add(page)
 
     def has_undo(self, page: int) -> bool:
@@ -73,29 +76,33 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row, or with None a removed one."""
-        self.log.submit(row_record(session, table, key, row), sync=False)
+        self.log_rows(session, {(table, key): row})
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log changed rows by table and key, in order, in as few groups as possible."""
-        records = [row_record(session, *place, row) for place, row in rows.items()]
+        own = transaction_number(session)
+        records = [row_record(own, *place, row) for place, row in checked_rows(rows).items()]
         for some in _pieces(records, self.log.group_bytes):
             self.log.submit(Bundle(some), sync=False)
 
     def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log rows and commit their session, durably: in one group, if they fit."""
+        rows = checked_rows(rows)
         size = size_of_rows(rows)
         if size <= self.log.group_bytes:
-            self.log.commit(CommittedRows(session, rows, size), size)
+            self.log.commit(CommittedRows(transaction_number(session), rows, size), size)
             return
         self.log_rows(session, rows)
         self.commit(session).wait()
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
-        self.log.submit(UnplacedRecord(Code.TRUNCATE, encode_row(table), session), sync=False)
+        body = encode_row(integer(table, "table", TABLE_MIN, TABLE_MAX))
+        self.log.submit(UnplacedRecord(Code.TRUNCATE, body, session), sync=False)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
         """Record durably that the session's transaction can commit, under this name."""
+        name = text(name, "name")
         ending = UnplacedEnding(Code.PREPARE, session, branch_of(name), name.encode())
         return self.log.submit(ending)
 

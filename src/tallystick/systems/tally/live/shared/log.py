@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
 from typing import Any, Final, Self
 
+from tallystick.arguments import bytes_of
 from tallystick.errors import (
     LogWriteError,
     UnsupportedFormatError,
@@ -39,7 +40,7 @@ from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
-from tallystick.systems.tally.live.items import RECORD_BYTES, Item, size_of, too_large
+from tallystick.systems.tally.live.items import RECORD_BYTES, Item, checked, size_of, too_large
 from tallystick.systems.tally.live.log import PLAIN_RECORD_BYTES, TallyLog
 from tallystick.systems.tally.live.opening import load_key
 from tallystick.systems.tally.live.settings import Settings, capacity
@@ -184,12 +185,14 @@ class SharedTallyLog(Uncopied):
 
     def append(self, body: bytes) -> SharedTicket:
         """Append a plain record; see `TallyLog.append`."""
+        body = bytes_of(body)
         size = len(body)
         self.check_size(size)
         return SharedTicket(self, self._writer.submit(body, size + PLAIN_RECORD_BYTES))
 
     def append_durably(self, body: bytes) -> int:
         """Append a plain record; return its LSN when it is durable."""
+        body = bytes_of(body)
         size = len(body)
         self.check_size(size)
         return self.accepted(self._writer.commit(body, size + PLAIN_RECORD_BYTES))
@@ -208,6 +211,7 @@ class SharedTallyLog(Uncopied):
 
     def submit(self, item: Item, *, sync: bool = True) -> SharedTicket:
         """Submit an item; see `TallyLog.submit`."""
+        item = checked(item)
         size = size_of(item)
         self.check_size(size - RECORD_BYTES)
         return SharedTicket(self, self._writer.submit(item, size, sync=sync), item)
@@ -351,7 +355,7 @@ class SharedTallyLog(Uncopied):
     def compact(self, *, force: bool = False) -> int:
         """Have the leader compact the log; return the number of segments freed."""
         self.flush()
-        self._call("compact", force=int(force))
+        self._call("compact", force=int(bool(force)))
         while (freed := self._call("compacted")) is None:
             time.sleep(_COMPACTION_POLL_S)
         return int(freed)

@@ -1,0 +1,157 @@
+"""What callers pass, checked where they pass it: an error for this caller, and for no other.
+
+In: any object. Out: the same value as exactly `bytes`, `int` or `str`, which nobody can change any
+more; or a `TypeError`, or a `ValueError` that names what was expected. Whatever takes an argument
+that reaches a log puts it through these functions before it takes a lock or hands it to a group:
+so nothing that a caller passes can fail while a group is written for others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Final
+
+from tallystick.printable import printable
+
+_SHOWN_BITS: Final = 256
+"""Integers up to this size are shown in an error."""
+_ONLY_BYTES: Final = frozenset({bytes})
+_ONLY_INTEGERS: Final = frozenset({int})
+_FIELD_NAME: Final = re.compile(":[^:]*:")
+"""A name within the format of a buffer of structures."""
+
+
+def bytes_of(value: object, name: str = "body") -> bytes:
+    """Return the bytes of a buffer: the value itself if it is `bytes`, else a copy.
+
+    Args:
+        value: `bytes`, or any other C-contiguous buffer, with items of any width.
+        name: of the argument, for the error.
+
+    Raises:
+        TypeError: it is no buffer, or its items are references to objects.
+        ValueError: it is a buffer that cannot be read as it stands.
+    """
+    if type(value) is bytes:
+        return value
+    try:
+        view = memoryview(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise _no_buffer(value, name) from None
+    except (ValueError, BufferError) as error:
+        raise ValueError(f"{name} is a buffer that cannot be read: {error}") from error
+    with view:
+        if "O" in _FIELD_NAME.sub("", view.format):
+            raise _no_buffer(value, name)
+        if not view.c_contiguous:
+            raise ValueError(
+                f"{name} is a buffer with gaps between its items; pass a copy without them, "
+                "such as bytes(it)"
+            )
+        return view.tobytes()
+
+
+def bodies_of(values: Iterable[object], name: str = "bodies") -> Sequence[bytes]:
+    """Return the bytes of each of several buffers, as `bytes_of` does.
+
+    Raises:
+        TypeError: it is no iterable of buffers; a single buffer is none, either.
+        ValueError: one of them cannot be read as it stands.
+    """
+    if isinstance(values, str | bytes | bytearray | memoryview):
+        raise TypeError(f"{name} is of type {_kind(values)}; expected several of them")
+    bodies = list(values)
+    if _ONLY_BYTES.issuperset(map(type, bodies)):
+        return bodies  # type: ignore[return-value]
+    return [bytes_of(one, f"{name}[{place}]") for place, one in enumerate(bodies)]
+
+
+def integer(value: object, name: str, least: int, greatest: int) -> int:
+    """Return an integer within a range.
+
+    Args:
+        value: an integer, or what stands for one exactly (``__index__``), but no `bool`.
+        name: of the argument, for the error.
+        least: the least that is allowed.
+        greatest: the greatest that is allowed.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is out of the range.
+    """
+    if type(value) is int:
+        number = value
+    else:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{name} is of type {_kind(value)}; expected an integer")
+        # A subclass may say of itself what it likes; this is what it holds.
+        number = int.__int__(value if isinstance(value, int) else index(value))
+    if least <= number <= greatest:
+        return number
+    shown = number if number.bit_length() <= _SHOWN_BITS else f"of {number.bit_length()} bits"
+    raise ValueError(f"{name} is {shown}; expected an integer from {least} to {greatest}")
+
+
+def integers(values: Iterable[object], name: str, least: int, greatest: int) -> list[int]:
+    """Return integers within a range, each as `integer` does."""
+    numbers = list(values)
+    if numbers and _ONLY_INTEGERS.issuperset(map(type, numbers)):
+        some: list[int] = numbers  # type: ignore[assignment]
+        if least <= min(some) and max(some) <= greatest:
+            return some
+    return [integer(one, name, least, greatest) for one in numbers]
+
+
+def text(value: object, name: str, most: int | None = None) -> str:
+    """Return a text that can be stored.
+
+    Args:
+        value: a `str`.
+        name: of the argument, for the error.
+        most: bytes in UTF-8 that it may have at most; None for no limit.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it has no UTF-8 (a lone surrogate), or too much of it.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is of type {_kind(value)}; expected a text (str)")
+    exact = str.__str__(value)
+    try:
+        size = len(exact.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds a lone surrogate at character {error.start}, which UTF-8 cannot store"
+        ) from None
+    if most is not None and size > most:
+        raise ValueError(f"{name} has {size} bytes in UTF-8; expected at most {most}")
+    return exact
+
+
+def texts(values: object, name: str, most: int) -> tuple[str, ...]:
+    """Return several texts, at most ``most`` of them, each as `text` does.
+
+    Raises:
+        TypeError: it is no iterable of texts; a single text is none, either.
+        ValueError: one of them cannot be stored, or there are too many.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is of type {_kind(values)}; expected several texts")
+    found = tuple([text(one, f"a name in {name}", most) for one in values])
+    if len(found) > most:
+        raise ValueError(f"{name} are {len(found)} texts; expected at most {most}")
+    return found
+
+
+def _no_buffer(value: object, name: str) -> TypeError:
+    advice = "; encode a text: text.encode()" if isinstance(value, str) else ""
+    return TypeError(
+        f"{name} is of type {_kind(value)}; expected bytes, or another buffer of bytes or "
+        f"numbers{advice}"
+    )
+
+
+def _kind(value: object) -> str:
+    return printable(type(value).__name__)

@@ -1,0 +1,293 @@
+"""Calls of services with one odd argument each, and what their logs hold afterwards.
+
+A `Call` names a public method and gives a right value for each of its parameters; its ``make``
+calls it and returns the rows that the log must hold for it. A `Subject` is an open service; it is
+closed and opened again to compare all rows, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallystick.services.journal import AsyncJournal, Journal
+from tallystick.systems.tally.live.settings import Settings
+from tests.hostile import bytes_in, integer_in
+
+Row = tuple[object, ...]
+"""What a log holds for one record: its type, its id, its bytes."""
+Given = Mapping[str, Any]
+Make = Callable[[Any, Given, Given], Iterable[Row]]
+"""Calls the subject with some arguments, and returns rows that are made of equal ones."""
+SEGMENTS = Settings(segment_size=64 << 10)
+_KEY = (-(1 << 63), (1 << 63) - 1)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public method, a right value for each of its parameters, and what calls it."""
+
+    method: str
+    right: Mapping[str, Callable[[Any], Any]]
+    make: Make
+
+
+def parameters(owner: type) -> dict[str, list[str]]:
+    """The parameters of each public method of a class, ``self`` aside."""
+    found = {}
+    for name in dir(owner):
+        member = inspect.getattr_static(owner, name)
+        if name.startswith("_") or not (inspect.isfunction(member) or hasattr(member, "__func__")):
+            continue
+        names = list(inspect.signature(getattr(owner, name)).parameters)
+        found[f"{owner.__name__}.{name}"] = [one for one in names if one not in ("self", "_")]
+    return found
+
+
+class Subject:
+    """An open service in a folder, and the rows that its log must hold."""
+
+    calls: Sequence[Call]
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.due: list[Row] = []
+        self.kept_from = 0
+        self._number = 0
+        self.open()
+
+    def open(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def write_another(self, body: bytes) -> Row:
+        """Write a row as another caller does."""
+        raise NotImplementedError
+
+    def rows(self) -> list[Row]:
+        """The rows of the log."""
+        raise NotImplementedError
+
+    def new_id(self) -> int:
+        self._number += 1
+        return 1_000 + self._number
+
+    def witness(self) -> None:
+        """Write in another thread, which must not have noticed anything."""
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self.due.append(self.write_another(b"witness %d" % self.new_id()))
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert errors == []
+
+    def verify(self) -> None:
+        """Open it again: it holds every row that was acknowledged, in order, and no other."""
+        self.close()
+        self.open()
+        found = self.rows()
+        least = len(self.due) - self.kept_from
+        assert len(found) >= least, "something acknowledged is gone"
+        due = self.due[len(self.due) - len(found) :]
+        assert [pair for pair in zip(found, due, strict=True) if pair[0] != pair[1]][:2] == []
+
+
+# -- journals -----------------------------------------------------------------------------------
+
+
+class JournalSubject(Subject):
+    """A journal for threads."""
+
+    shared = False
+
+    def open(self) -> None:
+        self.journal: Any = Journal(self.folder, settings=SEGMENTS, shared=self.shared)
+
+    def close(self) -> None:
+        self.journal.close()
+
+    def write_another(self, body: bytes) -> Row:
+        self.journal.append(body)
+        return ("append", None, body)
+
+    def live(self) -> int:
+        """The id of a record that was just added."""
+        number = self.new_id()
+        self.journal.add(number, b"live", 5)
+        self.due.append(("add", number, b"live"))
+        return number
+
+    def rows(self) -> list[Row]:
+        types = ("append", "add", "update", "delete")
+        records = list(self.journal.replay())
+        given_up = {one.transaction for one in records if one.type == "rollback"}
+        return [
+            (one.type, one.record_id, one.body)
+            for one in records
+            if one.type in types and (one.transaction is None or one.transaction not in given_up)
+        ]
+
+
+class SharedSubject(JournalSubject):
+    """A journal that processes share."""
+
+    shared = True
+
+
+class _Awaited:
+    """An object whose coroutine functions are run to their end."""
+
+    def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
+        self._inner, self._runner = inner, runner
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._inner, name)
+
+        async def collected(found: Any) -> list[Any]:
+            return [one async for one in found]
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            made = member(*arguments, **options)
+            if inspect.iscoroutine(made):
+                return self._runner.run(made)
+            if hasattr(made, "__aiter__"):
+                return self._runner.run(collected(made))
+            return _Awaited(made, self._runner) if name == "transaction" else made
+
+        return call if callable(member) else member
+
+
+class AsyncSubject(JournalSubject):
+    """A journal for tasks."""
+
+    def open(self) -> None:
+        self._runner = asyncio.Runner()
+        self.journal = _Awaited(AsyncJournal(self.folder, settings=SEGMENTS), self._runner)
+
+    def close(self) -> None:
+        super().close()
+        self._runner.close()
+
+    def write_another(self, body: bytes) -> Row:
+        self.journal.submit(body).wait()
+        return ("append", None, body)
+
+
+def _append(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    subject.journal.append(**given)
+    return [("append", None, bytes_in(equal["body"]))]
+
+
+def _submit(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    ticket = subject.journal.submit(**given)
+    body = given["body"]
+    with suppress(TypeError, ValueError):  # most cannot be changed
+        memoryview(body).cast("B")[:1] = b"\xee"
+    ticket.wait()
+    return [("append", None, bytes_in(equal["body"]))]
+
+
+def _append_many(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    subject.journal.append_many(**given)
+    return [("append", None, bytes_in(one)) for one in equal["bodies"]]
+
+
+def _keyed(kind: str, *, in_transaction: bool) -> Make:
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+        transaction = subject.journal.transaction() if in_transaction else None
+        try:
+            getattr(transaction or subject.journal, kind)(**given)
+        except BaseException:
+            if transaction is not None:
+                transaction.rollback()
+            raise
+        if transaction is not None:
+            transaction.commit()
+        body = bytes_in(equal["body"]) if "body" in equal else b""
+        if "user_type" in equal:
+            assert integer_in(equal["user_type"], -128, 127) is not None
+        return [(kind, integer_in(equal["record_id"], *_KEY), body)]
+
+    return make
+
+
+def _append_in(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    transaction = subject.journal.transaction()
+    try:
+        transaction.append(**given)
+    except BaseException:
+        transaction.rollback()
+        raise
+    transaction.commit()
+    return [("append", None, bytes_in(equal["body"]))]
+
+
+def _prepare(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    transaction = subject.journal.transaction()
+    try:
+        transaction.prepare(**given)
+        (found,) = subject.journal.prepared()
+        assert found.extra == bytes_in(equal["extra"])
+    finally:
+        transaction.rollback()
+    return []
+
+
+def _checkpoint(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    subject.journal.checkpoint(**given)
+    assert equal["lsn"] is None or integer_in(equal["lsn"], 0, _KEY[1]) is not None
+    subject.kept_from = len(subject.due)
+    return []
+
+
+def _plain(name: str) -> Make:
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+        getattr(subject.journal, name)(**given)
+        return []
+
+    return make
+
+
+_BODY = {"body": lambda _: b"body"}
+_RECORD = {"record_id": lambda one: one.new_id(), **_BODY, "user_type": lambda _: 3}
+_LIVE = {**_RECORD, "record_id": lambda one: one.live()}
+_LIVE_ID = {"record_id": _LIVE["record_id"]}
+_NUMBER = {"transaction": lambda _: 12_345}
+
+
+def _journal_calls(face: str, transaction: str) -> list[Call]:
+    return [
+        Call(f"{face}.append", _BODY, _append),
+        Call(f"{face}.submit", _BODY, _submit),
+        Call(f"{face}.append_many", {"bodies": lambda _: [b"a", b"b"]}, _append_many),
+        Call(f"{face}.add", _RECORD, _keyed("add", in_transaction=False)),
+        Call(f"{face}.update", _LIVE, _keyed("update", in_transaction=False)),
+        Call(f"{face}.delete", _LIVE_ID, _keyed("delete", in_transaction=False)),
+        Call(f"{face}.checkpoint", {"lsn": lambda _: 0}, _checkpoint),
+        Call(f"{face}.compact", {"force": lambda _: False}, _plain("compact")),
+        Call(f"{face}.commit_prepared", _NUMBER, _plain("commit_prepared")),
+        Call(f"{face}.rollback_prepared", _NUMBER, _plain("rollback_prepared")),
+        Call(f"{transaction}.append", _BODY, _append_in),
+        Call(f"{transaction}.add", _RECORD, _keyed("add", in_transaction=True)),
+        Call(f"{transaction}.update", _LIVE, _keyed("update", in_transaction=True)),
+        Call(f"{transaction}.delete", _LIVE_ID, _keyed("delete", in_transaction=True)),
+        Call(f"{transaction}.prepare", {"extra": lambda _: b"", "xid": lambda _: None}, _prepare),
+    ]
+
+
+JournalSubject.calls = _journal_calls("Journal", "JournalTransaction")
+AsyncSubject.calls = _journal_calls("AsyncJournal", "AsyncJournalTransaction")

@@ -1,0 +1,115 @@
+"""What a caller passes becomes exactly bytes, an integer or a text, or an error that says why."""
+
+from __future__ import annotations
+
+import array
+import re
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.arguments import bodies_of, bytes_of, integer, integers, text, texts
+from tests.hostile import REFUSALS, VALUES, Lying, LyingInteger, LyingText, bytes_in, integer_in
+
+
+def test_bytes_are_taken_as_they_are_and_any_other_buffer_is_copied() -> None:
+    body = b"body"
+    assert bytes_of(body) is body
+    given = bytearray(b"given")
+    taken = bytes_of(given)
+    given[:] = b"later"
+    assert taken == b"given"
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_kind_of_value_is_stored_byte_for_byte_or_refused(name: str) -> None:
+    due = bytes_in(VALUES[name]())
+    try:
+        found = bytes_of(VALUES[name]())
+    except (TypeError, ValueError):
+        assert due is None
+    else:
+        assert type(found) is bytes
+        assert found == due
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_kind_of_value_is_an_integer_in_the_range_or_refused(name: str) -> None:
+    due = integer_in(VALUES[name](), -(1 << 63), (1 << 63) - 1)
+    try:
+        found = integer(VALUES[name](), "id", -(1 << 63), (1 << 63) - 1)
+    except REFUSALS:
+        assert due is None
+    else:
+        assert type(found) is int
+        assert found == due
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_kind_of_value_is_a_text_or_refused(name: str) -> None:
+    try:
+        found = text(VALUES[name](), "name", 65_535)
+    except (TypeError, ValueError):
+        return
+    assert type(found) is str
+    assert found == str.__str__(VALUES[name]())
+    assert len(found.encode()) <= 65_535
+
+
+REASONS: list[tuple[Any, type[Exception], str]] = [
+    (lambda: bytes_of("text"), TypeError, r"body is of type str; .*encode a text: text.encode\(\)"),
+    (lambda: bytes_of(5, "key"), TypeError, "key is of type int; expected bytes, or another buff"),
+    (lambda: bytes_of(memoryview(b"abcd")[::2]), ValueError, "gaps between its items"),
+    (lambda: bytes_of(np.array(["2026"], "M8[Y]")), ValueError, "cannot be read: cannot include"),
+    (lambda: bodies_of([b"a", "b"]), TypeError, r"bodies\[1\] is of type str"),
+    (lambda: bodies_of(b"ab"), TypeError, "bodies is of type bytes; expected several"),
+    (lambda: bodies_of(cast(Any, 7)), TypeError, "not iterable"),
+    (lambda: integer("3", "lsn", 0, 9), TypeError, "lsn is of type str; expected an integer"),
+    (lambda: integer(True, "lsn", 0, 9), TypeError, "lsn is of type bool; expected an integer"),
+    (lambda: integer(10, "lsn", 0, 9), ValueError, "lsn is 10; expected an integer from 0 to 9"),
+    (lambda: integer(10**5000, "lsn", 0, 9), ValueError, "lsn is of 16610 bits; expected"),
+    (lambda: integers([1, 10], "lsn", 0, 9), ValueError, "lsn is 10; expected"),
+    (lambda: text(b"a", "name"), TypeError, r"name is of type bytes; expected a text \(str\)"),
+    (lambda: text("a\ud800", "name"), ValueError, "name holds a lone surrogate at character 1"),
+    (lambda: text("ä" * 3, "name", 5), ValueError, "name has 6 bytes in UTF-8; expected at most 5"),
+    (lambda: texts("abc", "targets", 9), TypeError, "targets is of type str; expected several"),
+    (lambda: texts(["a"] * 10, "targets", 9), ValueError, "are 10 texts; expected at most 9"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "reason"), REASONS)
+def test_an_error_names_the_argument_and_what_was_expected(
+    call: Any, kind: type[Exception], reason: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert re.search(reason, str(caught.value)), str(caught.value)
+
+
+def test_what_a_value_says_of_itself_is_not_believed() -> None:
+    assert bytes_of(Lying(b"true")) == bytes(memoryview(Lying(b"true")))
+    assert integer(LyingInteger(5), "id", 0, 9) == 5
+    assert text(LyingText("true"), "name", 4) == "true"
+    with pytest.raises(ValueError, match="expected an integer from 0 to 4"):
+        integer(LyingInteger(5), "id", 0, 4)
+
+
+@given(
+    data=st.binary(max_size=48),
+    code=st.sampled_from("bBhHiIqQfd"),
+    step=st.sampled_from([1, 2, -1]),
+)
+def test_a_buffer_of_items_of_any_width_has_the_bytes_of_its_memory(
+    data: bytes, code: str, step: int
+) -> None:
+    width = array.array(code).itemsize
+    items = array.array(code, data[: len(data) // width * width])
+    view = memoryview(items)[::step]
+    if view.c_contiguous:
+        assert bytes_of(view) == view.tobytes()
+    else:
+        with pytest.raises(ValueError, match="gaps"):
+            bytes_of(view)
