@@ -265,6 +265,9 @@ CHECKED: dict[str, Take] = {
     "services/transactions/messaging/keys.py IdempotencyKey.decode": lambda given, _: (
         IdempotencyKey("a", "key", decode=given)
     ),
+    "services/transactions/messaging/keys.py IdempotencyKey.payload": lambda given, _: (
+        IdempotencyKey("a", "key", payload=given)
+    ),
     "services/transactions/messaging/relay.py Relay.__init__ deliver": _relay,
     "services/transactions/resources/connection_resource.py ConnectionResource.__init__ connect": (
         lambda given, _: PostgresResource("p", given)
@@ -295,6 +298,9 @@ CHECKED: dict[str, Take] = {
         lambda given, folder: _hook(given, folder, "after_completion")
     ),
     "services/write_behind/service.py WriteBehind.__init__ disposer": _write_behind,
+    "services/write_behind/service.py WriteBehind.__init__ serializer": lambda given, folder: (
+        WriteBehind(folder / "w", {"x": print}, serializer=given)
+    ),
     "services/write_behind/targets/sql.py SqlTarget.__init__ apply": lambda given, _: SqlTarget(
         sa.create_engine("sqlite://"), apply=given
     ),
@@ -347,7 +353,7 @@ VALUE_IS_USED = {
 OURS = re.compile(
     r"disposal/(disposers.py install|worker.py AskingLog)|metrics.py|pipeline/(stages|tables)/"
     r"|reading/(settled|tables).py|records.py Deferred"
-    r"|services/journal/engine.py|services/page_store/(checkpoint|recovery).py"
+    r"|services/journal/engine.py|services/page_store/(checkpoint|recovery|pages/cache).py"
     r"|services/transactions/(deadlines|metrics|recovery|tracing|two_phase_commit|xids).py"
     r"|services/transactions/messaging/(handlers.py (Handler.__init__|decorate) "
     r"|keys.py KeyedHandler|statements.py)"
@@ -356,11 +362,11 @@ OURS = re.compile(
     r"|postgres.py BasePostgresBranch)"
     r"|services/transactions/steps.py (drive|follow|one_step)"
     r"|services/write_behind/(metrics|sequencer|transaction).py"
-    r"|services/write_behind/targets/(persisted_marks|statements|workers).py"
+    r"|services/write_behind/targets/(persisted_marks|rows|statements|workers).py"
     r"|testing/chaos/(faults.py Away|process.py)"
     r"|testing/simulate/(disk|loop|primitives|scheduler).py"
     r"|testing/simulate/simulation.py Simulation"
-    r"|callables.py"
+    r"|(callables|values).py"
 )
 """Functions given within the package, and stand-ins of the standard library's."""
 

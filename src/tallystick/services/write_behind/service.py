@@ -19,9 +19,10 @@ import asyncio
 import contextlib
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters
 from tallystick.errors import BusyError, IncompleteLogError, LogClosedError
@@ -62,6 +63,8 @@ class WriteBehind(Uncopied):
             before and beside new ones; ``hold``: only looking, `discard` and `replay` are allowed.
         renamed: Maps names of targets in old entries to names in ``targets``.
         strict: Keep the order of all transactions, not only of those on the same keys.
+        serializer: Called with a value of a row that has no encoding; returns one that has. See
+            `tallystick.values`.
         fs: The file system.
 
     Raises:
@@ -82,12 +85,14 @@ class WriteBehind(Uncopied):
         on_incomplete: str = "fail",
         renamed: Mapping[str, str] | None = None,
         strict: bool = False,
+        serializer: Callable[[Any], Any] | None = None,
         fs: FileSystem = LOCAL,
     ) -> None:
         if on_incomplete not in ("fail", "replay", "hold"):
             raise ValueError(f"on_incomplete is {on_incomplete!r}; expected fail, replay or hold")
         # wrong arguments are found before anything is opened
         chosen = None if disposer is None else disposer_of(disposer, fs)
+        self._serializer = checked(serializer, "the serializer of a write-behind service")
         self.path = os.fspath(path)
         self.settings = settings or WriteBehindSettings()
         self._backlog = Backlog(self.settings)
@@ -172,7 +177,7 @@ class WriteBehind(Uncopied):
         Args:
             reference: A name by which the application finds it; see `pending`.
         """
-        return WriteBehindTransaction(self.commit, reference)
+        return WriteBehindTransaction(self.commit, reference, self._serializer)
 
     def commit(
         self,

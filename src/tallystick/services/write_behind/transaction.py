@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import Operation, OperationCode
@@ -25,11 +25,14 @@ class WriteBehindTransaction(Uncopied):
     target of the transaction unless ``target`` names one.
     """
 
-    def __init__(self, commit: Commit, reference: str) -> None:
+    def __init__(
+        self, commit: Commit, reference: str, serializer: Callable[[Any], Any] | None = None
+    ) -> None:
         self.number: int | None = None
         self.reference = reference
         self.operations: list[Operation] = []
         self._commit = commit
+        self._serializer = serializer
 
     def insert(
         self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
@@ -62,12 +65,13 @@ class WriteBehindTransaction(Uncopied):
         """Add an operation of any kind.
 
         Raises:
-            TransactionUsageError: The transaction is committed.
+            TransactionUsageError: The transaction is committed, or a value has no encoding.
         """
         if self.number is not None:
             raise TransactionUsageError("the transaction is committed")
-        encoded = None if value is None else encode_row(value)
-        self.operations.append(Operation(code, collection, encode_row(key), encoded, target))
+        encoded = None if value is None else encode_row(value, self._serializer)
+        data = encode_row(key, self._serializer)
+        self.operations.append(Operation(code, collection, data, encoded, target))
 
     def commit(self) -> int:
         """Commit now.

@@ -12,9 +12,9 @@ until recovery has settled it; meanwhile the second request ends with `BusyError
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from tallystick.callables import require_plain_calls, require_value
@@ -35,10 +35,13 @@ from tallystick.services.transactions.messaging.statements import (
 )
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.steps import Steps
+from tallystick.values import decode_value, encode_value
 
 KEY_MAX = 255
 """Characters of a key, and of a scope."""
 _BATCH = 1000
+_PAYLOAD = "tallystick-payload:"
+"""Begins the first line of what is kept of a request; then follows the outcome."""
 
 KEYS = Table(
     "tallystick_keys",
@@ -92,8 +95,8 @@ _FORGET = {
 
 
 def _to_json(outcome: Any) -> str:
-    text = json.dumps(outcome)
-    if json.loads(text) != outcome:
+    text = encode_value(outcome)
+    if decode_value(text) != outcome:
         raise TypeError("it changes on the way through JSON")
     return text
 
@@ -110,8 +113,12 @@ class IdempotencyKey:
         scope: tells the keys of handlers apart; by default the name of the function. A function
             that is renamed keeps its keys if it states the old name.
         wait: seconds to wait for a request with the same key that is under way.
-        encode: makes text of the handler's result; by default JSON, which must give it back.
+        encode: makes text of the handler's result; by default JSON as `tallystick.values` has it,
+            which must give it back.
         decode: makes the result of that text.
+        payload: gets the handler's arguments and returns what tells the request from others with
+            the same key; by default all arguments but the key that have an encoding as JSON. A
+            fingerprint of it is kept.
     """
 
     resource: str
@@ -119,10 +126,11 @@ class IdempotencyKey:
     scope: str | None = None
     wait: float = 10.0
     encode: Callable[[Any], str] = _to_json
-    decode: Callable[[str], Any] = json.loads
+    decode: Callable[[str], Any] = decode_value
+    payload: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        require_plain_calls(self, ("of", "encode", "decode"), "a key")
+        require_plain_calls(self, ("of", "encode", "decode", "payload"), "a key")
 
 
 class KeyedHandler:
@@ -159,7 +167,21 @@ class KeyedHandler:
             request = bound.arguments[of]
         else:
             request = require_value(of(*args, **kwargs), "of of a key")
-        return Claim(self.key, self._dialect, self._resource, self.scope, _checked(request))
+        mark = self._fingerprint(args, kwargs)
+        return Claim(self.key, self._dialect, self._resource, self.scope, _checked(request), mark)
+
+    def _fingerprint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return the mark of a request's payload, which stands before its outcome."""
+        if self.key.payload is not None:
+            payload = require_value(self.key.payload(*args, **kwargs), "payload of a key")
+            text = encode_value(payload)
+        else:
+            bound = self._signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            bound.arguments.pop(self.key.of if isinstance(self.key.of, str) else "", None)
+            found = {name: _text_of(value) for name, value in bound.arguments.items()}
+            text = encode_value({name: one for name, one in found.items() if one is not None})
+        return f"{_PAYLOAD}{sha256(text.encode()).hexdigest()}\n"
 
 
 class Claim:
@@ -171,11 +193,19 @@ class Claim:
         resource: the database.
         scope: of the handler.
         request: the key.
+        mark: of the payload.
     """
 
     def __init__(
-        self, key: IdempotencyKey, dialect: str, resource: Resource, scope: str, request: str
+        self,
+        key: IdempotencyKey,
+        dialect: str,
+        resource: Resource,
+        scope: str,
+        request: str,
+        mark: str,
     ) -> None:
+        self._mark = mark
         self.name = key.resource
         self.request = request
         self._key = key
@@ -189,7 +219,7 @@ class Claim:
 
         Raises:
             BusyError: a request with the same key is still under way, or in doubt.
-            TransactionUsageError: the first call has kept no outcome.
+            TransactionUsageError: the first call has kept no outcome, or had another payload.
         """
         self._table = yield lambda: ask.table(KEYS, self._resource)
         try:
@@ -205,13 +235,28 @@ class Claim:
             raise
         if not found.rows:
             raise self._busy()
-        outcome = str(found.rows[0][0])
+        outcome = self._of_this_payload(str(found.rows[0][0]))
         if not outcome:
             raise TransactionUsageError(
                 f"the first request with the key {self.request!r} kept no outcome",
                 advice="A handler with a key leaves the end of its transaction to the manager",
             )
         return outcome
+
+    def _of_this_payload(self, kept: str) -> str:
+        """Return the outcome in what was kept, without the mark of its payload.
+
+        Earlier versions kept no mark: their outcomes are taken for those of this request.
+        """
+        if not kept.startswith(_PAYLOAD):
+            return kept
+        if not kept.startswith(self._mark):
+            raise TransactionUsageError(
+                f"the key {self.request!r} belongs to a request with another payload",
+                advice="Give each request a key of its own; if arguments differ that are no part "
+                "of the request, tell the others with IdempotencyKey(payload=...)",
+            )
+        return kept[len(self._mark) :]
 
     def keep(self, ask: Ask, outcome: Any) -> Steps[None]:
         """Keep the outcome of the request.
@@ -221,7 +266,7 @@ class Claim:
         """
         try:
             text = require_value(self._key.encode(outcome), "encode of a key")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, TransactionUsageError) as error:
             raise TransactionUsageError(
                 f"the outcome of the request {self.request!r} cannot be kept: {error}",
                 expected="a value that JSON gives back unchanged",
@@ -231,7 +276,7 @@ class Claim:
         statement = (
             f"UPDATE {self._table} SET outcome = {mark} WHERE scope = {mark} AND request = {mark}"
         )
-        yield lambda: ask(statement, text, *self._row)
+        yield lambda: ask(statement, self._mark + text, *self._row)
 
     def _limit_wait(self, ask: Ask) -> Steps[None]:
         """Limit how long a statement waits for locks, and remember the limit of before."""
@@ -291,6 +336,14 @@ def forget_keys(manager: Manager, resource: str, older_than: float) -> int:
             count = ThreadAsk(transaction, resource)(statement, older_than, _BATCH).changed
         total += count
     return total
+
+
+def _text_of(value: Any) -> str | None:
+    """Return a value as JSON; None for none, and for one without an encoding, such as a session."""
+    try:
+        return None if value is None else encode_value(value)
+    except TransactionUsageError:
+        return None
 
 
 def _checked(request: Any) -> str:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.messaging.statements import (
@@ -160,7 +161,7 @@ class Outbox(Uncopied):
             headers: text by name.
 
         Raises:
-            TransactionUsageError: the topic or the body is none.
+            TransactionUsageError: the topic or the body is none, or a header is no text.
         """
         drive(self._add(ThreadAsk(transaction, self.resource), topic, body, headers))
 
@@ -184,7 +185,7 @@ class Outbox(Uncopied):
                 expected="bytes",
                 advice="Encode text: 'text'.encode(); the headers may say how",
             )
-        text = json.dumps(dict(headers or {}))
+        text = _headers(headers)
         for consumer in self.consumers:
             yield partial(ask, self._insert, consumer, topic, text, bytes(body))
 
@@ -207,6 +208,19 @@ class Outbox(Uncopied):
         )
         with self.manager.begin(independent=True) as transaction:
             return ThreadAsk(transaction, self.resource)(statement, consumer).changed
+
+
+def _headers(headers: Mapping[str, str] | None) -> str:
+    """Return headers as JSON. Raises `TransactionUsageError` for what is no text."""
+    given: dict[Any, Any] = dict(headers or {})
+    for name, value in given.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise TransactionUsageError(
+                f"the header {name!r} is {type(value).__name__}",
+                expected="text by name",
+                advice="Write it as text; the body may hold any bytes",
+            )
+    return json.dumps(given)
 
 
 def mark_of(resource: Resource) -> str:

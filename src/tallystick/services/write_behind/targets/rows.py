@@ -1,34 +1,33 @@
 """Rows as bytes: the default form of keys and values in operations.
 
 In: mappings of columns. Out: canonical JSON, in UTF-8: the same row always gives the same bytes. A
-key is a JSON object of the key's columns, a value one of the others. Columns are text, numbers,
-booleans or null.
+key is a JSON object of the key's columns, a value one of the others. Columns are what
+`tallystick.values` encodes: text, numbers, booleans, null, and moments, decimals, bytes and others,
+which are tagged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from tallystick.values import TAG, decode_value, encode_value, untagged
 
 Row = Mapping[str, Any]
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-_make_pieces: Any = getattr(json.encoder, "c_make_encoder", None)
-_pieces = _make_pieces and _make_pieces(
-    None, _ENCODER.default, json.encoder.encode_basestring, None, ":", ",", True, False, True
-)
-"""What `_ENCODER` makes anew for each row, where the interpreter has it; without its check for
-objects that hold themselves, which end in `RecursionError`."""
 _WHITESPACE = " \t\n\r"
-_DECODER = json.JSONDecoder()
 
 
-def encode_row(row: Row | bytes) -> bytes:
-    """Return the row as canonical JSON; bytes are returned as they are."""
+def encode_row(row: Row | bytes, serializer: Callable[[Any], Any] | None = None) -> bytes:
+    """Return the row as canonical JSON; bytes are returned as they are.
+
+    Raises:
+        TransactionUsageError: A value has no encoding.
+    """
     if isinstance(row, bytes):
         return row
-    return ("".join(_pieces(row, 0)) if _pieces else _ENCODER.encode(row)).encode()
+    return encode_value(row, serializer).encode()
 
 
 def decode_row(data: bytes) -> dict[str, Any]:
@@ -37,9 +36,9 @@ def decode_row(data: bytes) -> dict[str, Any]:
 
 
 def row_and_text(data: bytes) -> tuple[dict[str, Any], str]:
-    """Return the row in ``data``, and its JSON text. Raises `ValueError`."""
+    """Return the row in ``data``, and its text as JSON without tags. Raises `ValueError`."""
     text = data.decode().strip(_WHITESPACE)
-    row = _DECODER.decode(text)
+    row = decode_value(text)
     if not isinstance(row, dict):
         raise ValueError(f"a row is a JSON object, not {type(row).__name__}")
-    return row, text
+    return row, json.dumps(untagged(row), ensure_ascii=False) if TAG in text else text

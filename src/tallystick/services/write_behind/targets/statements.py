@@ -9,10 +9,13 @@ databases get them as the driver's *executemany*.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -22,6 +25,7 @@ from tallystick.services.write_behind.targets.rows import row_and_text
 
 Parameters = dict[str, Any] | list[dict[str, Any]]
 Statement = tuple[sa.sql.expression.Executable, Parameters]
+_BY_ALL = (str, int, float, bytes, type(None))
 _ROWS = sa.bindparam("rows", type_=sa.Text)
 
 
@@ -51,7 +55,27 @@ def statements(
             for documents in _without_repeats(shape, group):
                 yield _at_once(shape), {"rows": f"[{','.join(documents)}]"}
         else:
-            yield _one_by_one(dialect, shape), [key | value for _, _, (key, value), _ in group]
+            rows = [key | value for _, _, (key, value), _ in group]
+            yield _one_by_one(dialect, shape), [_for_driver(dialect, row) for row in rows]
+
+
+def _for_driver(dialect: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with values that the driver of a database takes."""
+    if dialect == "postgresql" or all(isinstance(one, _BY_ALL) for one in row.values()):
+        return row
+    return {name: _driver_value(dialect, value) for name, value in row.items()}
+
+
+def _driver_value(dialect: str, value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
+    if dialect != "sqlite" or isinstance(value, bytes):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat(" ")  # as SQLite's own functions have it
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value) if isinstance(value, date | time | Decimal) else value
 
 
 _Parts = tuple[bool, str, tuple[str, ...], tuple[str, ...]]
