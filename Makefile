@@ -12,6 +12,8 @@ export SPARK_LOCAL_IP := 127.0.0.1
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest
 SPREAD := -n $(WORKERS) --dist loadscope
+# Where tests are that run on the compiled core of group commit and again on its twin.
+BOTH_CORES := tests/storage tests/systems/tally tests/services
 
 run: $(READY)
 	@scripts/ensure.sh java
@@ -22,7 +24,7 @@ test: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb browser sail
 	$(PYTEST) $(SPREAD) -m "not soak and not interop" $(ARGS)
 	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
-	  -m "both_cores and not soak and not interop" $(MAY_DIFFER)
+	  -m "both_cores and not soak and not interop" $(BOTH_CORES)
 
 # What mirrors the changed files, and the contracts: make quick ARGS="-k crash" BASE=HEAD~3
 quick: $(READY)
@@ -42,13 +44,12 @@ pythons: $(READY)
 sparks: $(READY)
 	@scripts/sparks.sh $(ARGS)
 
-# All sweeps whole: what a landing runs a seventh of (ARGS="--turn today").
+# The rest of all samples: what a landing runs a seventh of (ARGS="--turn today").
 nightly: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb browser sail
-	@scripts/sparks.sh --fetch-only
-	TALLYSTICK_SOAK_SECONDS=$(or $(SECONDS),20) $(PYTEST) $(SPREAD) -m "soak and not hours" $(ARGS)
+	$(PYTEST) $(SPREAD) -m turns $(ARGS)
 
-# The same for hours, with more examples, and what takes hours by itself.
+# The same with more examples, and what takes hours.
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres mariadb
 	$(PYTEST) -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)

@@ -1,16 +1,15 @@
 """Which part of a long list of cases a run goes through.
 
 A plugin of pytest. Of a test that is marked ``sampled(N)``, so many cases are run at a time,
-chosen by the seed of the run; all others are marked ``soak``. A test that goes through cases by
+chosen by the seed of the run; all others are marked ``turns``. A test that goes through cases by
 itself asks for `sweep`; it is collected once as a sample, and once for each of seven parts of the
-whole, which are marked ``soak``:
+whole, which are marked ``turns``:
 
 * ``make test`` runs the samples
-* each landing runs a seventh more, that of the day (``--turn today``), of all that is ``soak``
-* ``make nightly`` runs all parts, and ``make soak`` what takes hours, too
+* each landing runs a seventh more, that of the day (``--turn today``), of all that is in ``turns``
+* ``make nightly`` runs all parts, as does ``make soak``: what is in ``turns`` is ``soak``, too
 
-What is no sweep belongs to one of the parts by its name. `soak_seconds` limits what could run for
-ever.
+What is no sweep belongs to one of the parts by its name.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ import pytest
 
 PARTS: Final = 7
 SEED: Final = int(os.environ.get("TALLYSTICK_SEED") or date.today().toordinal())
+
+IN_TURNS: Final = [pytest.mark.soak, pytest.mark.turns]
 
 Case = TypeVar("Case")
 
@@ -54,11 +55,6 @@ def _sample(cases: Sequence[Case], count: int, name: str = "") -> list[Case]:
     ]
 
 
-def soak_seconds(whole: float) -> float:
-    """Return how many seconds a test that could run for ever shall run: in turns fewer."""
-    return min(whole, float(os.environ.get("TALLYSTICK_SOAK_SECONDS", "inf")))
-
-
 def part_of(item: pytest.Item) -> int:
     """Return the part of seven that an item belongs to: that of its sweep, or one by its name."""
     parameters = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
@@ -77,8 +73,8 @@ def _turn(config: pytest.Config) -> int | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of a part."""
-    parser.addoption("--turn", metavar="today|N", help="part N of 7 alone of what is marked soak")
-    parser.addoption("--turn-of", metavar="MARK", default="soak", help="or of what is marked so")
+    parser.addoption("--turn", metavar="today|N", help="part N of 7 alone of what is run in turns")
+    parser.addoption("--turn-of", metavar="MARK", default="turns", help="or of what is marked so")
 
 
 def pytest_configure() -> None:
@@ -98,7 +94,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Collect a sweep as a sample and in parts."""
     if "sweep" in metafunc.fixturenames:
         parts = [
-            pytest.param(Sweep(part), id=f"part{part}of{PARTS}", marks=pytest.mark.soak)
+            pytest.param(Sweep(part), id=f"part{part}of{PARTS}", marks=IN_TURNS)
             for part in range(1, PARTS + 1)
         ]
         metafunc.parametrize("sweep", [pytest.param(Sweep(), id="sample"), *parts])
@@ -114,7 +110,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, all_cases in cases.items():
         (count,) = all_cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]
         for item in set(all_cases) - set(_sample(all_cases, count, name)):
-            item.add_marker(pytest.mark.soak)
+            for mark in IN_TURNS:
+                item.add_marker(mark)
     if (turn := _turn(config)) is not None:
         mark = config.getoption("--turn-of")
         others = {one for one in items if one.get_closest_marker(mark) and part_of(one) != turn}

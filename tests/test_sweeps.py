@@ -24,6 +24,9 @@ def test_always(): ...
 def test_sweep(sweep): ...
 
 @pytest.mark.soak
+def test_hours(): ...
+
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(100))
 def test_seeds(seed): ...
 
@@ -58,15 +61,15 @@ def collected(folder: Path, *options: str) -> set[str]:
     return {line.partition("::")[2] for line in answer.stdout.splitlines() if "::" in line}
 
 
-def test_a_turn_leaves_out_the_other_parts_of_what_is_marked_soak_and_nothing_else(
+def test_a_turn_leaves_out_the_other_parts_of_what_is_in_turns_and_nothing_else(
     tmp_path: Path,
 ) -> None:
     parts = {f"test_sweep[part{part}of7]" for part in range(1, 8)}
     seeds = {f"test_seeds[{seed}]" for seed in range(100)}
-    always = {"test_sweep[sample]", "test_always"}
+    always = {"test_sweep[sample]", "test_always", "test_hours"}
     cases = {f"test_cases[{case}]" for case in range(20)}
     assert collected(tmp_path) == always | parts | seeds | cases
-    sample = collected(tmp_path, "-m", "not soak") - always
+    sample = collected(tmp_path, "-m", "not soak and not turns") - always
     assert len(sample) == 3
     assert sample < cases
     always |= sample

@@ -59,6 +59,8 @@ from tests.systems.tally.build import (
     tiny_log,
 )
 
+pytestmark = pytest.mark.both_cores
+
 SEGMENT = f"{FOLDER}/0000000000000001.tally"
 
 

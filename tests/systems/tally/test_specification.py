@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tallystick.storage.crc import crc32
 from tallystick.systems.tally.format.columns import UnplacedRecord, encode_plain
 from tallystick.systems.tally.format.headers import SegmentHeader, encode_segment_header
@@ -18,6 +20,8 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.walk import SegmentView
+
+pytestmark = pytest.mark.both_cores
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "tally.md"
 IDENTITY = bytes(range(16))
