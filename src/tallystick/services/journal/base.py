@@ -7,7 +7,7 @@ a file; methods that read or write files say so.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +20,15 @@ from tallystick.roles import (
     Ticket,
     recovery_result,
 )
-from tallystick.roles.record_ids import IdChange, RecordIds, id_error, ids_in_doubt
+from tallystick.roles.record_ids import (
+    ADD,
+    DELETE,
+    UPDATE,
+    IdChange,
+    RecordIds,
+    id_error,
+    ids_in_doubt,
+)
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction, id_of
 from tallystick.storage.fork import Uncopied
@@ -109,28 +117,33 @@ class BaseJournal(Uncopied):
     # -- tickets ------------------------------------------------------------------------
 
     def _add(self, record_id: int, body: bytes, user_type: int) -> Ticket:
-        add, record_id = self._engine.add, id_of(record_id)
-        return self._change(IdChange.ADD, record_id, lambda: add(record_id, body, user_type))
+        record_id = id_of(record_id)
+        with self._order:
+            self._check(ADD, record_id)
+            ticket = self._engine.add(record_id, body, user_type)
+            if self._ids is not None:
+                self._ids.live.add(record_id)
+        return ticket
 
     def _update(self, record_id: int, body: bytes, user_type: int) -> Ticket:
-        update, record_id = self._engine.update, id_of(record_id)
-        return self._change(IdChange.UPDATE, record_id, lambda: update(record_id, body, user_type))
+        record_id = id_of(record_id)
+        with self._order:
+            self._check(UPDATE, record_id)
+            return self._engine.update(record_id, body, user_type)
 
     def _delete(self, record_id: int) -> Ticket:
         record_id = id_of(record_id)
-        return self._change(IdChange.DELETE, record_id, lambda: self._engine.delete(record_id))
-
-    def _change(self, change: IdChange, record_id: int, submit: Callable[[], Ticket]) -> Ticket:
-        ids = self._ids
         with self._order:
-            if ids is None:
-                return submit()
-            refusal = ids.refusal(change, record_id)
-            if refusal is not None:
-                raise id_error(refusal, record_id, self.path)
-            ticket = submit()
-            ids.make(change, record_id)
+            self._check(DELETE, record_id)
+            ticket = self._engine.delete(record_id)
+            if self._ids is not None:
+                self._ids.live.discard(record_id)
         return ticket
+
+    def _check(self, change: IdChange, record_id: int) -> None:
+        refusal = self._ids.refusal(change, record_id) if self._ids is not None else None
+        if refusal is not None:
+            raise id_error(refusal, record_id, self.path)
 
     def _begin(self, face: type[_Transaction]) -> _Transaction:
         return face(self._engine, self._numbers(), self._ids, self._order)

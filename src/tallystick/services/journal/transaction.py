@@ -16,6 +16,9 @@ from tallystick.errors import RecordIdError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import RECORD_ID_MAX, RECORD_ID_MIN, JournalEngine, Ticket
 from tallystick.roles.record_ids import (
+    ADD,
+    DELETE,
+    UPDATE,
     IdChange,
     RecordIds,
     TransactionIds,
@@ -66,27 +69,27 @@ class BaseJournalTransaction(Uncopied):
         self._require_active()
         record_id, body = id_of(record_id), bytes_of(body)
         with self._order:
-            self._check(IdChange.ADD, record_id)
+            self._check(ADD, record_id)
             self._engine.add_in(self.number, record_id, body, user_type)
-            note_change(self._touched, IdChange.ADD, record_id)
+            note_change(self._touched, ADD, record_id)
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> None:
         """Give one more body to a record that is live, or was added in this transaction."""
         self._require_active()
         record_id, body = id_of(record_id), bytes_of(body)
         with self._order:
-            self._check(IdChange.UPDATE, record_id)
+            self._check(UPDATE, record_id)
             self._engine.update_in(self.number, record_id, body, user_type)
-            note_change(self._touched, IdChange.UPDATE, record_id)
+            note_change(self._touched, UPDATE, record_id)
 
     def delete(self, record_id: int) -> None:
         """Delete a record that is live, or was added in this transaction."""
         self._require_active()
         record_id = id_of(record_id)
         with self._order:
-            self._check(IdChange.DELETE, record_id)
+            self._check(DELETE, record_id)
             self._engine.delete_in(self.number, record_id)
-            note_change(self._touched, IdChange.DELETE, record_id)
+            note_change(self._touched, DELETE, record_id)
 
     def _check(self, change: IdChange, record_id: int) -> None:
         """Refuse at the call what this process knows to be wrong; the rest shows at the end."""
@@ -95,7 +98,7 @@ class BaseJournalTransaction(Uncopied):
             refusal = self._ids.refusal(change, record_id)
         if refusal is not None:
             raise id_error(refusal, record_id)
-        if change is IdChange.ADD and self._engine.deletes_last and record_id in self._touched:
+        if change is ADD and self._engine.deletes_last and record_id in self._touched:
             raise RecordIdError(
                 f"record {record_id} was deleted in this transaction, and the format of this log "
                 "applies the deletes of a transaction last",
