@@ -69,6 +69,11 @@ class RecoveryHandler(Protocol):
 class UndoRedoLog(Protocol):
     """Undo images of pages once per section, redo of rows, in-doubt transactions."""
 
+    @property
+    def sealed(self) -> bool:
+        """Return True if the log is encrypted."""
+        ...
+
     def add_undo(self, page: int, image: bytes | None) -> None:
         """Log the page's image as of the last checkpoint, unless this section has it."""
         ...

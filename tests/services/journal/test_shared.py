@@ -174,7 +174,7 @@ def test_settings_keys_and_versions_must_agree(
         for settings, wrong in ((replace(_SMALL, idle_mark_s=9.0), key), (_SMALL, b"x" * 32)):
             with pytest.raises(UnsupportedFormatError, match="other settings, or another key"):
                 Journal(path, shared=True, settings=settings, key=lambda: wrong)
-        monkeypatch.setattr(members, "VERSION", 2)
+        monkeypatch.setattr(members, "VERSION", members.VERSION + 1)
         with pytest.raises(UnsupportedFormatError, match="another version"):
             Journal(path, shared=True, settings=_SMALL, key=lambda: key)
         monkeypatch.undo()

@@ -100,6 +100,13 @@ def open_own_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: i
         write_whole(fs, str(path / FRESH), [_no_tables()])
     log = open_log(path / LOG_FOLDER, fs)
     try:
+        if log.sealed:
+            raise UnsupportedFormatError(
+                "the log is encrypted, and the pages of a store are not: they would hold its rows "
+                "in plain text",
+                file=str(path),
+                advice="Open it without a key, on a file system that is encrypted",
+            )
         if not fs.exists(str(path / PAGES)):
             fs.rename(str(path / FRESH), str(path / PAGES))
             fs.sync_dir(str(path))

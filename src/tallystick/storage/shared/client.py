@@ -11,14 +11,18 @@ from typing import Final, NamedTuple
 
 from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError, copy_error
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
-from tallystick.storage.scheduling import threading
+from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import epochs, kernel
 from tallystick.storage.shared.epochs import Epoch, Phase
-from tallystick.storage.shared.mailbox import Mailbox
+from tallystick.storage.shared.mailbox import Mailbox, Sealing
 from tallystick.storage.shared.members import Membership
 
 _LOOK_S: Final = 0.05
 """Time between two looks whether the leader lives."""
+UNANSWERED_S: Final = 10.0
+"""A request is given up after so long, if the leader has looked at all requests meanwhile,"""
+_TURNS: Final = 3
+"""so often; where its disk hangs, or it recovers the log, members wait as a single process does."""
 
 
 class Cut(NamedTuple):
@@ -40,6 +44,7 @@ class Client(Uncopied):
         lead: Leads an epoch that was claimed, until the member is closed: recovers the log, and
             makes the epoch ready. Raises if it cannot.
         first_epoch: Returns the number of the first epoch, above all that the log has seen.
+        sealing: Seals what is handed over.
     """
 
     def __init__(
@@ -47,7 +52,9 @@ class Client(Uncopied):
         membership: Membership,
         lead: Callable[[Epoch], None],
         first_epoch: Callable[[], int],
+        sealing: Sealing | None = None,
     ) -> None:
+        self._sealing = sealing
         self._membership = membership
         self._lead = lead
         self._first_epoch = first_epoch
@@ -66,17 +73,35 @@ class Client(Uncopied):
         """
         with self._lock:
             epoch = self._attached()
-            box = Mailbox(epoch, self._membership.number)
+            box = Mailbox(epoch, self._membership.number, self._sealing)
             number = box.publish(request)
+            seen: tuple[float, int] | None = None
             while (answer := box.answer(number)) is None:
                 if epoch.is_current():
                     box.wait(number, _LOOK_S)
-                if box.answer(number) is None and (not epoch.is_current() or epoch.is_over()):
-                    self._refuse_failed(epoch)
-                    later = self._find_leader()
-                    if later is not epoch:
-                        return self._cut(later, epoch, box, number)
+                if box.answer(number) is None:
+                    if not epoch.is_current() or epoch.is_over():
+                        self._refuse_failed(epoch)
+                        later = self._find_leader()
+                        if later is not epoch:
+                            return self._cut(later, epoch, box, number)
+                    seen = seen or (time.monotonic(), epoch.turns)
+                    self._refuse_unanswered(epoch, *seen)
             return answer
+
+    def _refuse_unanswered(self, epoch: Epoch, since: float, turns: int) -> None:
+        """Give up a request that a leader passes over: its memory was changed by something else."""
+        time.sleep(0)  # an answer that is damaged is there at once, each time
+        if epoch.turns - turns >= _TURNS and time.monotonic() - since > UNANSWERED_S:
+            raise self._stop(
+                LogPoisonedError(
+                    "the process that leads this shared log goes on and does not answer: a request "
+                    "or its answer was damaged in shared memory; what was handed over is durable "
+                    "or not",
+                    file=self._membership.folder,
+                    advice="Close the log and open it again, and look for the last records",
+                )
+            )
 
     def _cut(self, later: Epoch, epoch: Epoch, box: Mailbox, number: int) -> bytes | Cut:
         """Find out what became of a request after its epoch has ended."""

@@ -105,6 +105,7 @@ class Epoch(SharedMemory):
         started: When that began, see `kernel.start_time`.
         ends_count: Entries in the table of ends.
         syncs: Groups that the leader has written and synced.
+        turns: How often the leader has looked at all requests, and answered what was there.
     """
 
     number = _Word(0)
@@ -121,6 +122,7 @@ class Epoch(SharedMemory):
     started = _Word(11)
     ends_count = _Word(12)
     syncs = _Word(13)
+    turns = _Word(14)
     bell_word: Final = 9
     phase_word: Final = 1
 

@@ -16,10 +16,14 @@ from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.epochs import BEAT_S, Epoch, Phase
-from tallystick.storage.shared.mailbox import Mailbox, waiting
+from tallystick.storage.shared.mailbox import Mailbox, Sealing, waiting
 
 CALL: Final = b"C"
 """The first byte of a request that writes no record; all others are batches."""
+DAMAGED: Final = CALL + b"damaged"
+"""What the leader carries out in place of a request that it cannot read."""
+_ARRIVAL_S: Final = 1.0
+"""A request that has not arrived whole after so long is damaged."""
 
 _TURN_S: Final = 0.1
 """Longest sleep of the leader."""
@@ -45,7 +49,10 @@ class Service(Protocol):
         ...
 
     def call(self, member: int, request: bytes) -> bytes:
-        """Carry out a call that writes no record of the application; return the answer."""
+        """Carry out a call that writes no record of the application; return the answer.
+
+        `DAMAGED` is answered by an error, as what there is no call for.
+        """
         ...
 
     def publish(self) -> None:
@@ -87,7 +94,12 @@ class Heart(Uncopied):
 class Leader(Uncopied):
     """Leads an epoch from its `start` to its end."""
 
-    def __init__(self, epoch: Epoch, service: Service, heart: Heart) -> None:
+    def __init__(
+        self, epoch: Epoch, service: Service, heart: Heart, sealing: Sealing | None = None
+    ) -> None:
+        self._sealing = sealing
+        self._answered: dict[int, int] = {}
+        self._unread: dict[int, tuple[int, float]] = {}
         self._epoch = epoch
         self._heart = heart
         self._service = service
@@ -120,6 +132,7 @@ class Leader(Uncopied):
         try:
             while not self._stop.is_set():
                 self._turn()
+                epoch.turns += 1
             self._turn()
             self._service.close()
             phase = Phase.CLOSED
@@ -181,9 +194,14 @@ class Leader(Uncopied):
         boxes: list[tuple[Mailbox, int]] = []
         calls: list[tuple[Mailbox, int, Batch]] = []
         for member in members:
-            box = Mailbox(self._epoch, member)
+            box = Mailbox(self._epoch, member, self._sealing)
+            if box.number == self._answered.get(member):
+                box.give(box.number)  # the word that says so was damaged: nothing is written twice
+                continue
             found = box.request()
             if found is None:
+                if self._is_damaged(member, box.number):
+                    calls.append((box, box.number, (member, DAMAGED)))
                 continue
             number, data = found
             if data[:1] == CALL:
@@ -196,8 +214,20 @@ class Leader(Uncopied):
         # After the batches: a call is answered with all that was handed over before it.
         for box, number, (member, data) in calls:
             box.stage(number, self._service.call(member, data))
-            box.give(number)
+            self._give(box, member, number)
         return bool(batches or calls)
+
+    def _give(self, box: Mailbox, member: int, number: int) -> None:
+        self._answered[member] = number
+        box.give(number)
+
+    def _is_damaged(self, member: int, number: int) -> bool:
+        """Return True if this request could not be read for so long that it never will be."""
+        known, since = self._unread.get(member, (0, 0.0))
+        if known != number:
+            self._unread[member] = number, time.monotonic()
+            return False
+        return time.monotonic() - since > _ARRIVAL_S
 
     def _write(self, batches: list[Batch], boxes: list[tuple[Mailbox, int]]) -> None:
         def stage(answers: Sequence[bytes]) -> None:
@@ -208,8 +238,8 @@ class Leader(Uncopied):
         self._service.write(batches, stage)
         self.check("answer")
         self._service.publish()
-        for box, number in boxes:
-            box.give(number)
+        for (box, number), (member, _) in zip(boxes, batches, strict=True):
+            self._give(box, member, number)
         self._epoch.syncs += 1
         self._flush_s = time.perf_counter() - started
         self._last = {member for member, _ in batches}

@@ -13,16 +13,17 @@ at all; an answer.
 
 A request is published by one store, of its number into the epoch's table of requests. What is
 before it in the program is before it in memory on x86; elsewhere the checksum, which covers the
-number, says that all of it has arrived. The leader *stages* an answer before it writes to the log,
-and gives it by one store, of the number into the table of answers. What was staged by a leader that
-ends before that tells the member what to look for in the log.
+number, says that all of it has arrived. Of an encrypted log the request is sealed. The leader
+*stages* an answer before it writes to the log, and gives it by one store, of the number into the
+table of answers. What was staged by a leader that ends before that tells the member what to look
+for in the log.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from typing import Final
+from typing import Final, Protocol
 from zlib import crc32
 
 from tallystick.errors import LogWriteError
@@ -39,6 +40,8 @@ REQUEST_MAX: Final = BOX_BYTES - REQUEST
 _LENGTH, _CRC, _STAGED, _ANSWER_LENGTH, _ANSWER_CRC = range(5)
 _SPILLED: Final = 1 << 63
 _NUMBER: Final = struct.Struct("<Q")
+_CONTEXT: Final = struct.Struct("<QIQ")
+"""Epoch, member, number of a request."""
 _BELL_BITS: Final = 24
 
 
@@ -46,14 +49,33 @@ def _checksum(data: bytes, number: int) -> int:
     return crc32(_NUMBER.pack(number), crc32(data))
 
 
+class Sealing(Protocol):
+    """Seals the requests of an encrypted log: they stand in files."""
+
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Return the bytes sealed; they are opened in the same context only."""
+        ...
+
+    def open(self, data: bytes, context: bytes) -> bytes | None:
+        """Return what was sealed; None if the bytes, or the context, are others."""
+        ...
+
+
 class Mailbox:
-    """The mailbox of one member in one epoch."""
+    """The mailbox of one member in one epoch.
 
-    __slots__ = ("_base", "_epoch", "_member", "_offset")
+    Args:
+        epoch: The epoch.
+        member: The member.
+        sealing: Seals what is handed over; None for a log that is not encrypted.
+    """
 
-    def __init__(self, epoch: Epoch, member: int) -> None:
+    __slots__ = ("_base", "_epoch", "_member", "_offset", "_sealing")
+
+    def __init__(self, epoch: Epoch, member: int, sealing: Sealing | None = None) -> None:
         self._epoch = epoch
         self._member = member
+        self._sealing = sealing
         self._offset = epoch.box(member)
         self._base = self._offset // 8
 
@@ -63,6 +85,8 @@ class Mailbox:
         """Hand over a request; return its number. The one before it was answered, or is void."""
         epoch, words, base = self._epoch, self._epoch.words, self._base
         number = max(words[REQUESTS + self._member], words[ANSWERS + self._member]) + 1
+        if self._sealing is not None:
+            data = self._sealing.seal(data, self._context(number))
         length = len(data)
         if length <= REQUEST_MAX:
             start = self._offset + REQUEST
@@ -77,6 +101,10 @@ class Mailbox:
         epoch.bell = (self._member << _BELL_BITS) | (number & ((1 << _BELL_BITS) - 1))
         kernel.wake(epoch.address(Epoch.bell_word))
         return number
+
+    def _context(self, number: int) -> bytes:
+        """Return what a request is for: no other one is taken for it."""
+        return _CONTEXT.pack(self._epoch.number, self._member, number)
 
     def _spill(self, data: bytes) -> None:
         # Not by the mapping: without room that would end the process.
@@ -119,6 +147,11 @@ class Mailbox:
 
     # -- the leader ---------------------------------------------------------------------------
 
+    @property
+    def number(self) -> int:
+        """The number of the last request."""
+        return self._epoch.words[REQUESTS + self._member]
+
     def request(self) -> tuple[int, bytes] | None:
         """Return number and bytes of the request; None if it has not arrived whole."""
         words, base = self._epoch.words, self._base
@@ -128,12 +161,17 @@ class Mailbox:
         else:
             start = self._offset + REQUEST
             data = bytes(self._epoch.bytes[start : start + min(length, REQUEST_MAX)])
-        return (number, data) if words[base + _CRC] == _checksum(data, number) else None
+        if words[base + _CRC] != _checksum(data, number):
+            return None
+        if self._sealing is not None:
+            opened = self._sealing.open(data, self._context(number))
+            return None if opened is None else (number, opened)
+        return number, data
 
     def _read_spilled(self, length: int) -> bytes:
         try:
             return kernel.read_file(self._spill_path)[:length]
-        except FileNotFoundError:
+        except OSError:
             return b""
 
     def stage(self, number: int, data: bytes) -> None:

@@ -26,7 +26,7 @@ MEMBERS_MAX: Final = 256
 """Processes that share a log, at most."""
 PREFIX: Final = "shared."
 """Names of the files of a shared log begin so; they are no part of the log."""
-VERSION: Final = 1
+VERSION: Final = 3
 """Of the layout of all these files; other versions are refused."""
 MEMBERS_FILE: Final = PREFIX + "members"
 LOCK_WAIT_S: Final = 5.0

@@ -42,6 +42,9 @@ class SessionLog(Uncopied):
     Sessions that were active when the log was last open, and had not prepared, are rolled back.
     """
 
+    sealed = False
+    """The format has no encryption."""
+
     def __init__(self, store: PageStoreFile, log: PageLog) -> None:
         self._store = store
         self._log = log

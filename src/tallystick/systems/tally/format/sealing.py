@@ -8,6 +8,7 @@ stored bytes, so a group can be verified without the key.
 
 from __future__ import annotations
 
+import hmac
 import os
 import zlib
 from typing import Any, Final, Protocol
@@ -100,6 +101,32 @@ def payload_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
             "a group has another size", expected=f"{header.raw} bytes", found=f"{len(data)}"
         )
     return data
+
+
+class BatchSealing:
+    """Seals what one process hands to another in files beside an encrypted log.
+
+    The key is derived from the log's, so that no nonce meets one of the log's groups.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._aes = _aes(hmac.digest(key, b"tallystick: batches between processes", "sha256"))
+
+    def seal(self, data: bytes, context: bytes) -> bytes:
+        """Return nonce, ciphertext and tag; ``context`` is authenticated with them."""
+        nonce = new_nonce()
+        sealed: bytes = self._aes.encrypt(nonce, data, context)
+        return nonce + sealed
+
+    def open(self, data: bytes, context: bytes) -> bytes | None:
+        """Return what was sealed in this context; None if the bytes are not that."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            opened: bytes = self._aes.decrypt(data[:NONCE_SIZE], data[NONCE_SIZE:], context)
+        except (InvalidTag, ValueError):
+            return None
+        return opened
 
 
 def _decrypt(data: Bytes, header: GroupHeader, key: bytes | None) -> bytes:

@@ -46,6 +46,11 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
             row.record.key or 0 for row in self._section_rows() if _is_undo(row)
         }
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the log is encrypted."""
+        return self.log.key is not None
+
     def _section_rows(self) -> Iterator[Row]:
         """Yield the undo images of the last section."""
         rows: list[Row] = []

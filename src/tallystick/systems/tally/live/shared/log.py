@@ -37,7 +37,7 @@ from tallystick.storage.shared.members import Membership
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
-from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.format.sealing import BatchSealing, KeyProvider
 from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
 from tallystick.systems.tally.live.items import RECORD_BYTES, Item, checked, size_of, too_large
@@ -136,7 +136,8 @@ class SharedTallyLog(Uncopied):
             self.path, LOCK_NAME, b"%d:" % len(agreed) + agreed + (self.key or b""), self._create
         )
         self.member = self._members.number
-        self._client = Client(self._members, self._lead, self._first_epoch)
+        self._sealing = BatchSealing(self.key) if self.key is not None else None
+        self._client = Client(self._members, self._lead, self._first_epoch, self._sealing)
         self._replica = Replica(fs, self.path, self.key)
         self._state_lock = threading.Lock()
         self._writer: GroupWriter[Item] = GroupWriter(
@@ -173,8 +174,9 @@ class SharedTallyLog(Uncopied):
 
     def _lead(self, epoch: Epoch) -> None:
         self._leader = lead(
-            epoch, self._members, self.settings, self._provider, self.fs, self._before
-        )
+            epoch, self._members, self.settings, self._provider, self.fs, self._before,
+            sealing=self._sealing,
+        )  # fmt: skip
 
     @property
     def leads(self) -> bool:

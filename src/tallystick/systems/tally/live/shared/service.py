@@ -27,7 +27,14 @@ from tallystick.storage.scheduling import threading
 from tallystick.storage.shared import epochs
 from tallystick.storage.shared.epochs import Epoch
 from tallystick.storage.shared.fence import FencedFileSystem
-from tallystick.storage.shared.leader import Batch, Heart, Leader, deposed_error
+from tallystick.storage.shared.leader import (
+    DAMAGED,
+    Batch,
+    Heart,
+    Leader,
+    deposed_error,
+)
+from tallystick.storage.shared.mailbox import Sealing
 from tallystick.storage.shared.members import MEMBERS_MAX, Membership
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import encode_control
@@ -70,16 +77,19 @@ def lead(
     key: KeyProvider | None,
     fs: FileSystem,
     before: Callable[[str], None] | None = None,
+    *,
+    sealing: Sealing | None = None,
 ) -> Leader:
     """Recover the log and lead an epoch; raises as `TallyLog` does.
 
+    ``sealing`` opens what the members of an encrypted log hand over.
     ``before`` is called with the name of each change of a file, once it was found that this
     process leads: tests stop or kill it there.
     """
     heart = Heart(epoch)
     try:
         service = TallyService(epoch, membership, settings, key, fs, before)
-        leader = Leader(epoch, service, heart)
+        leader = Leader(epoch, service, heart, sealing)
         leader.start()
     except BaseException:
         heart.stop()
@@ -233,6 +243,14 @@ class TallyService:
 
     def call(self, member: int, request: bytes) -> bytes:
         """Carry out a call; the answer is JSON, or an error."""
+        if request == DAMAGED:
+            return encode_error(
+                LogWriteError(
+                    "what was handed over was damaged in shared memory; nothing of it was written",
+                    file=self.log.path,
+                    advice="Try again; if it comes back, look at the memory of this machine",
+                )
+            )
         name, arguments = decode_call(request)
         action, takes = _CALLS.get(name, (None, {}))
         if action is None or {one: type(arguments[one]) for one in arguments} != takes:
