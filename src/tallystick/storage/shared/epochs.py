@@ -219,6 +219,19 @@ def path_of(folder: str, number: int) -> str:
 def claim(folder: str, number: int) -> Epoch | None:
     """Claim an epoch; None if another process was faster."""
     fresh = f"{folder}/{PREFIX}{number}.{secrets.token_hex(8)}.new"
+    try:
+        return _claimed(folder, number, fresh)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            kernel.remove(fresh)
+        # It exists: another process was faster. It is gone: one that leads a later epoch already
+        # has cleared it away, see `remove_before`.
+        if isinstance(error, FileExistsError | FileNotFoundError):
+            return None
+        raise
+
+
+def _claimed(folder: str, number: int, fresh: str) -> Epoch | None:
     epoch = Epoch(fresh, create=True)
     try:
         # Never contended: nobody else has the file open.
@@ -228,17 +241,12 @@ def claim(folder: str, number: int) -> Epoch | None:
         epoch.beat()
         epoch.path = path_of(folder, number)
         kernel.rename_new(fresh, epoch.path)
-    except BaseException as error:
+        if numbers(folder)[-1] > number:  # E1: the file that it follows was removed meanwhile
+            kernel.remove(epoch.path)
+            raise FileExistsError(epoch.path)
+    except BaseException:
         epoch.close()
-        with contextlib.suppress(OSError):
-            kernel.remove(fresh)
-        if isinstance(error, FileExistsError):
-            return None
         raise
-    if numbers(folder)[-1] > number:  # E1: the file that it follows was removed meanwhile
-        epoch.close()
-        kernel.remove(epoch.path)
-        return None
     return epoch
 
 

@@ -407,11 +407,15 @@ class SharedTallyLog(Uncopied):
 
 
 def _written(cut: Cut) -> Sequence[int]:
-    """Return the answers for the first items of a request: those that hold for good."""
+    """Return the answers for the first items of a request: those that hold for good.
+
+    A refusal does if something after it was written, and so all before it: it may have been for the
+    sake of a record that was to be written with it, and was not.
+    """
     if cut.staged is None or cut.staged[:1] == b"E":
         return ()
     lsns = decode_lsns(cut.staged)
-    return lsns[: next((place for place, lsn in enumerate(lsns) if lsn >= cut.end), len(lsns))]
+    return lsns[: max((place for place, lsn in enumerate(lsns, 1) if 0 < lsn < cut.end), default=0)]
 
 
 def _allow(_: str) -> None:
