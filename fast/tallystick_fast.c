@@ -689,6 +689,8 @@ static PyType_Spec end_spec = SPEC(LogEnd, end_slots, 0);
 
 /* -- items --------------------------------------------------------------------------------- */
 
+#define ITEM_MAX ((Py_ssize_t)1 << 40) /* bytes; no log takes an item of nearly that size */
+
 /* Make the current group dirty if an item of this size does not fit, or it must be written. */
 static int rotate(Queue *queue, Py_ssize_t size) {
     Group *fresh = new_group(queue); /* first: it may run threads */
@@ -795,14 +797,23 @@ static PyObject *commit(Queue *queue, PyObject *item, Py_ssize_t size) {
     return lsn;
 }
 
+/* Return the size of an item; -1 with an exception if sums of such sizes could overflow. */
+static Py_ssize_t size_given(PyObject *number) {
+    Py_ssize_t size = PyLong_AsSsize_t(number);
+    if (size >= 0 && size <= ITEM_MAX) return size;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_OverflowError, "an item has 0 to %zd bytes, not %zd", ITEM_MAX, size);
+    return -1;
+}
+
 static PyObject *queue_submit(Queue *queue, PyObject *const *args, Py_ssize_t count) {
     return takes(count, 3)
-               ? submit(queue, args[0], PyLong_AsSsize_t(args[1]), PyObject_IsTrue(args[2]))
+               ? submit(queue, args[0], size_given(args[1]), PyObject_IsTrue(args[2]))
                : NULL;
 }
 
 static PyObject *queue_commit(Queue *queue, PyObject *const *args, Py_ssize_t count) {
-    return takes(count, 2) ? commit(queue, args[0], PyLong_AsSsize_t(args[1])) : NULL;
+    return takes(count, 2) ? commit(queue, args[0], size_given(args[1])) : NULL;
 }
 
 /* Return the size of a record with this body; -1 with an exception. */

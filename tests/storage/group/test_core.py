@@ -266,3 +266,16 @@ class _Finishing:
 def test_a_group_may_be_finished_while_a_time_limit_is_read(core: Any) -> None:
     _queue, ticket, finish = _queue_of(core, 1)
     assert ticket.wait(_Finishing(finish)) == 7
+
+
+@pytest.mark.parametrize("size", [-1, (1 << 40) + 1, 1 << 62, (1 << 63) - 1, 1 << 70])
+def test_the_core_refuses_sizes_whose_sums_could_overflow_and_goes_on(core: Any, size: int) -> None:
+    del core
+    disk = SlowDisk()
+    queue: Any = GroupWriter(disk.write, disk.sync)._queue
+    for call in (lambda: queue.submit(1, size, True), lambda: queue.commit(1, size)):
+        with pytest.raises(OverflowError):
+            call()
+    largest = [queue.submit(number, 1 << 40, True) for number in range(3)]
+    assert queue.commit(3, 0) >= 0
+    assert [ticket.done() for ticket in largest] == [True] * 3
