@@ -50,6 +50,8 @@ class Wait:
 class ModelLog:
     """One opening of a tape."""
 
+    sealed = False
+
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self._images: set[int] = set()
