@@ -45,7 +45,13 @@ class TallystickError(Exception):
         expected: What the format or the operation requires there, as a short text.
         found: What is there instead.
         advice: What to do next, in one sentence.
+
+    Attributes:
+        retryable: Whether the same work can be tried again, now or later, without doing it twice;
+            None if that is not known.
     """
+
+    retryable: bool | None = False
 
     def __init__(
         self,
@@ -118,6 +124,8 @@ class RecordTooLargeError(LogWriteError):
 class LogFullError(LogWriteError):
     """There is no space now; it may be retried once space was made."""
 
+    retryable = True
+
 
 class LogClosedError(TallystickError):
     """An operation on a log that is not open."""
@@ -125,6 +133,8 @@ class LogClosedError(TallystickError):
 
 class LogLockedError(TallystickError):
     """Another process, or another object of this one, owns the log."""
+
+    retryable = True
 
 
 class LogPoisonedError(TallystickError):
@@ -140,7 +150,13 @@ class TransactionError(TallystickError):
 
 
 class RolledBackError(TransactionError):
-    """The transaction was rolled back, in every resource."""
+    """The transaction was rolled back, in every resource.
+
+    ``retryable`` is None where a database says why, and that is neither a conflict nor a loss of
+    the connection: a wrong statement, for example.
+    """
+
+    retryable: bool | None = True
 
 
 class HeuristicError(TransactionError):
@@ -149,6 +165,8 @@ class HeuristicError(TransactionError):
 
 class InDoubtError(TransactionError):
     """The outcome is not known yet; recovery will settle it."""
+
+    retryable = None
 
 
 class TransactionUsageError(TransactionError):
@@ -171,6 +189,8 @@ class RecordIdError(TransactionUsageError):
 
 class BusyError(TallystickError):
     """A limit was reached; retry later."""
+
+    retryable = True
 
 
 class MissingExtraError(TallystickError):

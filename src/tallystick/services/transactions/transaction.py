@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from enum import Enum
 from functools import partial
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 from tallystick.callables import require_plain
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
+from tallystick.services.driver_errors import is_of_driver, is_retryable, kind_of, refused_by
 from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
 from tallystick.services.transactions.steps import Steps, drive
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
@@ -252,6 +253,8 @@ class GlobalTransaction(Uncopied):
             for hook in self._before or ():  # noqa: UP028 - `yield from` a list accepts no answers
                 yield hook
         except Exception as error:
+            if is_of_driver(error):  # a session that was flushed
+                raise
             raise RolledBackError(f"rolled back before commit: {error}") from error
 
     def _commit(self) -> Steps[None]:
@@ -268,9 +271,9 @@ class GlobalTransaction(Uncopied):
             ended = Status.UNRESOLVED
             yield from protocol.complete()
             ended = Status.COMMITTED
-        except RolledBackError:
+        except RolledBackError as error:
             ended = Status.ROLLED_BACK
-            raise
+            _raise_as_known(error)
         finally:
             if protocol.against:
                 ended = Status.UNRESOLVED
@@ -311,8 +314,10 @@ class GlobalTransaction(Uncopied):
             raise refusal
         try:
             yield from self._protocol.prepare()
-        except BaseException:
+        except BaseException as error:
             yield from self._end_rolled_back()
+            if isinstance(error, RolledBackError):
+                _raise_as_known(error)
             raise
         self.status = Status.PREPARED
         self._protocol.is_ending = False
@@ -412,6 +417,16 @@ class GlobalTransaction(Uncopied):
                 f"cannot {what}: the transaction belongs to another thread, that of its event loop",
                 advice="Use it in tasks of that loop",
             )
+
+
+def _raise_as_known(error: RolledBackError) -> NoReturn:
+    """Raise the driver's own error if it says that the work can never be committed."""
+    own = refused_by(error)
+    if own is not None:
+        raise own from own.__cause__
+    if kind_of(error) is not None:
+        error.retryable = is_retryable(error)
+    raise error
 
 
 class Transaction(GlobalTransaction):
@@ -529,6 +544,7 @@ class Transaction(GlobalTransaction):
 
         Raises:
             RolledBackError: nothing of it was kept.
+            Exception: nor was it if a driver's error says that a constraint or a value forbids it.
             InDoubtError: it is not known yet; recovery will settle it.
             HeuristicError: a resource went against the decision.
             TransactionUsageError: it has ended, or another thread is using it.

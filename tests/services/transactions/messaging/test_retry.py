@@ -13,8 +13,8 @@ import pymysql
 import pytest
 
 from tallystick.errors import InDoubtError, RolledBackError
+from tallystick.services.driver_errors import is_conflict
 from tallystick.services.transactions import AsyncTransactionManager, IdempotencyKey, Retry
-from tallystick.services.transactions.messaging.retry import is_conflict
 from tests.services.transactions.messaging.places import Places, do
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from tallystick.callables import innermost, is_lazy, name_of, require_value
-from tallystick.errors import HeuristicError, InDoubtError, TransactionUsageError
+from tallystick.errors import BusyError, HeuristicError, InDoubtError, TransactionUsageError
+from tallystick.services.driver_errors import is_conflict
 from tallystick.services.transactions.messaging.keys import Claim, IdempotencyKey, KeyedHandler
-from tallystick.services.transactions.messaging.retry import Retry, is_conflict
+from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.messaging.statements import TaskAsk, ThreadAsk
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.steps import drive, follow
@@ -192,7 +193,7 @@ def _may_repeat(error: Exception) -> bool:
     """
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, InDoubtError | HeuristicError):
+        if isinstance(cause, InDoubtError | HeuristicError | BusyError):
             return False
         cause = cause.__cause__
     return is_conflict(error)

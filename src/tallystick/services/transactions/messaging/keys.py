@@ -19,7 +19,7 @@ from typing import Any
 
 from tallystick.callables import require_plain_calls, require_value
 from tallystick.errors import BusyError, TransactionUsageError
-from tallystick.services.transactions.messaging.retry import is_lock_timeout
+from tallystick.services.driver_errors import is_lock_timeout
 from tallystick.services.transactions.messaging.statements import (
     MYSQL,
     POSTGRES,

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from tallystick.callables import checked
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
     BranchHeuristic,
     BranchRolledBack,
@@ -438,7 +439,21 @@ class MySqlBranch:
             except BranchUnknown as answer:
                 raise ended_by_application(self._handle.name) from answer
             self._over = True
-            ask(self._connection, f"XA COMMIT {self._literal} ONE PHASE")
+            try:
+                ask(self._connection, f"XA COMMIT {self._literal} ONE PHASE")
+            except pymysql.Error as error:
+                self._ask_for_outcome(error)
+                raise
+
+    def _ask_for_outcome(self, error: pymysql.Error) -> None:
+        """Raise `BranchRolledBack` if the branch of a commit that failed can be rolled back.
+
+        The server answers a statement that was cancelled, say, with no word of the branch.
+        """
+        if kind_of(error) is not ErrorKind.LOST:
+            with suppress(BranchUnknown):
+                ask(self._connection, f"XA ROLLBACK {self._literal}")
+                raise BranchRolledBack(message_of(error)) from error
 
     def rollback(self) -> None:
         """Run XA END and XA ROLLBACK, unless the branch has ended."""

@@ -16,11 +16,13 @@ from typing import Any
 from tallystick.callables import checked
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     Problem,
     ResourceAnswer,
+    ResourceUnreachable,
     Vote,
 )
 from tallystick.services.transactions.resources.connection_resource import (
@@ -30,6 +32,8 @@ from tallystick.services.transactions.resources.connection_resource import (
 )
 
 _CALLS = ("xid", "tpc_begin", "tpc_prepare", "tpc_commit", "tpc_rollback", "tpc_recover")
+_REFUSED = (ErrorKind.CONSTRAINT, ErrorKind.DATA, ErrorKind.TRANSIENT)
+"""Kinds of errors with which a database has answered a commit: it was not done."""
 
 
 class TpcErrors(DriverErrors):
@@ -158,7 +162,12 @@ class TpcBranch:
 
     def commit_one_phase(self) -> None:
         """Commit by ``tpc_commit`` without prepare."""
-        self.commit()
+        try:
+            self.commit()
+        except ResourceUnreachable as answer:
+            if kind_of(answer) not in _REFUSED:
+                raise
+            raise BranchRolledBack(answer.message) from answer
 
     def rollback(self) -> None:
         """Roll back by ``tpc_rollback``, unless the branch has ended."""

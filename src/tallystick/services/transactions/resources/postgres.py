@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
@@ -75,9 +76,6 @@ CONNECT_TIMEOUT_S = 10
 
 _INTERVAL_S = 0.1
 """Time between looks for signals while an answer is waited for."""
-
-_LOST_CLASSES = ("08", "57")
-"""SQLSTATE classes that say the connection or the server is going away."""
 
 _SCHEMA = "SELECT quote_ident(current_schema())"
 _RIGHTS = (
@@ -127,9 +125,12 @@ class RefusalErrors(DriverErrors):
     __slots__ = ()
 
     def answer(self, error: BaseException) -> ResourceAnswer:
-        """Return the answer: rolled back, unless the connection or the server went away."""
-        state = getattr(error, "sqlstate", None)
-        if state is None or state[:2] in _LOST_CLASSES:
+        """Return the answer: rolled back, unless the connection or the server went away.
+
+        An error that the server sends and survives is its answer, that of a cancelled COMMIT too:
+        from where a commit cannot be undone any more it raises none.
+        """
+        if getattr(error, "sqlstate", None) is None or kind_of(error) is ErrorKind.LOST:
             return super().answer(error)
         return BranchRolledBack(message_of(error))
 

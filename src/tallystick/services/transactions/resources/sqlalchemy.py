@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.driver_errors import refused_by
 from tallystick.services.transactions.deadlines import Call
 from tallystick.services.transactions.resource import (
     Branch,
@@ -314,6 +315,22 @@ class Protected:
         """Do nothing: SQLAlchemy closes in this way once it has rolled back."""
 
 
+@contextlib.contextmanager
+def refusals_of(engine: sqlalchemy.Engine) -> Iterator[None]:
+    """Have a refusal be caused by the error that the engine would raise, not by the driver's."""
+    try:
+        yield
+    except BranchRolledBack as answer:
+        own = refused_by(answer)
+        if own is None:
+            raise
+        dialect = engine.dialect
+        error = sqlalchemy.exc.DBAPIError.instance(
+            "COMMIT", None, own, dialect.loaded_dbapi.Error, dialect=dialect
+        )
+        raise BranchRolledBack(answer.message) from error
+
+
 class SqlAlchemyBranch:
     """A native branch whose handle is a SQLAlchemy connection over the same DB-API one."""
 
@@ -340,7 +357,8 @@ class SqlAlchemyBranch:
     def prepare(self) -> Vote:
         """Prepare the native branch, unless the application has rolled it back."""
         self._refuse_rolled_back()
-        vote: Vote = self._inner.prepare()
+        with refusals_of(self._connection.engine):
+            vote: Vote = self._inner.prepare()
         self._prepared = True
         return vote
 
@@ -348,12 +366,14 @@ class SqlAlchemyBranch:
         """Commit the native branch; one that was not prepared may have been rolled back."""
         if not self._prepared:
             self._refuse_rolled_back()
-        self._inner.commit()
+        with refusals_of(self._connection.engine):
+            self._inner.commit()
 
     def commit_one_phase(self) -> None:
         """Commit the native branch without prepare."""
         self._refuse_rolled_back()
-        self._inner.commit_one_phase()
+        with refusals_of(self._connection.engine):
+            self._inner.commit_one_phase()
 
     def _refuse_rolled_back(self) -> None:
         if self._protected.rolled_back:

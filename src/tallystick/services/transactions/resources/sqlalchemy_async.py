@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
@@ -32,6 +33,7 @@ from tallystick.services.transactions.resources.sqlalchemy import (
     EnginePool,
     Protected,
     from_engine,
+    refusals_of,
 )
 from tallystick.storage.fork import Uncopied
 
@@ -41,9 +43,6 @@ try:
     from sqlalchemy.util import greenlet_spawn
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("sqlalchemy", "sql") from error
-
-_LOST_CLASSES = ("08", "57")
-"""SQLSTATE classes that say the connection or the server is going away."""
 
 
 class AsyncDatabase(Uncopied):
@@ -196,7 +195,8 @@ class AsyncEngineBranch:
     async def prepare(self) -> Vote:
         """Prepare, unless the application has rolled it back."""
         await self._refuse_rolled_back()
-        vote: Vote = await self._inner.prepare()
+        with refusals_of(self._resource.engine.sync_engine):
+            vote: Vote = await self._inner.prepare()
         return vote
 
     async def commit(self) -> None:
@@ -206,7 +206,8 @@ class AsyncEngineBranch:
     async def commit_one_phase(self) -> None:
         """Commit without prepare, unless the application has rolled it back."""
         await self._refuse_rolled_back()
-        await self._inner.commit_one_phase()
+        with refusals_of(self._resource.engine.sync_engine):
+            await self._inner.commit_one_phase()
 
     async def rollback(self) -> None:
         """Roll back."""
@@ -340,6 +341,14 @@ class _AsyncpgBranch:
         """End the session without waiting."""
         self.raw.terminate()
 
+    def _as_engine_raises(self, error: Exception) -> Exception:
+        """Return the error that SQLAlchemy's connection makes of one of asyncpg."""
+        try:
+            self._adapted._handle_exception(error)
+        except Exception as adapted:
+            return adapted
+        return error
+
     def _require_transaction(self) -> None:
         if not self.raw.is_closed() and not self.raw.is_in_transaction():
             raise ended_by_application(self._native.name)
@@ -364,13 +373,12 @@ class _AsyncpgBranch:
         try:
             return cast(str, await self.raw.execute(request))
         except asyncpg.PostgresError as error:
-            state = error.sqlstate or "08000"
             if was_ended(error):
                 raise ended_by_application(self._native.name) from error
-            if state == "42704":
+            if error.sqlstate == "42704":
                 raise BranchUnknown(message_of(error)) from error
-            if ends and state[:2] not in _LOST_CLASSES:
-                raise BranchRolledBack(message_of(error)) from error
+            if ends and error.sqlstate and kind_of(error) is not ErrorKind.LOST:
+                raise BranchRolledBack(message_of(error)) from self._as_engine_raises(error)
             raise ResourceUnreachable(message_of(error)) from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise ResourceUnreachable(str(error)) from error

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from tallystick.callables import checked
 from tallystick.roles import PersistEntry
+from tallystick.services.driver_errors import is_down, is_of_driver
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
 from tallystick.storage.fork import Uncopied
@@ -22,12 +23,6 @@ from tallystick.storage.scheduling import threading
 APPLIED_TABLE = "tallystick_applied"
 _LOG_ID_SIZE = 36
 _NUMBER_MAX = (1 << 63) - 1
-
-# SQLSTATE classes: connection, rollback (serialization, deadlock), resources, operator
-_DOWN_STATES = ("08", "40", "53", "57")
-# too many connections, shutdown, read only, lock wait timeout, deadlock, gone away, lost
-_DOWN_NUMBERS = frozenset((1040, 1053, 1205, 1213, 1290, 1836, 2002, 2003, 2006, 2013))
-_DOWN_WORDS = ("database is locked", "database or disk is full", "disk I/O error", "unable to open")
 
 
 class SqlTarget(Uncopied):
@@ -100,10 +95,8 @@ class SqlTarget(Uncopied):
                         self._apply(connection, entry)
         except BaseException as error:
             self._recheck(entries)
-            if isinstance(error, sa.exc.DBAPIError) and is_down(error):
-                raise TargetDownError(str(error.orig)) from error
-            if isinstance(error, sa.exc.TimeoutError):  # no connection of the pool is free
-                raise TargetDownError(str(error)) from error
+            if is_of_driver(error) and is_down(error):
+                raise TargetDownError(str(getattr(error, "orig", error))) from error
             raise
 
     def _apply_rows(
@@ -219,19 +212,3 @@ def _ahead(numbers: sa.Table | None, log_id: str, greatest: int, given: int) -> 
 def _signed(number: int) -> int:
     """Return the number limited to the 63 bits of a BIGINT."""
     return min(number, _NUMBER_MAX)
-
-
-def is_down(error: sa.exc.DBAPIError) -> bool:
-    """Return True if the database is unreachable or overloaded, and no statement is at fault."""
-    cause = error.orig
-    if error.connection_invalidated or isinstance(error, sa.exc.InterfaceError):
-        return True
-    state = getattr(cause, "sqlstate", None)
-    if isinstance(state, str):
-        return state.startswith(_DOWN_STATES)
-    arguments = getattr(cause, "args", ())
-    if arguments and isinstance(arguments[0], int):
-        return arguments[0] in _DOWN_NUMBERS
-    text = str(cause)
-    refused = type(cause).__module__.startswith("psycopg") and state is None
-    return refused or any(word in text for word in _DOWN_WORDS)

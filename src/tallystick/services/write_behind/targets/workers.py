@@ -14,6 +14,7 @@ from typing import Any
 from tallystick.callables import require_done
 from tallystick.printable import logger
 from tallystick.roles import PersistEntry
+from tallystick.services.driver_errors import is_down, is_of_driver
 from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.schedule import QueuedTransaction, Schedule
@@ -198,7 +199,7 @@ class TargetQueue(Uncopied):
         self, rest: list[PersistEntry], error: BaseException | None, *, first: bool
     ) -> None:
         """Put back what was not applied; with ``first`` the error is that of the first one."""
-        if isinstance(error, DOWN_ERRORS):
+        if isinstance(error, Exception) and _is_down(error):
             self._unreachable(rest, error)
             return
         if error is None or isinstance(error, TargetAheadError):
@@ -387,6 +388,11 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
         for target in self._opened:
             target.close()
         self._opened.clear()
+
+
+def _is_down(error: Exception) -> bool:
+    """Return True if a target says so, or a driver that a function uses."""
+    return isinstance(error, DOWN_ERRORS) or (is_of_driver(error) and is_down(error))
 
 
 def _require_distinct_places(targets: Mapping[str, Target]) -> None:
