@@ -34,6 +34,7 @@ from tallystick.services.transactions.messaging.statements import (
     resource_of,
 )
 from tallystick.services.transactions.resource import Resource
+from tallystick.services.transactions.resources.sqlite import lock_wait
 from tallystick.services.transactions.steps import Steps
 from tallystick.values import decode_value, encode_value
 
@@ -223,7 +224,8 @@ class Claim:
         """
         self._table = yield lambda: ask.table(KEYS, self._resource)
         try:
-            yield from self._limit_wait(ask)
+            with lock_wait(max(self._key.wait, 0.0)):  # a branch of SQLite waits when it begins
+                yield from self._limit_wait(ask)
             answer: Answer = yield lambda: ask(self._text(_INSERT), *self._row)
             yield from self._restore_wait(ask)
             if answer.changed == 1:

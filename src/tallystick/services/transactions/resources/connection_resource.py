@@ -244,12 +244,15 @@ def url_options(name: str, url: str, known: Mapping[str, Callable[[str], Any]]) 
     return settings
 
 
+_WORDS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(
+    ("false", "0", "no", "off"), False
+)
+
+
 def yes_or_no(text: str) -> bool:
     """Return the meaning of a word in a URL. Raises `ValueError` for another one."""
     try:
-        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
-            text.lower()
-        ]
+        return _WORDS[text.lower()]
     except KeyError as error:
         raise ValueError(text) from error
 

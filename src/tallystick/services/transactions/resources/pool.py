@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
@@ -136,8 +137,11 @@ class Pool(Uncopied, Generic[_Connection]):
         if idle is not None:
             try:
                 return start(idle)
-            except Exception:  # if it was not the connection, it is raised again
-                self._idle.drop(idle)
+            except Exception as error:
+                if kind_of(error) is ErrorKind.TRANSIENT:  # the connection is not dead
+                    self._idle.discard(idle)
+                    raise
+                self._idle.drop(idle)  # if it was not the connection, it is raised again
         connection = self._connect()
         try:
             return start(connection)

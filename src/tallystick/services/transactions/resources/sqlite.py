@@ -4,18 +4,30 @@ In: the path of a database. Out: a branch that cannot prepare: its own commit, w
 stores an outcome row with the global id, is the decision of the whole transaction. Recovery
 looks for that row. The connection is set to ``synchronous=FULL``, or the decision would not
 be durable.
+
+A branch takes the lock of writers when it begins (BEGIN IMMEDIATE): one that has read, and wants to
+write while another one does, would have to begin again, so SQLite fails it without waiting.
+
+A session that was changed is closed: SQLite itself reports each statement that attaches a database,
+makes a temporary table or sets a PRAGMA, through the session's authorizer.
 """
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
+from tallystick.services.driver_errors import is_lock_timeout
 from tallystick.services.transactions.resource import (
+    Branch,
     BranchRolledBack,
     BranchUnknown,
     Problem,
@@ -30,14 +42,83 @@ from tallystick.services.transactions.resources.connection_resource import (
     check_scheme,
     ended_by_application,
     url_options,
+    yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
+from tallystick.storage.scheduling import time
 
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 _MARK = "tallystick_branch"
 """A savepoint that is gone if a statement of the application has ended the transaction."""
 
+_MODES = ("immediate", "deferred", "exclusive")
+_JOURNAL_MODES = ("delete", "truncate", "persist", "memory", "wal", "off")
+_DURABLE = ("full", "extra", "2", "3")
+_CHANGES_SESSION = frozenset(
+    {
+        sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_TEMP_INDEX,
+        sqlite3.SQLITE_CREATE_TEMP_TABLE, sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
+        sqlite3.SQLITE_CREATE_TEMP_VIEW,
+    }
+)  # fmt: skip
+_POLL_S = 0.01
+
+_lock_wait: ContextVar[float | None] = ContextVar("tallystick_sqlite_lock_wait", default=None)
+
 driver_errors = DriverErrors(sqlite3.Error)
+
+
+@contextmanager
+def lock_wait(seconds: float) -> Iterator[None]:
+    """Have branches that begin in the block wait that long for the lock of writers."""
+    token = _lock_wait.set(seconds)
+    try:
+        yield
+    finally:
+        _lock_wait.reset(token)
+
+
+def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return text.lower()
+
+    return read
+
+
+@cache
+def _pragmas() -> Mapping[str, Callable[[str], str]]:
+    """Return the PRAGMAs of this SQLite, and how their values are read."""
+    connection = sqlite3.connect(":memory:")
+    rows = connection.execute("PRAGMA pragma_list").fetchall()
+    connection.close()
+    known: dict[str, Callable[[str], str]] = {name: str for (name,) in rows}
+    return known | {
+        "foreign_keys": lambda text: str(int(yes_or_no(text))),
+        "journal_mode": _one_of(_JOURNAL_MODES),
+        "synchronous": _one_of(("off", "normal", *_DURABLE, "0", "1")),
+    }
+
+
+class _Session(sqlite3.Connection):
+    """A connection that notes what changes its session."""
+
+    def watch(self) -> None:
+        """Begin to take notes."""
+        self.changes: set[str] = set()
+        self.set_authorizer(partial(_note, self.changes))
+
+
+def _note(
+    changes: set[str], action: int, name: str | None, value: str | None, *_: str | None
+) -> int:
+    """Note a statement that changes its session; called by SQLite when it compiles one."""
+    if action in _CHANGES_SESSION:
+        changes.add("session")
+    elif action == sqlite3.SQLITE_PRAGMA and value is not None:
+        changes.add("busy_timeout" if name == "busy_timeout" else "session")
+    return sqlite3.SQLITE_OK
 
 
 class SqliteResource(ConnectionResource[sqlite3.Connection]):
@@ -47,11 +128,22 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         name: the unique name.
         path: the file; a relative one is of the working directory of this moment.
         timeout: seconds to wait for its lock.
+        begin: how branches begin: ``immediate``, ``deferred`` or ``exclusive``.
+        pragmas: values by name, set in each new connection; ``query_only`` makes branches begin
+            deferred.
     """
 
     dialect = "sqlite"
 
-    def __init__(self, name: str, path: str | Path, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str | Path,
+        *,
+        timeout: float = 30.0,
+        begin: str | None = None,
+        pragmas: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(name, self._connect, driver_errors)
         if str(path) in ("", ":memory:"):
             raise TransactionUsageError(
@@ -60,23 +152,74 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
             )
         self._path = str(Path(path).absolute())  # connections are made later, too
         self._timeout = timeout
+        self._pragmas = dict(pragmas or {})
+        reads_only = self._pragmas.get("query_only", "0").lower() not in ("0", "off", "no", "false")
+        self._begin = f"BEGIN {begin or ('deferred' if reads_only else 'immediate')}"
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
         """Return the database of ``sqlite:///relative`` or ``sqlite:////absolute``.
 
-        A relative path is made absolute here. The one option is ``timeout``, in seconds.
+        A relative path is made absolute here. Options are ``timeout`` in seconds, ``begin``, and
+        the PRAGMAs of SQLite by their names.
         """
         check_scheme(name, url, "pysqlite")
         path = url.partition(":///")[2].partition("?")[0]
-        return cls(name, path, **url_options(name, url, {"timeout": float}))
+        known = {**_pragmas(), "timeout": float, "begin": _one_of(_MODES)}
+        options = url_options(name, url, known)
+        own = {one: options.pop(one) for one in ("timeout", "begin") if one in options}
+        return cls(name, path, **own, pragmas=options)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
-        )
-        set_up(connection)
+            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False,
+            factory=_Session,
+        )  # fmt: skip
+        try:
+            self._set_pragmas(connection)
+            connection.watch()
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _set_pragmas(self, connection: sqlite3.Connection) -> None:
+        """Set the PRAGMAs, those first that must precede the first table, and make our table."""
+        last = {one: value for one, value in self._pragmas.items() if one == "query_only"}
+        connection.execute("PRAGMA synchronous=FULL")
+        for one, value in self._pragmas.items():
+            if one not in last:
+                self._set_pragma(connection, one, value)
+        connection.execute(_CREATE)
+        for one, value in last.items():
+            self._set_pragma(connection, one, value)
+
+    def _set_pragma(self, connection: sqlite3.Connection, name: str, value: str) -> None:
+        """Set a PRAGMA, and wait for the lock that a change of the journal's mode takes."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                row = connection.execute(f"PRAGMA {name} = {text_literal(value)}").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                if not is_lock_timeout(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_POLL_S)
+        if name == "journal_mode" and str(row[0]).lower() != value:
+            raise TransactionUsageError(
+                f"the journal_mode of {self.name!r} stays {row[0]}",
+                expected=value,
+                advice="Leave the option out of the URL where the file system cannot have it",
+            )
+
+    def begin(self, xid: Xid) -> Branch:
+        """Begin a branch. Raises `sqlite3.OperationalError` if its lock is not free in time."""
+        try:
+            return super().begin(xid)
+        except ResourceUnreachable as answer:
+            if answer.__cause__ is not None and is_lock_timeout(answer):
+                raise answer.__cause__ from None
+            raise
 
     def start(self, connection: sqlite3.Connection, xid: Xid) -> SqliteBranch:
         """Begin a transaction, unless a listener of an engine has begun it."""
@@ -86,9 +229,31 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
                 advice="Connect without autocommit=False",
             )
         if not connection.in_transaction:
-            connection.execute("BEGIN")
+            self._take_lock(connection)
         connection.execute(f"SAVEPOINT {_MARK}")
         return SqliteBranch(self, connection, xid)
+
+    def _take_lock(self, connection: sqlite3.Connection) -> None:
+        seconds = _lock_wait.get()
+        if seconds is None:
+            connection.execute(self._begin)
+            return
+        (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
+        connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+        try:
+            connection.execute(self._begin)
+        finally:
+            connection.execute(f"PRAGMA busy_timeout={before}")
+
+    def is_unchanged(self, connection: sqlite3.Connection) -> bool:
+        """Return True if a session is as it was when it was new; make it so where that is easy."""
+        if not isinstance(connection, _Session):  # of an engine, whose pool resets it
+            return True
+        if "busy_timeout" in connection.changes:
+            connection.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
+            connection.changes.discard("busy_timeout")
+        factories: tuple[Any, ...] = (connection.row_factory, connection.text_factory)
+        return not connection.changes and factories == (None, str)
 
     def in_doubt(self) -> Sequence[Xid]:
         """Return nothing: no branch is ever prepared here."""
@@ -137,18 +302,32 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
             connection.execute("COMMIT")
 
     def preflight(self) -> Sequence[Problem]:
-        """Check that a crash during commit leaves the database whole."""
+        """Check that a crash during commit leaves the database whole, and the commit done."""
         with self.lend() as connection:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        if mode.lower() not in ("off", "memory"):
-            return []
-        return [
-            Problem(
-                self.name,
-                f"journal_mode is {mode}: a crash during commit can destroy the database",
-                "PRAGMA journal_mode=WAL",
+        problems = []
+        if mode.lower() in ("off", "memory"):
+            problems.append(
+                Problem(
+                    self.name,
+                    f"journal_mode is {mode}: a crash during commit can destroy the database",
+                    "PRAGMA journal_mode=WAL",
+                )
             )
-        ]
+        if self._pragmas.get("synchronous", "full") not in _DURABLE:
+            problems.append(
+                Problem(
+                    self.name,
+                    "synchronous is below FULL: a power cut can lose what was decided here",
+                    "Leave the option synchronous out of the URL",
+                )
+            )
+        return problems
+
+
+def text_literal(text: str) -> str:
+    """Return a text as statements take it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def set_up(connection: sqlite3.Connection) -> None:
@@ -234,4 +413,5 @@ class SqliteBranch:
         broken = self._connection.in_transaction
         if self.synchronous is not None and not broken:
             self._connection.execute(f"PRAGMA synchronous={self.synchronous}")
+        broken = broken or not self._resource.is_unchanged(self._connection)
         self._resource.pool.give(self._connection, broken=broken)

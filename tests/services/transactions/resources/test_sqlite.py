@@ -1,0 +1,234 @@
+"""SQLite databases by URL: what their options do, who waits for whom, and what a session keeps."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tallystick.errors import BusyError, TransactionUsageError
+from tallystick.services.driver_errors import is_conflict
+from tallystick.services.transactions import IdempotencyKey, TransactionManager
+from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resources.sqlite import SqliteResource
+
+
+def manager(folder: Path, options: str = "", **more: Any) -> TransactionManager:
+    """A manager over one database, with a table ``c`` of one row."""
+    with sqlite3.connect(folder / "a.db") as made:
+        made.execute("CREATE TABLE IF NOT EXISTS c (v)")
+        made.execute("INSERT INTO c SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM c)")
+    made.close()
+    resources = {"a": f"sqlite:///{folder}/a.db{options}"} | more
+    return TransactionManager(folder / "tm", resources, recovery_interval=None)
+
+
+def seen(tm: TransactionManager, question: str) -> Any:
+    with tm.begin() as tx:
+        (found,) = tx["a"].execute(question).fetchone()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("option", "question", "wanted"),
+    [
+        ("foreign_keys=1", "PRAGMA foreign_keys", 1),
+        ("foreign_keys=off", "PRAGMA foreign_keys", 0),
+        ("journal_mode=WAL", "PRAGMA journal_mode", "wal"),
+        ("synchronous=EXTRA", "PRAGMA synchronous", 3),
+        ("", "PRAGMA synchronous", 2),
+        ("timeout=7.5", "PRAGMA busy_timeout", 7500),
+        ("cache_size=-4000&temp_store=2", "PRAGMA cache_size", -4000),
+        ("recursive_triggers=on", "PRAGMA recursive_triggers", 1),
+    ],
+)
+def test_an_option_holds_in_every_transaction(
+    tmp_path: Path, option: str, question: str, wanted: object
+) -> None:
+    with manager(tmp_path, f"?{option}") as tm:
+        assert not tm.preflight()
+        assert [seen(tm, question) for _ in range(2)] == [wanted, wanted]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("forein_keys=1", "'forein_keys' of 'a' is not known"),
+        ("foreign_keys=perhaps", "'perhaps' is no value of the option 'foreign_keys'"),
+        ("journal_mode=fast", "'fast' is no value"),
+        ("synchronous=sometimes", "'sometimes' is no value"),
+        ("begin=soon", "'soon' is no value"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused_by_its_name(
+    tmp_path: Path, option: str, message: str
+) -> None:
+    with pytest.raises(TransactionUsageError, match=message):
+        adapt("a", f"sqlite:///{tmp_path}/a.db?{option}")
+
+
+def test_less_than_durable_is_named_by_preflight(tmp_path: Path) -> None:
+    with manager(tmp_path, "?synchronous=normal&journal_mode=memory") as tm:
+        assert {word for one in tm.preflight() for word in one.what.split()} >= {
+            "synchronous",
+            "journal_mode",
+        }
+
+
+READ_AND_WRITE = """
+import sys, tallystick
+with tallystick.TransactionManager(sys.argv[1] + "/shared", {"a": sys.argv[2]}, shared=True) as tm:
+    for _ in range(8):
+        with tm.begin() as tx:
+            (value,) = tx["a"].execute("SELECT v FROM c").fetchone()
+            tx["a"].execute("UPDATE c SET v = ?", (value + 1,))
+"""
+
+
+def test_processes_that_read_and_then_write_wait_for_each_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db?journal_mode=wal&timeout=300"
+    with manager(tmp_path, "?journal_mode=wal") as tm:
+        command = [sys.executable, "-c", READ_AND_WRITE, str(tmp_path), url]
+        workers = [subprocess.Popen(command) for _ in range(3)]
+        assert [one.wait(300) for one in workers] == [0, 0, 0]
+        assert seen(tm, "SELECT v FROM c") == 24
+
+
+@pytest.mark.parametrize("reading", ["", "?begin=deferred", "?query_only=1"])
+def test_who_only_reads_need_not_wait_for_a_writer(tmp_path: Path, reading: str) -> None:
+    readers = f"sqlite:///{tmp_path}/a.db{reading}"
+    with manager(tmp_path, "?journal_mode=wal&timeout=0.05", readers=readers) as tm:
+        with tm.begin() as writing:
+            writing["a"].execute("UPDATE c SET v = 7")
+            if not reading:
+                with pytest.raises(sqlite3.OperationalError, match="locked") as caught:
+                    blocked(tm)
+                assert is_conflict(caught.value)
+                return
+            with tm.begin() as tx:
+                assert tx["readers"].execute("SELECT v FROM c").fetchone() == (0,)
+        with tm.begin() as tx:
+            assert tx["readers"].execute("SELECT v FROM c").fetchone() == (7,)
+
+
+def blocked(tm: TransactionManager) -> None:
+    with tm.begin() as tx:
+        tx["a"].execute("SELECT v FROM c")
+
+
+def test_a_listener_of_an_engine_chooses_how_its_branches_begin(tmp_path: Path) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/a.db", connect_args={"timeout": 0.01})
+    deferred: list[str] = []
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        if deferred:
+            connection.exec_driver_sql("BEGIN DEFERRED")
+
+    with manager(tmp_path, "?timeout=0.01&journal_mode=wal", engine=engine) as tm:
+
+        def both() -> None:
+            with tm.begin() as tx, tm.begin() as other:
+                tx["engine"].exec_driver_sql("SELECT v FROM c")
+                other["a"].execute("SELECT v FROM c")
+
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            both()
+        deferred.append("from now on")
+        both()
+    engine.dispose()
+
+
+def test_a_request_with_a_key_waits_as_long_as_its_key_says(tmp_path: Path) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    with manager(tmp_path, "?timeout=300") as tm:
+
+        @tm.transactional(key=IdempotencyKey("a", of="request", wait=0.05))
+        def handle(request: str) -> str:
+            entered.set()
+            assert leave.wait(300)
+            return request
+
+        thread = threading.Thread(target=handle, args=("a",))
+        thread.start()
+        assert entered.wait(300)
+        with pytest.raises(BusyError):
+            handle("a")
+        leave.set()
+        thread.join()
+        assert handle("a") == "a"
+        assert seen(tm, "PRAGMA busy_timeout") == 300_000
+
+
+def raw(tx: Any) -> sqlite3.Connection:
+    found: sqlite3.Connection = tx["a"].cursor().connection
+    return found
+
+
+TRACES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "temporary table": (
+        lambda tx: tx["a"].execute("CREATE TEMP TABLE left_behind (i)"),
+        "SELECT count(*) FROM sqlite_temp_master",
+    ),
+    "temporary view": (
+        lambda tx: tx["a"].execute("CREATE TEMPORARY VIEW left_behind AS SELECT 1"),
+        "SELECT count(*) FROM sqlite_temp_master",
+    ),
+    "pragma": (
+        lambda tx: tx["a"].execute("pragma case_sensitive_like(1)"),
+        "SELECT 'a' NOT LIKE 'A'",
+    ),
+    "hidden pragma": (
+        lambda tx: tx["a"].execute("/* ; */ PRAGMA recursive_triggers = 1"),
+        "PRAGMA recursive_triggers",
+    ),
+    "busy timeout": (
+        lambda tx: tx["a"].execute("PRAGMA busy_timeout = 1"),
+        "SELECT timeout <> 30000 FROM pragma_busy_timeout",
+    ),
+    "factory": (
+        lambda tx: setattr(raw(tx), "row_factory", lambda _, row: (len(row),)),
+        "SELECT 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("trace", TRACES)
+def test_what_a_transaction_changed_in_its_session_does_not_reach_the_next(
+    tmp_path: Path, trace: str, end: str
+) -> None:
+    change, question = TRACES[trace]
+    with manager(tmp_path) as tm:
+        assert not seen(tm, question)
+        with tm.begin() as tx:
+            change(tx)
+            if end == "rollback":
+                tx.rollback()
+        assert not seen(tm, question)
+
+
+def test_a_database_that_was_attached_is_not_there_in_the_next_transaction(tmp_path: Path) -> None:
+    resource = SqliteResource("a", tmp_path / "a.db", begin="deferred")
+    with TransactionManager(tmp_path / "tm", {"a": resource}, recovery_interval=None) as tm:
+        with tm.begin() as tx:
+            tx["a"].execute(f"ATTACH '{tmp_path}/other.db' AS other")
+        assert seen(tm, "SELECT count(*) FROM pragma_database_list") == 1
+
+
+def test_an_unchanged_session_is_used_again(tmp_path: Path) -> None:
+    sessions = []
+    with manager(tmp_path) as tm:
+        for number in range(3):
+            with tm.begin() as tx:
+                tx["a"].execute("UPDATE c SET v = ?", (number,))
+                tx["a"].execute("PRAGMA foreign_keys").fetchone()
+                sessions.append(raw(tx))
+    assert sessions[0] is sessions[1] is sessions[2]
