@@ -260,7 +260,9 @@ def _mysql_held(name: str, ask: _Ask) -> Iterator[Check]:
 
 
 def _mysql_rows(name: str, ask: _Ask, database: str, known: str | None) -> Iterator[Check]:
-    table = f"`{database.replace('`', '``')}`.{OUTCOMES}"
+    from tallystick.services.transactions.resources.mysql import quoted
+
+    table = f"{quoted(database)}.{OUTCOMES}"
     right = f"GRANT CREATE, SELECT, INSERT, DELETE ON {table} TO CURRENT_USER;"
     try:
         token = ask(f"SELECT MIN(resource) FROM {table} WHERE gtrid = '{IDENTITY.hex()}'")[0]

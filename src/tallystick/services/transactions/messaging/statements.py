@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
+import re
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -17,6 +19,9 @@ from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.resource import Resource
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
+
+_MARKS = re.compile("%%|%s")
+"""What stands in a statement for a '%', and for a parameter."""
 
 POSTGRES, MYSQL, SQLITE = "postgresql", "mysql", "sqlite"
 
@@ -136,8 +141,8 @@ def run_on(handle: Any, text: str, parameters: Sequence[Any]) -> Answer:
 
 def _numbered(text: str) -> str:
     """Return a statement with ``$1``, ``$2`` ... for its parameters, as asyncpg takes them."""
-    first, *others = text.split("%s")
-    return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
+    numbers = itertools.count(1)
+    return _MARKS.sub(lambda mark: "%" if mark[0] == "%%" else f"${next(numbers)}", text)
 
 
 def _is_psycopg(handle: Any) -> bool:
@@ -193,7 +198,9 @@ class Table(Uncopied):
                         raise TransactionUsageError(
                             f"the table {self.name} cannot be made in {resource.name!r}: {error}",
                             advice="Make it by hand: "
-                            + "; ".join(statement.format(table=table) for statement in statements),
+                            + "; ".join(one.format(table=table) for one in statements).replace(
+                                "%%", "%"
+                            ),
                         ) from error
         return table
 
@@ -244,6 +251,7 @@ def _ask_plain(connection: Any, text: str) -> Answer:
 
 
 def _schema(dialect: str, ask: Callable[[str], Answer], name: str) -> str:
+    """Return the schema of tables of ours, quoted, with ``%%`` for a '%'."""
     if dialect == SQLITE:
         return "main"
     mysql = dialect == MYSQL
@@ -253,4 +261,8 @@ def _schema(dialect: str, ask: Callable[[str], Answer], name: str) -> str:
             f"the connections of {name!r} have no schema",
             advice="Name a database in its address, or set search_path",
         )
-    return f"`{found.replace('`', '``')}`" if mysql else str(found).replace("%", "%%")
+    if mysql:
+        from tallystick.services.transactions.resources.mysql import quoted
+
+        found = quoted(found)
+    return str(found).replace("%", "%%")

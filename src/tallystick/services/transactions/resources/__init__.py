@@ -41,8 +41,10 @@ def adapt(name: str, thing: Any) -> Resource:
     Raises:
         TransactionUsageError: it cannot take part in transactions.
     """
-    if not name or not name.isascii():
-        raise TransactionUsageError(f"{name!r} cannot name a resource: it must be ASCII")
+    if not name or not name.isascii() or "\0" in name:
+        raise TransactionUsageError(
+            f"{name!r} cannot name a resource", expected="ASCII without NUL, not empty"
+        )
     if hasattr(thing, "as_resource"):
         return cast(Resource, thing.as_resource(name))
     if hasattr(thing, "in_doubt") and hasattr(thing, "begin"):

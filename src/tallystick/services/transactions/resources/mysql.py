@@ -76,6 +76,8 @@ _COLUMNS = (
     "(gtrid VARCHAR(128), resource VARCHAR(255), PRIMARY KEY (gtrid, resource)) "
     "ENGINE=InnoDB CHARACTER SET ascii COLLATE ascii_bin"
 )
+_NAME_MAX = 255
+"""Characters of a resource's name: the width of its column."""
 _NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227})
 """Errors that say the user lacks a right."""
 _LITERAL = re.compile(r"[xX]?'[^']*'")
@@ -127,6 +129,12 @@ class MySqlResource(ConnectionResource[Connection]):
     """A MariaDB or MySQL server; ``connect`` makes a PyMySQL connection."""
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
+        if len(name) > _NAME_MAX:
+            raise TransactionUsageError(
+                f"a resource's name of {len(name)} characters",
+                expected=f"at most {_NAME_MAX} for MariaDB and MySQL",
+                advice="Outcome rows hold it: give the resource a shorter name",
+            )
         self.changed: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections on which a statement may have changed settings of the session."""
 
@@ -150,7 +158,7 @@ class MySqlResource(ConnectionResource[Connection]):
             (database,) = cursor.fetchone()
             if database is None:
                 raise NoTableError("the address names no database")
-            table = f"`{database.replace('`', '``')}`.{OUTCOMES}"
+            table = f"{quoted(database)}.{OUTCOMES}"
             try:
                 cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
             except pymysql.ProgrammingError:
@@ -174,8 +182,9 @@ class MySqlResource(ConnectionResource[Connection]):
         if self.outcome_table is None:
             return []
         with self.lend() as connection, _cursor(connection) as cursor:
-            query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
-            cursor.execute(query, (name,))
+            # Without parameters: PyMySQL would take a '%' in the name of a database for one.
+            resource = text_literal(name)
+            cursor.execute(f"SELECT gtrid FROM {self.outcome_table} WHERE resource = {resource}")
             return [bytes.fromhex(gtrid) for (gtrid,) in cursor.fetchall()]
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
@@ -184,9 +193,10 @@ class MySqlResource(ConnectionResource[Connection]):
             return
         with self.lend() as connection, _cursor(connection) as cursor:
             # By the whole key: a range would wait for rows of branches in doubt.
-            statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = %s AND resource = %s"
             cursor.execute("BEGIN")
-            cursor.executemany(statement, [(gtrid.hex(), self.name) for gtrid in gtrids])
+            for gtrid in gtrids:
+                row = f"gtrid = '{gtrid.hex()}' AND resource = {text_literal(self.name)}"
+                cursor.execute(f"DELETE FROM {self.outcome_table} WHERE {row}")
             cursor.execute("COMMIT")
 
     def identity(self) -> str | None:
@@ -194,15 +204,15 @@ class MySqlResource(ConnectionResource[Connection]):
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return None
-        query = f"SELECT MIN(resource) FROM {self.outcome_table} WHERE gtrid = %s"
-        known = (IDENTITY.hex(),)
+        gtrid = f"'{IDENTITY.hex()}'"
+        query = f"SELECT MIN(resource) FROM {self.outcome_table} WHERE gtrid = {gtrid}"
         with self.lend() as connection, _cursor(connection) as cursor:
-            cursor.execute(query, known)
+            cursor.execute(query)
             (token,) = cursor.fetchone()
             if token is None:
-                values = (*known, secrets.token_hex(16))
-                cursor.execute(f"INSERT INTO {self.outcome_table} VALUES (%s, %s)", values)
-                cursor.execute(query, known)
+                values = f"{gtrid}, '{secrets.token_hex(16)}'"
+                cursor.execute(f"INSERT INTO {self.outcome_table} VALUES ({values})")
+                cursor.execute(query)
                 (token,) = cursor.fetchone()
             cursor.execute("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid')")
             server = "".join(f"server {value}, " for _, value in cursor.fetchall())
@@ -403,7 +413,7 @@ class MySqlBranch:
         statements = []
         table = self._resource.outcome_table
         if table is not None and not self._ended:
-            name = self._connection.escape(self._handle.name)
+            name = text_literal(self._handle.name)
             statements.append(f"INSERT INTO {table} VALUES ('{self.xid.gtrid.hex()}', {name})")
         if not self._ended:
             statements.append(f"XA END {self._literal}")
@@ -596,6 +606,16 @@ def raise_meaning(statement: str, error: Exception) -> NoReturn:
     if code in _HEURISTIC:
         raise BranchHeuristic(text) from error
     raise error
+
+
+def quoted(name: str) -> str:
+    """Return the name of a database or table as statements take it, whatever ``sql_mode`` is."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """Return an ASCII text as statements take it, whatever ``sql_mode`` is."""
+    return f"_ascii X'{text.encode('ascii').hex()}'"
 
 
 def literal(xid: Xid) -> str:

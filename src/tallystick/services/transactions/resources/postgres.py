@@ -159,7 +159,7 @@ class PostgresResource(ConnectionResource[Connection]):
         detect_read_only: bool = False,
     ) -> None:
         super().__init__(name, connect, driver_errors, alive)
-        self.quoted_name = "'" + name.replace("'", "''") + "'"
+        self.quoted_name = text_literal(name)
         self.detect_read_only = detect_read_only
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
@@ -220,8 +220,8 @@ class PostgresResource(ConnectionResource[Connection]):
         """Return the table of outcome rows, in the first schema of the search path."""
         try:
             (schema,) = _query(connection, _SCHEMA).fetchone() or (None,)
-            if schema is None or not schema.isascii():
-                raise NoTableError(f"{schema} is no schema for it")
+            if schema is None:
+                raise NoTableError("the search path names no schema that is there")
             table = f"{schema}.{OUTCOMES}"
             query = "SELECT to_regclass(%s) IS NOT NULL"
             (there,) = _query(connection, query, (table,)).fetchone() or (False,)
@@ -248,9 +248,10 @@ class PostgresResource(ConnectionResource[Connection]):
         self.prepare_for_rows(again=True)
         if self.outcome_table is None:
             return []
-        query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = %s"
+        # Without parameters: psycopg would take a '%' in the name of a schema for one.
+        query = f"SELECT gtrid FROM {self.outcome_table} WHERE resource = {text_literal(name)}"
         with self.lend() as connection:
-            rows = _query(connection, query, (name,)).fetchall()
+            rows = _query(connection, query).fetchall()
             connection.rollback()
         return [bytes.fromhex(gtrid) for (gtrid,) in rows]
 
@@ -258,9 +259,10 @@ class PostgresResource(ConnectionResource[Connection]):
         """Delete outcome rows."""
         if self.outcome_table is None or not gtrids:
             return
-        statement = f"DELETE FROM {self.outcome_table} WHERE gtrid = ANY(%s) AND resource = %s"
+        array = ",".join(gtrid.hex() for gtrid in gtrids)
+        rows = f"gtrid = ANY('{{{array}}}') AND resource = {self.quoted_name}"
         with self.lend() as connection:
-            _query(connection, statement, ([gtrid.hex() for gtrid in gtrids], self.name))
+            _query(connection, f"DELETE FROM {self.outcome_table} WHERE {rows}")
             connection.commit()
 
     def identity(self) -> str | None:
@@ -555,7 +557,7 @@ class BasePostgresBranch:
         with_row = verb == _PREPARED and not self._connection.read_only
         request = ending(self._resource, self.xid, self._gid, verb, with_row=with_row)
         reset = [self._reset] if self._reset else []
-        return b"; ".join([request.encode("ascii"), *reset])
+        return b"; ".join([encoded(self._connection, request), *reset])
 
     def _answer(self, command: bytes | None) -> Any:
         """Return the answers to a command, or to the one sent before; awaitable for tasks."""
@@ -690,6 +692,17 @@ def command_tag(result: PGresult) -> str:
     if isinstance(error, psycopg.errors.UndefinedObject) and not was_ended(error):
         raise BranchUnknown(message_of(error)) from error
     raise error
+
+
+def text_literal(text: str) -> str:
+    """Return a text as statements take it, whatever ``standard_conforming_strings`` is."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
+
+
+def encoded(connection: Connection | AsyncConnection, request: str) -> bytes:
+    """Return a request as the session reads it."""
+    return request.encode("ascii" if request.isascii() else connection.info.encoding)
 
 
 def beginning(gid: str, begin: str = "BEGIN") -> str:

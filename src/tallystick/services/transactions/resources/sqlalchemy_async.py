@@ -403,11 +403,12 @@ class _MySqlBranch:
 
     async def prepare(self) -> Vote:
         """Store the outcome row, run XA END and XA PREPARE."""
+        from tallystick.services.transactions.resources.mysql import text_literal
+
         table = self._native.outcome_table
         try:
             if table is not None:
-                name = self._native.name.encode().hex()
-                row = f"'{self._xid.gtrid.hex()}', _ascii X'{name}'"
+                row = f"'{self._xid.gtrid.hex()}', {text_literal(self._native.name)}"
                 await self._run(f"INSERT INTO {table} VALUES ({row})", of_branch=False)
             await self._end()
             self._prepare_sent = True
