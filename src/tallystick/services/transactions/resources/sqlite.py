@@ -165,7 +165,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         """
         check_scheme(name, url, "pysqlite")
         path = url.partition(":///")[2].partition("?")[0]
-        known = {**_pragmas(), "timeout": float, "begin": _one_of(_MODES)}
+        known: dict[str, Callable[[str], Any]] = dict(_pragmas())
+        known |= {"timeout": float, "begin": _one_of(_MODES)}
         options = url_options(name, url, known)
         own = {one: options.pop(one) for one in ("timeout", "begin") if one in options}
         return cls(name, path, **own, pragmas=options)
