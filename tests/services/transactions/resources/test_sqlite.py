@@ -139,6 +139,7 @@ def test_a_listener_of_an_engine_chooses_how_its_branches_begin(tmp_path: Path) 
                 tx["engine"].exec_driver_sql("SELECT v FROM c")
                 other["a"].execute("SELECT v FROM c")
 
+        blocked(tm)  # by nobody yet; sets the mode
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             both()
         deferred.append("from now on")
