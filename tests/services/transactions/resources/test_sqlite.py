@@ -112,14 +112,14 @@ def test_who_only_reads_need_not_wait_for_a_writer(tmp_path: Path, reading: str)
                     blocked(tm)
                 assert is_conflict(caught.value)
                 return
-            with tm.begin() as tx:
+            with tm.begin(independent=True) as tx:
                 assert tx["readers"].execute("SELECT v FROM c").fetchone() == (0,)
         with tm.begin() as tx:
             assert tx["readers"].execute("SELECT v FROM c").fetchone() == (7,)
 
 
 def blocked(tm: TransactionManager) -> None:
-    with tm.begin() as tx:
+    with tm.begin(independent=True) as tx:
         tx["a"].execute("SELECT v FROM c")
 
 
@@ -135,7 +135,7 @@ def test_a_listener_of_an_engine_chooses_how_its_branches_begin(tmp_path: Path) 
     with manager(tmp_path, "?timeout=0.01&journal_mode=wal", engine=engine) as tm:
 
         def both() -> None:
-            with tm.begin() as tx, tm.begin() as other:
+            with tm.begin() as tx, tm.begin(independent=True) as other:
                 tx["engine"].exec_driver_sql("SELECT v FROM c")
                 other["a"].execute("SELECT v FROM c")
 
