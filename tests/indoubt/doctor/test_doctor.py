@@ -20,10 +20,12 @@ from click.testing import CliRunner
 
 from tallystick.cli.commands.indoubt import doctor_command as command
 from tallystick.errors import CorruptLogError, TallystickError
-from tallystick.indoubt.doctor import Check, Level, databases, examine
+from tallystick.indoubt.doctor import Check, Level, branches, examine, volumes
 from tallystick.indoubt.doctor.databases import _clock, _tls
+from tallystick.records import Xid
 from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tests.disposal.kit import until
 from tests.kit import untouched
@@ -37,6 +39,22 @@ def found(checks: Any, level: Level | None = None) -> dict[tuple[str, str], Chec
 
 def coordinator(folder: Path, resources: dict[str, Any], **settings: Any) -> TransactionManager:
     return TransactionManager(folder, resources, node="shop", recovery_interval=None, **settings)
+
+
+@pytest.fixture(autouse=True)
+def a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all folders on a disk, whatever the machine of the tests has below them."""
+    mounts(tmp_path, monkeypatch, {"/": "ext4"})
+
+
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: dict[str, str]) -> None:
+    table = tmp_path.parent / f"{tmp_path.name}.mounts"
+    lines = [
+        f"{number} 1 8:{number} / {point.replace(' ', chr(92) + '040')} rw - {kind} none rw"
+        for number, (point, kind) in enumerate(mounted.items())
+    ]
+    table.write_text("\n".join(lines))
+    monkeypatch.setattr(volumes, "MOUNTS", table)
 
 
 @pytest.mark.postgres
@@ -512,7 +530,7 @@ def test_a_branch_that_a_live_session_holds_is_found_and_freed_by_what_is_typed(
         with pytest.raises(pymysql.MySQLError, match="XAER_NOTA"):
             admin.execute("XA ROLLBACK 'x'")
         assert not held()  # a commit is under way, it seems
-        monkeypatch.setattr(databases, "_HELD_S", 0)
+        monkeypatch.setattr(branches, "OLD_S", 0)
         (warning,) = held()
         assert warning.level is Level.WARNING
         assert f"session {owner.thread_id()} has held a branch for" in warning.found
@@ -525,3 +543,63 @@ def test_a_branch_that_a_live_session_holds_is_found_and_freed_by_what_is_typed(
         admin.execute("XA ROLLBACK 'x'")
         admin.execute("DROP TABLE held")
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("ext4", None), ("xfs", None), ("btrfs", None), ("zfs", None), ("fuseblk", None),
+        ("tmpfs", "in memory"), ("ramfs", "in memory"),
+        ("overlay", "layer of a container"), ("fuse.fuse-overlayfs", "layer of a container"),
+        ("nfs4", "another machine"), ("cifs", "another machine"), ("fuse.sshfs", "another machine"),
+    ],
+)  # fmt: skip
+def test_a_coordinator_on_what_does_not_outlive_the_machine_is_warned_of(
+    kind: str, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The innermost mount counts, its name may have a space, and symbolic links are followed."""
+    volume = tmp_path / "a volume"
+    coordinator(volume / "tm", {}).close()
+    (tmp_path / "link").symlink_to(volume)
+    other = "ext4" if said else "tmpfs"
+    mounts(tmp_path, monkeypatch, {"/": other, str(volume): kind, f"{volume} 2": other})
+    check = found(examine(str(tmp_path / "link" / "tm"), {}))["shop", "volume"]
+    assert check.level is (Level.WARNING if said else Level.OK)
+    assert f"the file system is {kind}" in check.found
+    assert said is None or (said in check.found and "mount a disk" in check.type_next)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
+def test_shared_memory_of_this_machine_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volumes, "MOUNTS", Path("/proc/self/mountinfo"))
+    assert volumes.check_volume(Path("/dev/shm"), "shop").level is Level.WARNING
+
+
+@pytest.mark.postgres
+def test_old_prepared_transactions_are_named_with_what_they_hold_up(
+    tmp_path: Path, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a coordinator, and one that is no XA id, which is ended by what is typed."""
+    coordinator(tmp_path / "tm", {}).close()
+
+    def named() -> list[Check]:
+        checks = examine(str(tmp_path / "tm"), {"pg": postgres_server.url})
+        return [one for one in checks if (one.subject, one.what) == ("pg", "branch")]
+
+    with psycopg.connect(postgres_server.url, autocommit=True) as pg:
+        pg.execute("CREATE TABLE IF NOT EXISTS held (id int)")
+        pg.execute("BEGIN; INSERT INTO held VALUES (1); PREPARE TRANSACTION 'cron''s job'")
+        assert [one.level for one in named()] == [Level.OK]
+        monkeypatch.setattr(branches, "OLD_S", 0)
+        (foreign,) = named()
+        assert foreign.level is Level.WARNING
+        assert "no XA id" in foreign.found
+        assert "locks (of held)" in foreign.found
+        assert "VACUUM keeps" in foreign.found
+        pg.execute(foreign.type_next)
+        xid = Xid(1, b"shop" + b"0" * 20, b"1")
+        pg.execute(f"BEGIN; INSERT INTO held VALUES (2); PREPARE TRANSACTION '{format_gid(xid)}'")
+        (ours,) = named()
+        assert "tallystick indoubt list" in ours.type_next
+        pg.execute(f"ROLLBACK PREPARED '{format_gid(xid)}'")
+    assert named() == []

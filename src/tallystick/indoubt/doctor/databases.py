@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import LogUnreadableError, TransactionUsageError
+from tallystick.indoubt.doctor import branches
 from tallystick.indoubt.doctor.checks import Check, Level, judged
 from tallystick.reading import explain
 from tallystick.records import Answer
@@ -23,8 +24,6 @@ from tallystick.services.transactions.resources.connection_resource import IDENT
 
 _CLOCK_S = 2.0
 """Seconds by which clocks may differ: ages of branches and leases are compared with them."""
-_HELD_S = 20
-"""Seconds for which a session keeps a branch prepared, at most, while all is well."""
 _HELD = re.compile(
     r"ACTIVE \(PREPARED\) (?P<seconds>\d+) sec.*?(?:MySQL|MariaDB) thread id (?P<session>\d+)",
     re.DOTALL,
@@ -85,6 +84,7 @@ def _postgres(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Ch
     yield _tls(name, host, "sslmode=verify-full&sslrootcert=FILE", encrypted=bool(encrypted))
     yield _postgres_role(name, ask)
     yield from _postgres_limits(name, ask)
+    yield from branches.of_postgres(name, ask)
     off = [one for one in ("fsync", "full_page_writes") if _setting(ask, one) == "off"]
     yield judged(
         name, "durability", "fsync is on", f"{', '.join(off)} off" if off else None,
@@ -221,6 +221,7 @@ def _mysql(name: str, host: str, ask: _Ask, known: str | None) -> Iterator[Check
     )  # fmt: skip
     yield _mysql_branches(name, ask)
     yield from _mysql_held(name, ask)
+    yield from _mysql_without_session(name, ask)
     (database,) = ask("SELECT DATABASE()")
     if database is None:
         yield Check(
@@ -250,13 +251,20 @@ def _mysql_held(name: str, ask: _Ask) -> Iterator[Check]:
         return
     for transaction in str(status).split("---TRANSACTION ")[1:]:
         held = _HELD.search(transaction.partition("\n--------")[0])
-        if held is not None and int(held["seconds"]) >= _HELD_S:
+        if held is not None and int(held["seconds"]) >= branches.OLD_S:
             yield Check(
                 name, "prepared", Level.WARNING,
                 f"session {held['session']} has held a branch for {held['seconds']} s, and no"
                 " other can end it: its process or machine may be gone",
                 f"KILL {held['session']};  -- then recovery ends the branch",
             )  # fmt: skip
+
+
+def _mysql_without_session(name: str, ask: _Ask) -> Iterator[Check]:
+    try:
+        yield from branches.of_mysql(name, ask)
+    except Exception:  # of the driver: it needs the right PROCESS, which managers do not
+        return
 
 
 def _mysql_rows(name: str, ask: _Ask, database: str, known: str | None) -> Iterator[Check]:

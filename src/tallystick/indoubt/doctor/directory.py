@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tallystick.errors import TallystickError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.indoubt.doctor.volumes import check_volume
 from tallystick.printable import printable
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
@@ -52,6 +53,7 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
     yield from _small_files(folder, name)
     yield _access(folder, name)
     yield _disk(folder, name)
+    yield check_volume(folder, name)
     yield from _decisions(folder, name, resources)
     for missing in sorted(set(known_identities(path)) - set(resources)):
         yield Check(
