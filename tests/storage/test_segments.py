@@ -33,7 +33,7 @@ SIZE = 2048
 
 def _segments(fs: FileSystem, *, background: bool = False, folder: str = FOLDER) -> Segments:
     fs.mkdir(folder)
-    return Segments(fs, folder, NAMING, size=SIZE, background=background)
+    return Segments(fs.hold(folder), folder, NAMING, size=SIZE, background=background)
 
 
 def _begin(number: int) -> Callable[[File], None]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tallystick.disposal.disposers import digest, make_durable
 from tallystick.errors import LogFormatError, MissingExtraError
+from tallystick.storage.files import absolute
 from tallystick.storage.local import FILE_MODE, LOCAL
 
 _PIECE = 1 << 20
@@ -32,7 +33,7 @@ class ArchiveDisposer:
     """
 
     def __init__(self, url: str, *, options: Mapping[str, Any] | None = None) -> None:
-        self.url = url
+        self.url = url if "://" in url else absolute(url)
         self._options = dict(options or {})
         self._system: Any = None
         self._root = ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tallystick.callables import require_done, require_plain
 from tallystick.disposal.worker import LogDisposer, require_disposer
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.local import LOCAL, write_anew
 
 _PIECE = 1 << 20
@@ -113,6 +113,10 @@ class MoveDisposer:
 
     folder: str
 
+    def __post_init__(self) -> None:
+        """Make the folder absolute: the working directory may change."""
+        object.__setattr__(self, "folder", absolute(self.folder))
+
     def dispose(self, path: str) -> None:
         """Move the file; see `dispose_as`."""
         self.dispose_as(path, posixpath.basename(path))
@@ -143,6 +147,10 @@ class CompressDisposer:
 
     folder: str
     level: int = 6
+
+    def __post_init__(self) -> None:
+        """Make the folder absolute: the working directory may change."""
+        object.__setattr__(self, "folder", absolute(self.folder))
 
     def dispose(self, path: str) -> None:
         """Compress the file into the folder; see `dispose_as`."""

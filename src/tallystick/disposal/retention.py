@@ -20,7 +20,7 @@ from tallystick.disposal.worker import (
     require_disposer,
 )
 from tallystick.errors import CorruptLogError
-from tallystick.storage.files import write_whole
+from tallystick.storage.files import absolute, write_whole
 from tallystick.storage.local import LOCAL
 
 Committed = Callable[[], str | None]
@@ -84,6 +84,10 @@ class ReaderOffset:
 
     folder: str
     reader: str
+
+    def __post_init__(self) -> None:
+        """Make the folder absolute: the working directory may change."""
+        object.__setattr__(self, "folder", absolute(self.folder))
 
     @property
     def path(self) -> Path:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from tallystick.callables import require_done, require_plain_calls, require_value
 from tallystick.errors import TallystickError
 from tallystick.printable import logger
-from tallystick.storage.files import FileSystem, write_whole
+from tallystick.storage.files import FileSystem, Placed, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import start_thread
@@ -230,6 +230,8 @@ class Disposal(Uncopied):
 
     def _dispose(self, path: str) -> bool:
         try:
+            if isinstance(self._log, Placed):  # a disposer takes the file that the path leads to
+                self._log.require_in_place()
             if self._fs.exists(path):
                 dispose_of(self._disposer, path, self._name(path))
             if self._fs.exists(path):

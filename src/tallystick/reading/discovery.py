@@ -17,7 +17,7 @@ from typing import Any
 from tallystick.callables import checked
 from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.records import Finding, Severity
-from tallystick.storage.source import archive_name, is_remote, unreadable
+from tallystick.storage.source import archive_name, is_remote, slashed, unreadable
 from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
@@ -52,7 +52,7 @@ def discover(
     progress = checked(progress, "progress")
     found = Discovery()
     candidates = systems() if known is None else tuple(known)
-    root = os.fspath(path)
+    root = slashed(os.fspath(path))
     only = _single_file(root)
     for folder in _folders(root if only is None else parent(only), found, recurse=only is None):
         if progress is not None:
@@ -76,7 +76,7 @@ def search(path: str, known: Sequence[System]) -> list[LogSource]:
 
 def parent(path: str) -> str:
     """Return the folder of a file, for local paths and URLs alike."""
-    return path.rpartition("/")[0] if is_remote(path) else str(Path(path).parent)
+    return path.rpartition("/")[0] if is_remote(path) else Path(path).parent.as_posix()
 
 
 def _single_file(path: str) -> str | None:
@@ -187,8 +187,8 @@ def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
 
     for path, folders, names in os.walk(root, onerror=refuse):
         folders.sort()
-        entries = (_entry(os.path.join(path, name)) for name in sorted(names))  # noqa: PTH118
-        yield Folder(path, tuple(entry for entry in entries if entry is not None))
+        entries = (_entry(slashed(os.path.join(path, name))) for name in sorted(names))  # noqa: PTH118
+        yield Folder(slashed(path), tuple(entry for entry in entries if entry is not None))
         if not recurse:
             return
 

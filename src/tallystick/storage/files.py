@@ -10,15 +10,20 @@ What is promised, and by which call:
 * `FileSystem.sync_dir` makes the names in a folder durable: creates, renames, removals.
 * Nothing else is durable, and unsynced writes may reach the disk in any order and in parts.
 
+A path leads to another folder once a folder is renamed, or a symbolic link or the working directory
+changed. So whoever opens a log calls `FileSystem.hold`, and goes on with what that returns.
+
 Every call raises `OSError` if the operating system fails it; locks raise `LogLockedError`.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from tallystick.storage.source import ByteSource, unreadable
 
@@ -158,6 +163,52 @@ class FileSystem(Protocol):
             LogLockedError: It has an owner, in this process or another; names its process id.
         """
         ...
+
+    def hold(self, folder: str) -> HeldFolder:
+        """Open a folder, for files that must stay in it wherever it is moved.
+
+        Args:
+            folder: An absolute path; the folder exists.
+        """
+        ...
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A folder, or a log in one, that was opened by a path."""
+
+    def require_in_place(self) -> None:
+        """Check that the path still leads to the folder.
+
+        Raises:
+            LogWriteError: It leads to another folder, or to none.
+        """
+        ...
+
+
+class HeldFolder(FileSystem, Placed, Protocol):
+    """Files by path, of which those in one folder are reached through its descriptor.
+
+    Their paths begin with that which the folder was opened by, wherever it is now. So nothing is
+    ever made in a folder that took its place; but whoever looks for a new log file does so by path,
+    and before one is made, `require_in_place` is called.
+    """
+
+    def through(self, path: str) -> str:
+        """Return a path to a file in the folder that leads there wherever the folder is.
+
+        For system calls that take no descriptor of a folder; ``path`` itself where there is none.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the folder's descriptor; a second call does nothing."""
+        ...
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path that leads to the same place from any working directory."""
+    return str(Path(path).absolute())
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:

@@ -7,11 +7,11 @@ alone or as a part of something else (`copy.deepcopy`, `dataclasses.asdict`).
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import NoReturn, Protocol
 
 from tallystick.errors import LogClosedError
+from tallystick.posix import after_fork_in_child
 
 
 class Forked(Protocol):
@@ -63,4 +63,4 @@ def _call_registered() -> None:
         thing.forked()
 
 
-os.register_at_fork(after_in_child=_call_registered)
+after_fork_in_child(_call_registered)

@@ -15,21 +15,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
+import posixpath
 import shutil
+import stat
 import struct
 import sys
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final, TypeAlias
 
 from tallystick.errors import LogClosedError, LogLockedError, LogWriteError
+from tallystick.posix import O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_PLAIN, fcntl, pread
 from tallystick.storage.files import (
     VECTOR_MAX,
     Bytes,
     File,
-    FileSystem,
     Lock,
     fill_with_zeros,
     write_all,
@@ -40,12 +42,18 @@ UNFINISHED = ".converting"
 """Suffix of a converted log's folder until all of its files are there."""
 _CLOSED = -1
 _FORKED = -2
+_FOLDER = os.O_RDONLY | O_DIRECTORY | O_PLAIN
+_BY_NUMBER = Path("/proc/self/fd")
+"""Where Linux has the open descriptors of a process as paths."""
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF)
 FILE_MODE = 0o600
 """Permissions of files that are made: the owner's alone."""
 FOLDER_MODE = 0o700
 """Permissions of folders that are made."""
 _OWNER_MAX = 20
 """Most bytes that a lock file of ours holds: a process id as text."""
+_Place: TypeAlias = tuple[str, int | None]
+"""A path, and the descriptor of the folder from which it leads; None for the working directory."""
 _REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
@@ -54,14 +62,17 @@ class _Descriptor(Uncopied):
 
     __slots__ = ("__weakref__", "_fd", "_opener", "path")
 
-    def __init__(self, path: str, flags: int, mode: int = FILE_MODE) -> None:
+    def __init__(
+        self, path: str, flags: int, mode: int = FILE_MODE, *, at: _Place | None = None
+    ) -> None:
         self.path = path
+        name, folder = at or (path, None)
         self._fd = _CLOSED
         self._opener = id(self)
         if flags & os.O_RDWR:
-            flags |= os.O_NOFOLLOW
+            flags |= O_NOFOLLOW
         # Without O_NONBLOCK a pipe that somebody planted would be waited for.
-        self._fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+        self._fd = os.open(name, flags | O_PLAIN | O_NONBLOCK, mode, dir_fd=folder)
         register_in_child(self)
 
     @property
@@ -103,8 +114,8 @@ class LocalFile(_Descriptor):
     def pread(self, size: int, offset: int) -> bytes:
         """Read bytes; see `File.pread`."""
         fd = self.fd
-        data = os.pread(fd, size, offset)
-        while len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
+        data = pread(fd, size, offset)
+        while len(data) < size and (more := pread(fd, size - len(data), offset + len(data))):
             data += more
         return data
 
@@ -200,7 +211,7 @@ def sync_for_reading(path: str, begin: int, end: int) -> None:
     Raises:
         OSError: the file is gone, or a sync failed.
     """
-    fd = os.open(path.removeprefix("file://"), os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path.removeprefix("file://"), os.O_RDONLY | O_PLAIN)
     try:
         _datasync(fd)
         if hasattr(os, "posix_fadvise"):
@@ -239,12 +250,12 @@ class _FileLock(_Descriptor):
 
     __slots__ = ()
 
-    def __init__(self, path: str, mode: int) -> None:
-        super().__init__(path, os.O_RDWR | os.O_CREAT, mode)
+    def __init__(self, path: str, mode: int, at: _Place) -> None:
+        super().__init__(path, os.O_RDWR | os.O_CREAT, mode, at=at)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            owner = os.pread(self.fd, 32, 0).decode("ascii", "replace").strip()
+            owner = pread(self.fd, 32, 0).decode("ascii", "replace").strip()
             self.close()
             if error.errno not in _REFUSED:
                 raise
@@ -262,7 +273,7 @@ class _FileLock(_Descriptor):
 
     def _sign(self) -> None:
         """Write the process id, over one of an earlier owner and over nothing else."""
-        held = os.pread(self.fd, _OWNER_MAX + 1, 0)
+        held = pread(self.fd, _OWNER_MAX + 1, 0)
         owner = held.strip(b"\0\n")  # zeros: a power cut has kept the size and lost the bytes
         if len(held) > _OWNER_MAX or (owner and not owner.isdigit()):
             raise LogLockedError(
@@ -292,70 +303,158 @@ class LocalFileSystem:
     def __init__(self, file_mode: int = FILE_MODE, folder_mode: int = FOLDER_MODE) -> None:
         self.file_mode = file_mode
         self.folder_mode = folder_mode
+        self._folder: _Descriptor | None = None
 
     def open(self, path: str, *, write: bool = True) -> File:
         """Open a file; see `FileSystem.open`."""
-        file = LocalFile(path, os.O_RDWR if write else os.O_RDONLY)
+        file = LocalFile(path, os.O_RDWR if write else os.O_RDONLY, at=self._at(path))
         _distrust_cache(file.fd)
         return file
 
     def create(self, path: str) -> File:
         """Make a file; see `FileSystem.create`."""
-        return LocalFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, self.file_mode)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        return LocalFile(path, flags, self.file_mode, at=self._at(path))
 
     def open_to_append(self, path: str) -> File:
         """Open or make a file to whose end all processes write, whatever offset they give."""
-        return _AppendedFile(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, self.file_mode)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        return _AppendedFile(path, flags, self.file_mode, at=self._at(path))
 
     def exists(self, path: str) -> bool:
         """Return True if there is such a file or folder."""
-        return Path(path).exists()
+        return self._status(path) is not None
+
+    def _status(self, path: str) -> os.stat_result | None:
+        name, folder = self._at(path)
+        try:
+            return os.stat(name, dir_fd=folder)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
-        return Path(path).stat().st_size
+        name, folder = self._at(path)
+        return os.stat(name, dir_fd=folder).st_size
 
     def list(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""
         try:
-            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+            if self._at(path)[1] is None:
+                return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+            with self._opened(path) as folder:
+                return sorted(os.listdir(folder))  # noqa: PTH208
         except FileNotFoundError:
             return []
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file; see `FileSystem.rename`."""
-        Path(source).replace(target)
+        (old, old_folder), (new, new_folder) = self._at(source), self._at(target)
+        os.replace(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
-        Path(path).unlink()
+        name, folder = self._at(path)
+        os.unlink(name, dir_fd=folder)
 
     def mkdir(self, path: str) -> None:
         """Make a folder; see `FileSystem.mkdir`."""
-        folder = Path(path)
-        if folder.is_dir():
+        parent = str(Path(path).parent)
+        found = self._status(path)
+        if found is not None and stat.S_ISDIR(found.st_mode):
             # Whoever made it may have been killed before its name was durable.
             with contextlib.suppress(PermissionError):
-                self.sync_dir(str(folder.parent))
+                self.sync_dir(parent)
             return
-        self.mkdir(str(folder.parent))
-        folder.mkdir(self.folder_mode, exist_ok=True)
-        self.sync_dir(str(folder.parent))
+        self.mkdir(parent)
+        name, folder = self._at(path)
+        try:
+            os.mkdir(name, self.folder_mode, dir_fd=folder)
+        except FileExistsError:
+            found = self._status(path)
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                raise
+        self.sync_dir(parent)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a folder durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        """Make the names in a folder durable; nothing where a folder cannot be opened (Windows)."""
+        if O_DIRECTORY:
+            with self._opened(path) as folder:
+                os.fsync(folder)
 
     def lock(self, path: str) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
-        return _FileLock(path, self.file_mode)
+        return _FileLock(path, self.file_mode, self._at(path))
+
+    @contextlib.contextmanager
+    def locked_folder(self, path: str) -> Iterator[None]:
+        """Wait for the lock of a folder itself, and have it for the length of the block."""
+        with self._opened(path) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(folder, fcntl.LOCK_UN)  # a child forked meanwhile has it open, too
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        name, folder = self._at(path)
+        fd = os.open(name, _FOLDER, dir_fd=folder)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    # -- a folder that is held ------------------------------------------------------------------
+
+    def hold(self, folder: str) -> LocalFileSystem:
+        """Open a folder; see `FileSystem.hold`."""
+        held = copy(self)
+        held._folder = _Descriptor(folder, _FOLDER, at=self._at(folder))
+        return held
+
+    def _at(self, path: str) -> _Place:
+        """Return how system calls reach a path."""
+        held = self._folder
+        if held is not None and path.startswith(held.path):
+            name = path[len(held.path) :]
+            if not name or name.startswith("/"):
+                return name.lstrip("/") or ".", held.fd
+        return path, None
+
+    def require_in_place(self) -> None:
+        """Check that the path leads to the folder; see `Placed.require_in_place`."""
+        if self._folder is None:
+            return
+        try:
+            found = Path(self._folder.path).stat()
+        except OSError:
+            found = None
+        if found is None or not os.path.samestat(found, os.fstat(self._folder.fd)):
+            raise LogWriteError(
+                "the folder of this log was moved: its path leads to "
+                + ("no folder" if found is None else "another one"),
+                file=self._folder.path,
+                advice="Close the log and open it again by the path that the folder has now, or "
+                "move the folder back; nothing is lost",
+            )
+
+    def through(self, path: str) -> str:
+        """Return a path by the folder's descriptor; see `HeldFolder.through`."""
+        name, folder = self._at(path)
+        if folder is None or not _BY_NUMBER.exists():
+            return path
+        return posixpath.join(_BY_NUMBER, str(folder), "" if name == "." else name).rstrip("/")
+
+    def close(self) -> None:
+        """Close the descriptor of the folder that is held."""
+        if self._folder is not None:
+            self._folder.close()
 
 
-LOCAL: FileSystem = LocalFileSystem()
+LOCAL: Final = LocalFileSystem()
 """The file system of this machine; what it makes is its owner's alone."""
 
 
@@ -363,7 +462,7 @@ def write_anew(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file to be written anew, the owner's alone; an older one of the name is removed."""
     with contextlib.suppress(FileNotFoundError):
         Path(path).unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_PLAIN
     return os.fdopen(os.open(path, flags, FILE_MODE), "wb")
 
 

@@ -30,7 +30,12 @@ _ADDRESS_OFFSET = 16
 _MAP_FIXED = 0x10
 _SA_SIGINFO = 4
 _SA_NODEFER = 0x40000000
-_GUARDED = sys.platform == "linux" and ctypes.sizeof(ctypes.c_void_p) == 8
+_GUARDED = (
+    sys.platform == "linux"
+    and ctypes.sizeof(ctypes.c_void_p) == 8
+    and hasattr(signal, "SIGBUS")
+    and hasattr(mmap, "MAP_ANONYMOUS")
+)
 
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 

@@ -8,6 +8,7 @@ a `LogWriteError`. `lock_log` takes a log for its owner.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posixpath
@@ -24,7 +25,9 @@ from tallystick.errors import (
     LogWriteError,
     TallystickError,
 )
-from tallystick.storage.files import FileSystem, Lock
+from tallystick.posix import require
+from tallystick.storage.files import FileSystem, HeldFolder, Lock
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 _Given = ParamSpec("_Given")
@@ -67,14 +70,28 @@ def opens_log(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 def opening_log(path: object) -> Iterator[None]:
     """Raise documented errors for what is refused inside, while the log at ``path`` is opened."""
     place = _place(path)
+    require(place)
     try:
         yield
     except OSError as error:
         raise refused(place, error) from error
 
 
-def lock_log(fs: FileSystem, path: str) -> Lock:
-    """Take the lock file of a log, and make every name in its folder durable.
+class LockedFolder(Uncopied):
+    """The folder of a log that is open: its lock, and the file system that holds it."""
+
+    def __init__(self, fs: HeldFolder, lock: Lock) -> None:
+        self.fs = fs
+        self._lock = lock
+
+    def release(self) -> None:
+        """Release the lock and the folder; a second call does nothing."""
+        self._lock.release()
+        self.fs.close()
+
+
+def lock_log(fs: FileSystem, path: str) -> LockedFolder:
+    """Hold the folder of a log, take its lock file, and make every name in the folder durable.
 
     A process that was killed may have named a file and not synced the folder. The name is seen now,
     and yet a power cut takes it away, with everything that is acknowledged from now on.
@@ -83,13 +100,14 @@ def lock_log(fs: FileSystem, path: str) -> Lock:
         LogLockedError: It has an owner.
         OSError: The folder cannot be synced.
     """
-    lock = fs.lock(path)
-    try:
-        fs.sync_dir(posixpath.dirname(path))
-    except BaseException:
-        lock.release()
-        raise
-    return lock
+    held = fs.hold(posixpath.dirname(path))
+    with contextlib.ExitStack() as undo:
+        undo.callback(held.close)
+        locked = LockedFolder(held, held.lock(path))
+        undo.callback(locked.release)
+        held.sync_dir(posixpath.dirname(path))
+        undo.pop_all()
+    return locked
 
 
 def start_thread(thread: threading.Thread) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+from tallystick.posix import O_PLAIN, pread
 from tallystick.storage.scheduling import time
 
 PIECE: Final = 256 << 10
@@ -53,7 +54,7 @@ class Pace:
         """
         self.from_disk(path, descriptor)
         offset = 0
-        while piece := os.pread(descriptor, PIECE, offset):
+        while piece := pread(descriptor, PIECE, offset):
             offset += len(piece)
             self._wait(len(piece))
 
@@ -75,7 +76,7 @@ class Pace:
         while self._read:
             path = self._read.pop().removeprefix("file://")
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_RDONLY | O_PLAIN)
             except OSError:
                 continue  # it was recycled or removed meanwhile
             try:

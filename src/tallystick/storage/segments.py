@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
-from tallystick.storage.files import File, FileSystem
+from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
@@ -53,7 +53,7 @@ class Segments(Uncopied):
     """The segment files of one log. Safe for use by several threads.
 
     Args:
-        fs: The file system.
+        fs: The file system, which holds the folder.
         folder: The log's folder, which the caller has locked.
         naming: How segments are named.
         size: Bytes of a new segment.
@@ -65,7 +65,7 @@ class Segments(Uncopied):
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: HeldFolder,
         folder: str,
         naming: Naming,
         *,
@@ -117,11 +117,12 @@ class Segments(Uncopied):
 
         Raises:
             LogFullError: There is no space. Nothing has changed, and it may be tried again.
-            LogWriteError: The segment exists already.
+            LogWriteError: The segment exists already, or the folder was moved.
             LogClosedError: The log is closed, or belongs to the parent of this process.
             OSError: The file system failed otherwise.
         """
         self._check()
+        self._fs.require_in_place()
         if self._fs.exists(self.path(number)):
             raise LogWriteError("this segment exists already", file=self.path(number))
         spare = self._take_spare()

@@ -28,6 +28,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Self
 
 from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
+from tallystick.posix import O_NOATIME, O_NONBLOCK, O_PLAIN, pread
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.mapped import lost_pages, map_file
 from tallystick.storage.pace import from_disk, read_through
@@ -78,6 +79,14 @@ def logical_name(path: str) -> str:
 def is_remote(path: str) -> bool:
     """Return True for a URL such as ``s3://bucket/key``, not for ``file://``."""
     return "://" in path and not path.startswith("file://")
+
+
+def slashed(path: str, separator: str = os.sep) -> str:
+    """Return a path with ``/`` between its names: all that reads logs splits and joins paths so.
+
+    Every operating system takes it; a URL stays as it is.
+    """
+    return path if separator == "/" or is_remote(path) else path.replace(separator, "/")
 
 
 @dataclass(slots=True)
@@ -273,10 +282,10 @@ def unreadable(path: str, error: Exception) -> LogUnreadableError:
 def _open_local(path: str) -> IO[bytes]:
     # O_NOATIME is refused to anyone but the owner; the system then decides about the access time.
     # Opening a pipe would wait for a writer, and a device has no end.
-    flags = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+    flags = os.O_RDONLY | O_NONBLOCK | O_PLAIN
     local = path.removeprefix("file://")
     try:
-        descriptor = os.open(local, flags | getattr(os, "O_NOATIME", 0))
+        descriptor = os.open(local, flags | O_NOATIME)
     except PermissionError:
         descriptor = os.open(local, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -403,7 +412,7 @@ def _least_unpacked(path: str, stream: IO[bytes]) -> int:
     if not path.endswith(".gz") or is_remote(path):
         return 0
     size = os.fstat(stream.fileno()).st_size
-    return int.from_bytes(os.pread(stream.fileno(), 4, max(size - 4, 0)), "little")
+    return int.from_bytes(pread(stream.fileno(), 4, max(size - 4, 0)), "little")
 
 
 def _require_room(path: str, total: int, limit: int, free: int, folder: str) -> None:
@@ -435,7 +444,7 @@ def _from_descriptor(path: str, descriptor: int) -> ByteSource:
 def _read_whole(descriptor: int, size: int) -> bytes:
     pieces = []
     place = 0
-    while place < size and (piece := os.pread(descriptor, size - place, place)):
+    while place < size and (piece := pread(descriptor, size - place, place)):
         pieces.append(piece)
         place += len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -20,6 +20,7 @@ from tallystick.storage.files import (
     Bytes,
     File,
     FileSystem,
+    HeldFolder,
     Lock,
     fill_with_zeros,
     write_all,
@@ -163,6 +164,22 @@ class FaultyFileSystem:
     def lock(self, path: str) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
         return self.inner.lock(path)
+
+    # -- a folder is never moved here: HeldFolder ------------------------------------------
+
+    def hold(self, folder: str) -> HeldFolder:  # noqa: ARG002
+        """Return this file system; see `FileSystem.hold`."""
+        return self
+
+    def require_in_place(self) -> None:
+        """Do nothing."""
+
+    def through(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class FaultyFile:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tallystick.errors import LogClosedError, LogLockedError
-from tallystick.storage.files import Bytes, File, Lock, fill_with_zeros
+from tallystick.storage.files import Bytes, File, HeldFolder, Lock, fill_with_zeros
 from tallystick.testing.disk import Disk, Inode
 
 
@@ -94,6 +94,22 @@ class MemoryFileSystem:
     def lock(self, path: str) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
         return self.take_lock(path, 0, 1)
+
+    # -- a folder is never moved here: HeldFolder ------------------------------------------
+
+    def hold(self, folder: str) -> HeldFolder:  # noqa: ARG002
+        """Return this file system; see `FileSystem.hold`."""
+        return self
+
+    def require_in_place(self) -> None:
+        """Do nothing."""
+
+    def through(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def close(self) -> None:
+        """Do nothing."""
 
     # -- for tests --------------------------------------------------------------------------
 

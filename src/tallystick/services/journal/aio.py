@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import Generic, Protocol, Self, TypeVar
 
 from tallystick.arguments import bodies_of
@@ -18,6 +18,7 @@ from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import AsyncJournalTransaction
+from tallystick.storage.files import absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 from tallystick.systems.registry import NATIVE
@@ -138,7 +139,7 @@ class AsyncJournal(BaseJournal):
         A cancelled call goes on copying in its thread.
         """
         told = checked(progress, "progress of a backup")
-        await asyncio.to_thread(self._engine.backup, fspath(target), told)
+        await asyncio.to_thread(self._engine.backup, absolute(target), told)
 
     async def flush(self) -> None:
         """Wait until everything submitted so far is durable."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterator, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tallystick.errors import LogClosedError, TransactionUsageError
@@ -31,6 +31,7 @@ from tallystick.roles.record_ids import (
 )
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.transaction import BaseJournalTransaction, id_of
+from tallystick.storage.files import absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.opening import opens_log
@@ -68,7 +69,7 @@ class BaseJournal(Uncopied):
         shared: bool = False,
         **options: Any,
     ) -> None:
-        self.path = fspath(path)
+        self.path = absolute(path)
         self.system = system
         self._engine: JournalEngine = open_engine(system, self.path, shared=shared, **options)
         self._order = threading.Lock()  # keeps `_ids` in the order of the log

@@ -12,6 +12,7 @@ from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.records import Record, Xid
 from tallystick.roles import DoneTicket, JournalEngine, RecordJournal, Role, TailPosition, Ticket
+from tallystick.storage.files import Placed
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.scheduling import threading, time
@@ -154,6 +155,8 @@ class RecordJournalEngine(Uncopied):
         """Read every record of the log; raise `UnsupportedFormatError` for an LSN or a time."""
         if from_lsn or from_time_us is not None:
             raise self._unsupported("LSNs or times to replay from")
+        if isinstance(self._role, Placed):
+            self._role.require_in_place()
         for log in discover(self._path).logs:
             yield from system(log.system).read(log, ReadOptions()).records()
 

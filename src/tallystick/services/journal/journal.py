@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import Self
 
 from tallystick.callables import checked
@@ -15,6 +15,7 @@ from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import JournalTransaction
+from tallystick.storage.files import absolute
 from tallystick.storage.scheduling import time
 
 
@@ -144,7 +145,7 @@ class Journal(BaseJournal):
             UnsupportedFormatError: the system has no backup of an open log.
             TransactionUsageError: ``progress`` has to be awaited.
         """
-        self._engine.backup(fspath(target), checked(progress, "progress of a backup"))
+        self._engine.backup(absolute(target), checked(progress, "progress of a backup"))
 
     def flush(self) -> None:
         """Block until everything submitted so far is durable."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from contextlib import closing
 
-from tallystick.storage.files import write_whole
+from tallystick.storage.files import absolute, read_file, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading
@@ -33,20 +33,17 @@ class Outcomes(Uncopied):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._file = Path(folder).absolute() / FILE
+        place = absolute(folder)
+        self._file = f"{place}/{FILE}"
+        # A journal on another file system than the real one has no folder here.
+        self._fs = LOCAL.hold(place) if LOCAL.exists(place) else LOCAL
         self._lock = threading.Lock()
 
     def add(self, gtrid: bytes) -> None:
         """Note a branch that is about to be committed. Raises `OSError`."""
         line = f"\n{gtrid.hex()}\n".encode()  # the last line may have been cut
-        with self._lock:
-            descriptor = os.open(
-                self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600
-            )
-            try:
-                os.write(descriptor, line)
-            finally:
-                os.close(descriptor)
+        with self._lock, closing(self._fs.open_to_append(self._file)) as file:
+            file.pwrite(line, 0)
 
     def all(self) -> Sequence[bytes]:
         """Return the global ids. Raises `OSError`."""
@@ -70,9 +67,10 @@ class Outcomes(Uncopied):
             return identity
 
     def _read(self) -> tuple[str, dict[bytes, None]]:
-        if not self._file.exists():
+        if not self._fs.exists(self._file):
             return "", {}
-        first, *lines = self._file.read_text("ascii", "replace").split("\n")
+        content = read_file(self._fs, self._file).decode("ascii", "replace")
+        first, *lines = content.split("\n")
         found: dict[bytes, None] = {}
         for line in lines:
             try:
@@ -84,4 +82,4 @@ class Outcomes(Uncopied):
 
     def _write(self, identity: str, gtrids: Collection[bytes]) -> None:
         lines = [identity, *(gtrid.hex() for gtrid in gtrids), ""]
-        write_whole(LOCAL, str(self._file), ["\n".join(lines).encode("ascii")])
+        write_whole(self._fs, self._file, ["\n".join(lines).encode("ascii")])

@@ -98,8 +98,7 @@ class PageStore(Uncopied):
         lock_timeout: float = LOCK_SECONDS,
         fs: FileSystem = LOCAL,
     ) -> None:
-        self.path = Path(path)
-        self._fs = fs
+        self.path = Path(path).absolute()
         self._opener = _opener(self.path, fs, system, checked(open_log, "open_log of a page store"))
         self._limits = Limits(cache_bytes, checkpoint_bytes, lock_timeout)
         self._making_tables = threading.Lock()
@@ -107,7 +106,12 @@ class PageStore(Uncopied):
         self._latches = Latches()
         fs.mkdir(str(self.path))
         fs.sync_dir(str(self.path))  # a killed owner may not have
-        self._open()
+        self._fs = fs.hold(str(self.path))
+        try:
+            self._open()
+        except BaseException:
+            self._fs.close()
+            raise
         register_in_child(self)
 
     def __repr__(self) -> str:
@@ -180,7 +184,7 @@ class PageStore(Uncopied):
 
         def copy() -> None:
             with writing_backup(os.fspath(target)):
-                self._opened.copy(self._fs, Path(target))
+                self._opened.copy(self._fs, Path(target).absolute())
 
         self._transactions.checkpoints.run_holding(copy)
 
@@ -254,7 +258,10 @@ class PageStore(Uncopied):
             # A commit that is running ends first; one that comes later is refused.
             with uninterrupted, self._latches.gate.exclusive(), self._latches.latch:
                 self._health.close()
-                self._close_files(written=written and not self._cache.logged)
+                try:
+                    self._close_files(written=written and not self._cache.logged)
+                finally:
+                    self._fs.close()
 
     def _close_files(self, *, written: bool = False) -> None:
         with closing_log(str(self.path)):

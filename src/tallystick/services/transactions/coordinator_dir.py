@@ -7,14 +7,13 @@ coordinator would recover branches prepared under another id.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import posixpath
 import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from tallystick.printable import logger
 from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.roles.recovered import found_by_opening
 from tallystick.services.transactions.xids import check_node, node_of
-from tallystick.storage.files import File, FileSystem, read_file, write_whole
+from tallystick.storage.files import File, FileSystem, HeldFolder, read_file, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
@@ -56,16 +55,8 @@ def _one_process_at_a_time(fs: FileSystem, folder: Path) -> Iterator[None]:
 
     Another file system than the real one is that of one process.
     """
-    if not isinstance(fs, LocalFileSystem):
+    with fs.locked_folder(str(folder)) if isinstance(fs, LocalFileSystem) else nullcontext():
         yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has it open, too
-        os.close(descriptor)
 
 
 class Identities(MutableMapping[str, str]):
@@ -332,6 +323,7 @@ class CoordinatorDirectory(Uncopied):
     closed: ClosedDecisions
     traces: Traces
     ends: CommittedEnds
+    held: HeldFolder
     lost_before: int = 0
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
@@ -349,7 +341,8 @@ class CoordinatorDirectory(Uncopied):
 
     def close(self) -> None:
         """Close the log, which gives up the lock."""
-        with closing(self.decisions), closing(self.traces), closing(self.closed):
+        logs = closing(self.decisions), closing(self.traces), closing(self.closed)
+        with closing(self.held), logs[0], logs[1], logs[2]:
             self.ends.record()
 
 
@@ -379,21 +372,21 @@ def open_coordinator_dir(
         raise TransactionUsageError(
             "only the native log in the directory can be shared", advice="Leave out log="
         )
-    folder = Path(path)
-    fs.mkdir(str(folder.absolute()))
-    _require_decisions(fs, folder.absolute(), log)
-    decisions = log or _open_log(folder / LOG_FOLDER, fs, shared=shared)
-    try:
-        identities = Identities(folder / IDENTITIES_FILE, fs)
-        closed, traces = ClosedDecisions(folder, fs), Traces(folder, fs)
-        with _one_process_at_a_time(fs, folder):
-            found = _node(fs, str(folder.absolute() / NODE_FILE), node, decisions)
-            lost = _lost_before(fs, str(folder.absolute() / LOST_FILE), decisions)
+    folder = Path(path).absolute()
+    fs.mkdir(str(folder))
+    with ExitStack() as undo:
+        held = undo.enter_context(closing(fs.hold(str(folder))))
+        _require_decisions(held, folder, log)
+        decisions = log or _open_log(folder / LOG_FOLDER, held, shared=shared)
+        undo.callback(decisions.close)
+        identities = Identities(folder / IDENTITIES_FILE, held)
+        closed, traces = ClosedDecisions(folder, held), Traces(folder, held)
+        with _one_process_at_a_time(held, folder):
+            found = _node(held, str(folder / NODE_FILE), node, decisions)
+            lost = _lost_before(held, str(folder / LOST_FILE), decisions)
         ends = CommittedEnds(closed, decisions)
-        return CoordinatorDirectory(found, decisions, identities, closed, traces, ends, lost)
-    except BaseException:
-        decisions.close()
-        raise
+        undo.pop_all()
+    return CoordinatorDirectory(found, decisions, identities, closed, traces, ends, held, lost)
 
 
 def _open_log(folder: Path, fs: FileSystem, *, shared: bool) -> DecisionLog:

@@ -7,11 +7,11 @@ are given up (`TimedResource`).
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
+from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable, is_instant
 from tallystick.services.transactions.two_phase_commit import LiveTransactions, TwoPhaseCommit
@@ -170,7 +170,7 @@ class _Rounds(Uncopied):
 
 
 _ROUNDS = _Rounds()
-os.register_at_fork(after_in_child=_ROUNDS.after_fork)
+after_fork_in_child(_ROUNDS.after_fork)
 
 
 class Call(Uncopied, Generic[_Result]):

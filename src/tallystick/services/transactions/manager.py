@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from tallystick.errors import LogClosedError, TransactionUsageError
+from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, SharedDecisionLog, recovery_result
 from tallystick.services.transactions.coordinator_dir import (
@@ -458,7 +459,7 @@ def _after_fork() -> None:
         manager._leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)
 
 
 def require_running(current: Current, face: type[_Transaction]) -> _Transaction:

@@ -38,7 +38,7 @@ from tallystick.services.write_behind.targets.persisted_marks import PersistedMa
 from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opening_log
@@ -93,7 +93,7 @@ class WriteBehind(Uncopied):
         # wrong arguments are found before anything is opened
         chosen = None if disposer is None else disposer_of(disposer, fs)
         self._serializer = checked(serializer, "the serializer of a write-behind service")
-        self.path = os.fspath(path)
+        self.path = absolute(path)
         self.settings = settings or WriteBehindSettings()
         self._backlog = Backlog(self.settings)
         self._metrics = WriteBehindMetrics(self.path, self._backlog.size, self._disposed_files)

@@ -161,7 +161,7 @@ class Client(Uncopied):
                 newest.close()
 
     def _newest(self) -> Epoch | None:
-        folder = self._membership.folder
+        folder = self._membership.place
         there = epochs.numbers(folder)
         if not there:
             return None
@@ -170,7 +170,7 @@ class Client(Uncopied):
         return epochs.open_epoch(folder, there[-1])
 
     def _try_to_lead(self, number: int) -> None:
-        epoch = epochs.claim(self._membership.folder, number)
+        epoch = epochs.claim(self._membership.place, number)
         if epoch is not None:
             try:
                 self._lead(epoch)

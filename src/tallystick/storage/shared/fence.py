@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tallystick.storage.files import Bytes, File, FileSystem, Lock
+from tallystick.storage.files import Bytes, File, HeldFolder, Lock
 from tallystick.storage.shared import kernel
 
 Check = Callable[[str], None]
@@ -56,10 +56,11 @@ class FencedFile:
 class FencedFileSystem:
     """Files by path, whose changes are checked; the log is locked already."""
 
-    def __init__(self, fs: FileSystem, check: Check) -> None:
+    def __init__(self, fs: HeldFolder, check: Check) -> None:
         self._fs = fs
         self._check = check
         self.exists, self.size, self.list = fs.exists, fs.size, fs.list
+        self.require_in_place, self.through = fs.require_in_place, fs.through
 
     def open(self, path: str, *, write: bool = True) -> File:
         """Open a file; see `FileSystem.open`."""
@@ -73,7 +74,7 @@ class FencedFileSystem:
     def rename(self, source: str, target: str) -> None:
         """Rename a file; raise `FileExistsError` if there is one of the new name."""
         self._check("rename")
-        kernel.rename_new(source, target)
+        kernel.rename_new(self.through(source), self.through(target))
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -94,6 +95,14 @@ class FencedFileSystem:
         """Return a lock that does nothing: every process that shares the log has locked it."""
         del path
         return _NoLock()
+
+    def hold(self, folder: str) -> HeldFolder:
+        """Return this file system: the process holds the folder."""
+        del folder
+        return self
+
+    def close(self) -> None:
+        """Do nothing: the folder is held until the process leaves the log."""
 
 
 class _NoLock:

@@ -11,7 +11,6 @@ what is used as an attribute of this module when it is used (``kernel.wait()``).
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import mmap
 import os
 import platform
@@ -19,8 +18,9 @@ import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tallystick.posix import CAN_WRITE, O_NOFOLLOW, fcntl
 from tallystick.storage.local import FILE_MODE, LocalFile
 from tallystick.storage.scheduling import time
 
@@ -34,7 +34,7 @@ _MOMENT_S: Final = 0.0005
 _EVERYONE: Final = 1 << 30
 _BYTE_LOCK: Final = struct.Struct("hhqqi4x")
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc: Any = ctypes.CDLL(None, use_errno=True) if CAN_WRITE else None
 
 
 class _Timespec(ctypes.Structure):
@@ -120,6 +120,11 @@ def names(folder: str) -> list[str]:
     return os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
 
 
+def real_path(path: str) -> str:
+    """Return where a path leads, for messages: it may go through a descriptor of the folder."""
+    return os.path.realpath(path)
+
+
 def read_file(path: str) -> bytes:
     """Return what a file holds."""
     return Path(path).read_bytes()
@@ -127,7 +132,7 @@ def read_file(path: str) -> bytes:
 
 def write_anew(path: str, pieces: Iterable[bytes]) -> None:
     """Write a file from its beginning, the owner's alone; nothing is synced."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | O_NOFOLLOW, FILE_MODE)
     with open(descriptor, "wb") as file:
         for piece in pieces:
             file.write(piece)

@@ -249,6 +249,6 @@ def deposed_error(epoch: Epoch, change: str) -> LogClosedError:
     """Return the error for a leader that was replaced."""
     return LogClosedError(
         f"another process leads this shared log: no {change}",
-        file=epoch.path,
+        file=kernel.real_path(epoch.path),
         advice="Nothing has to be done; this process goes on as a follower",
     )

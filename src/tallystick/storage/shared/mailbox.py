@@ -113,7 +113,7 @@ class Mailbox:
             file.pwrite(data, 0)
         except OSError as error:
             raise LogWriteError(
-                f"a batch cannot be handed over: {error}", file=file.path
+                f"a batch cannot be handed over: {error}", file=kernel.real_path(file.path)
             ) from error
         finally:
             file.close()

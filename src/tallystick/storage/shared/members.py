@@ -56,6 +56,7 @@ class Membership(Uncopied):
         lock_name: The log's lock file in it.
         settings: Bytes that must be the same in all processes.
         create: Is called while no other process can have the log open.
+        place: A path to the folder that holds wherever it is moved; None for ``folder``.
 
     Attributes:
         number: The place, below `MEMBERS_MAX`; that of a process that ended is used again.
@@ -68,13 +69,20 @@ class Membership(Uncopied):
     """
 
     def __init__(
-        self, folder: str, lock_name: str, settings: bytes, create: Callable[[], None]
+        self,
+        folder: str,
+        lock_name: str,
+        settings: bytes,
+        create: Callable[[], None],
+        *,
+        place: str | None = None,
     ) -> None:
         self.folder = folder
+        self.place = place or folder
         self._holds: Counter[int] = Counter()
         self._guard = threading.Lock()
         self._boot, self._digest = digest(kernel.boot_id()), digest(settings)
-        self._lock = kernel.open_file(f"{folder}/{lock_name}", os.O_RDWR | os.O_CREAT)
+        self._lock = kernel.open_file(f"{self.place}/{lock_name}", os.O_RDWR | os.O_CREAT)
         try:
             self._join(create)
         except BaseException:
@@ -91,7 +99,7 @@ class Membership(Uncopied):
                     advice="Close it there, or open it there with shared=True",
                 )
             time.sleep(_POLL_S)
-        self._memory = SharedMemory(f"{self.folder}/{MEMBERS_FILE}", _SIZE)
+        self._memory = SharedMemory(f"{self.place}/{MEMBERS_FILE}", _SIZE)
         try:
             self._check()
             self.number = self._take_place()
@@ -109,23 +117,23 @@ class Membership(Uncopied):
 
     def _make_anew(self) -> None:
         """Remove what no process uses any more, and write the settings."""
-        for name in kernel.names(self.folder):
+        for name in kernel.names(self.place):
             if name.startswith(PREFIX):
-                kernel.remove(f"{self.folder}/{name}")
-        fresh = f"{self.folder}/{MEMBERS_FILE}.new"
+                kernel.remove(f"{self.place}/{name}")
+        fresh = f"{self.place}/{MEMBERS_FILE}.new"
         memory = SharedMemory(fresh, _SIZE, create=True)
         memory.words[0], memory.words[1] = _MAGIC, VERSION
         memory.words[2], memory.words[3] = self._boot
         memory.words[4], memory.words[5] = self._digest
         memory.close()
-        kernel.rename(fresh, f"{self.folder}/{MEMBERS_FILE}")
+        kernel.rename(fresh, f"{self.place}/{MEMBERS_FILE}")
 
     def _check(self) -> None:
         words = self._memory.words
         if words[0] != _MAGIC or words[1] != VERSION:
             raise UnsupportedFormatError(
                 "the log is shared by processes with another version of this program",
-                file=self._memory.path,
+                file=f"{self.folder}/{MEMBERS_FILE}",
                 expected=f"version {VERSION}",
                 found=f"version {words[1]}",
                 advice="Run one version in all of them, or close the log in the others first",
@@ -133,13 +141,13 @@ class Membership(Uncopied):
         if tuple(words[_BOOT]) != self._boot:
             raise LogLockedError(
                 "processes on another machine share the log",
-                file=self._memory.path,
+                file=f"{self.folder}/{MEMBERS_FILE}",
                 advice="A log is shared by the processes of one machine; close it there",
             )
         if tuple(words[_DIGEST]) != self._digest:
             raise UnsupportedFormatError(
                 "the processes that share the log opened it with other settings, or another key",
-                file=self._memory.path,
+                file=f"{self.folder}/{MEMBERS_FILE}",
                 advice="Open it with the same settings everywhere, or close it in the others first",
             )
 

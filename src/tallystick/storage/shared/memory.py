@@ -39,7 +39,7 @@ class SharedMemory(Uncopied):
             elif self.file.size() != size:
                 raise LogUnreadableError(
                     "shared memory of another version, or damaged",
-                    file=path,
+                    file=kernel.real_path(path),
                     expected=f"{size} bytes",
                     found=f"{self.file.size()} bytes",
                     advice="Close the log in every process; the first one to open it makes it anew",

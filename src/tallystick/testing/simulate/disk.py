@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from tallystick.storage.files import Bytes, File, Lock, fill_with_zeros
+from tallystick.storage.files import Bytes, File, HeldFolder, Lock, fill_with_zeros
 from tallystick.testing.disk import Disk
 from tallystick.testing.memory import MemoryFileSystem
 from tallystick.testing.simulate.decisions import FAULT
@@ -128,6 +128,22 @@ class SimulatedFileSystem:
     def lock(self, path: str) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
         return self.call("lock", path, lambda: self.memory.lock(path))
+
+    # -- a folder is never moved here: HeldFolder ------------------------------------------
+
+    def hold(self, folder: str) -> HeldFolder:  # noqa: ARG002
+        """Return this file system; see `FileSystem.hold`."""
+        return self
+
+    def require_in_place(self) -> None:
+        """Do nothing."""
+
+    def through(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class SimulatedFile:

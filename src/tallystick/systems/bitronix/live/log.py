@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
@@ -86,7 +86,7 @@ class DiskJournal(Uncopied):
         force_batching_enabled: bool = True,
         boot_clock: bool | None = None,
     ) -> None:
-        self.path = path
+        self.path = path = absolute(path)
         self._filter = filter_log_status
         self._batching = force_batching_enabled
         self._single = threading.Lock()  # one forced record at a time, where they are not batched

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from tallystick.errors import BusyError
 from tallystick.printable import logger
-from tallystick.storage.files import FileSystem
-from tallystick.storage.local import LOCAL
+from tallystick.storage.files import HeldFolder
+from tallystick.storage.local import LocalFileSystem
 from tallystick.storage.scheduling import time
 from tallystick.systems.cloudtran.live.settings import LogSettings
 
@@ -21,11 +21,11 @@ CHECK_SECONDS = 1.0
 _log = logger(__name__)
 
 
-def free_on_disk(folder: str, fs: FileSystem) -> Callable[[], int]:
+def free_on_disk(folder: str, fs: HeldFolder) -> Callable[[], int]:
     """Return a function for the free bytes of the disk; unlimited on file systems of tests."""
-    if fs is not LOCAL:
+    if not isinstance(fs, LocalFileSystem):
         return lambda: 1 << 62
-    return lambda: shutil.disk_usage(folder).free
+    return lambda: shutil.disk_usage(fs.through(folder)).free
 
 
 class DiskSpace:

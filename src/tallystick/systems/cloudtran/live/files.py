@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tallystick.errors import LogFullError
-from tallystick.storage.files import File, FileSystem
+from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.scheduling import time
 from tallystick.systems.cloudtran.format.file_names import FileName
 from tallystick.systems.cloudtran.format.layout import (
@@ -73,7 +73,7 @@ class FileSeries:
         clock: seconds since 1970, for the names of files.
     """
 
-    fs: FileSystem
+    fs: HeldFolder
     folder: str
     settings: LogSettings
     next_serial: int
@@ -93,9 +93,11 @@ class FileSeries:
 
         Raises:
             LogFullError: the disk is full; nothing of the block is in the file.
+            LogWriteError: another file is needed, and the folder was moved; the same.
             OSError: two files failed.
         """
         if self._file is not None and self._is_full(block):
+            self.fs.require_in_place()
             self._roll()
         self._place(self.sequence, block)
         self.sequence += 1
@@ -179,6 +181,7 @@ class FileSeries:
             raise error
 
     def _create(self, first: int) -> File:
+        self.fs.require_in_place()
         serial = self.next_serial
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.clock()))
         base, extension = self.settings.file_base_name, self.settings.file_extension

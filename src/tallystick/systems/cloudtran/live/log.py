@@ -26,7 +26,7 @@ from tallystick.errors import (
 )
 from tallystick.printable import logger
 from tallystick.roles import DoneTicket, Ticket
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closing_log, lock_log, opens_log
@@ -93,18 +93,21 @@ class BlockLog(Uncopied):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings or LogSettings()
-        self.folder = folder = folder or self.settings.directory
+        folder = folder or self.settings.directory
         if not folder:
             raise ValueError("no folder is given, and the settings have no directory")
+        self.folder = folder = absolute(folder)
         chosen = None if disposer is None else self._disposer(disposer, fs)
-        self._fs = fs
         self._clock = clock
-        self.disk_space = DiskSpace(folder, self.settings, free_bytes or free_on_disk(folder, fs))
         self._order = threading.Lock()
         self._closed = False
         fs.mkdir(folder)
         self._lock = lock_log(
             fs, posixpath.join(folder, self.settings.file_base_name + LOCK_SUFFIX)
+        )
+        self._fs = self._lock.fs
+        self.disk_space = DiskSpace(
+            folder, self.settings, free_bytes or free_on_disk(folder, self._fs)
         )
         try:
             self._open()
@@ -114,7 +117,7 @@ class BlockLog(Uncopied):
         self._flusher = DebouncedThread(
             self._flush_unforced, self.settings.persisted_flush_millis / 1000
         )
-        self._disposal = None if chosen is None else Disposal(self, chosen, fs=fs)
+        self._disposal = None if chosen is None else Disposal(self, chosen, fs=self._fs)
 
     def _disposer(self, disposer: AnyDisposer, fs: FileSystem) -> LogDisposer:
         if disposer != "settings":
@@ -273,6 +276,10 @@ class BlockLog(Uncopied):
     def files(self) -> int:
         """The number of files of the log."""
         return len(self._writer.state.files)
+
+    def require_in_place(self) -> None:
+        """Check that the path still leads to the log; see `Placed.require_in_place`."""
+        self._fs.require_in_place()
 
     def close(self) -> None:
         """Flush, end the file with a closing block, release the lock.

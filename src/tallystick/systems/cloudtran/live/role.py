@@ -101,6 +101,10 @@ class CloudtranPersistLog(Uncopied):
         """Forget a file that was taken out of the folder, durably."""
         self._log.disposed(path)
 
+    def require_in_place(self) -> None:
+        """Check that the path still leads to the log; see `Placed.require_in_place`."""
+        self._log.require_in_place()
+
     def close(self) -> None:
         """Flush and close the log."""
         self._log.close()

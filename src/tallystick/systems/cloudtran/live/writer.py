@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from enum import Enum
 from typing import NamedTuple
 
-from tallystick.errors import LogFullError
+from tallystick.errors import LogWriteError
 from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.writer import GroupWriter
@@ -163,7 +163,7 @@ class BlockWriter(Uncopied):
         block = batch.ready(compress=self._settings.compress)
         try:
             sequence = self._series.write(block)
-        except LogFullError:
+        except LogWriteError:
             self._refuse(batch)
             raise
         self._unsynced.append(batch)
@@ -190,7 +190,7 @@ class BlockWriter(Uncopied):
                 self.state.set_file(effect.number, serial)
 
     def _refuse(self, batch: Batch) -> None:
-        """Drop a batch that a full disk refused, except for its persisted entries."""
+        """Drop a batch that was refused, except for its persisted entries."""
         with self.lock:
             for effect in batch.effects:
                 if effect.kind is EffectKind.PERSISTING:

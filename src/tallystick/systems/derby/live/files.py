@@ -10,7 +10,7 @@ import posixpath
 from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
-from tallystick.storage.files import File, FileSystem, Lock, read_source
+from tallystick.storage.files import File, FileSystem, Lock, absolute, read_source
 from tallystick.storage.opening import lock_log
 from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERVAL
 from tallystick.systems.derby.format.crypto import ENCRYPTED, LogCipher
@@ -31,10 +31,10 @@ class LogFolder:
     """A ``log`` folder; holds its lock until it is closed."""
 
     def __init__(self, path: str, fs: FileSystem) -> None:
-        self.path = path
-        self.fs = fs
+        self.path = path = absolute(path)
         fs.mkdir(path)
         self._lock = lock_log(fs, self._join(LOCK_NAME))
+        self.fs = self._lock.fs
         try:
             self._engine = self._refuse_engine()
             self._remove_fresh()

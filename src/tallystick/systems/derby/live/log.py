@@ -11,6 +11,7 @@ Source: docs/formats/derby.md, docs/systems/derby.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn, Self
 
@@ -390,7 +391,9 @@ class LogToFile(Uncopied):
             self._check()
             raise
         if self._end & POSITION_MASK > self._interval:
-            self.switch_log_file(self._interval)
+            # Where the folder was moved, `begin` refuses: this record is durable.
+            with suppress(LogWriteError):
+                self.switch_log_file(self._interval)
 
     def submit(self, instant: int) -> Ticket:
         """Return a ticket that is done when the record at ``instant`` is durable."""
@@ -421,12 +424,17 @@ class LogToFile(Uncopied):
     # -- file switch ------------------------------------------------------------------------
 
     def switch_log_file(self, beyond: int = HEADER_SIZE) -> None:
-        """Begin a new log file, unless the log ends at position ``beyond`` or before."""
+        """Begin a new log file, unless the log ends at position ``beyond`` or before.
+
+        Raises:
+            LogWriteError: The folder was moved; nothing has changed.
+        """
         with self._writer.exclusive(), self._state:
             self._check()
             number, position = split_instant(self._end)
             if position <= beyond:
                 return
+            self._folder.fs.require_in_place()
             try:
                 self._switch(number + 1)
             except (OSError, LogWriteError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Self
 
 from tallystick.errors import CorruptLogError, LogWriteError
-from tallystick.storage.files import File, FileSystem, read_source, write_whole
+from tallystick.storage.files import File, FileSystem, absolute, read_source, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log
@@ -49,12 +49,11 @@ class PageStoreFile(Uncopied):
 
     @opens_log
     def __init__(self, path: str, *, fs: FileSystem = LOCAL) -> None:
-        self.path = path
-        self._fs = fs
+        self.path = path = absolute(path)
         self._mutex = threading.RLock()
         self._lock = lock_log(fs, f"{path}.lck")
         try:
-            self._file: File = fs.open(path)
+            self._file: File = self._lock.fs.open(path)
             try:
                 self._load()
             except BaseException:
@@ -178,7 +177,7 @@ class PageStoreFile(Uncopied):
 
     def view(self) -> PageFile:
         """Return the file as it is now, for reading."""
-        source = read_source(self._fs, self.path)
+        source = read_source(self._lock.fs, self.path)
         return PageFile(self.path, source.data, self.static)
 
     def write_header(self, header: VariableHeader) -> None:

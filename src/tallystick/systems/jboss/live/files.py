@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tallystick.storage.files import File, FileSystem
+from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied
 from tallystick.systems.jboss.format.file_names import TEMPORARY, number_of
 from tallystick.systems.jboss.format.layout import (
@@ -96,7 +96,7 @@ class Ring(Uncopied):
     ``opened`` those to use next, and ``last_id`` is the highest id that was used.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, settings: RingSettings) -> None:
+    def __init__(self, fs: HeldFolder, folder: str, settings: RingSettings) -> None:
         self.fs = fs
         self.folder = folder
         self.settings = settings

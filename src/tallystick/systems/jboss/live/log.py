@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
@@ -94,12 +94,12 @@ class CircularJournal(Uncopied):
             CorruptLogError: a file before the last one is damaged.
             LogWriteError: the settings fit no generation.
         """
-        self.folder = folder
+        self.folder = folder = absolute(folder)
         self.settings = settings or JournalSettings()
         ring_settings = self.settings.ring()
         fs.mkdir(folder)
         self._folder_lock = lock_log(fs, f"{folder}/{LOCK_FILE}")
-        self._ring = Ring(fs, folder, ring_settings)
+        self._ring = Ring(self._folder_lock.fs, folder, ring_settings)
         try:
             self.loaded = recover(self._ring, tolerate_damage=tolerate_damage)
             self._begin(self.loaded)
@@ -278,7 +278,9 @@ class CircularJournal(Uncopied):
 
         Raises:
             UnsupportedFormatError: the generation is of 2008: its loaders know no control file.
+            LogWriteError: the folder was moved.
         """
+        self.require_in_place()
         with self._lock, self._flushed():
             self._placer.counts = compact(self._ring, self._placer.counts)
 
@@ -310,6 +312,10 @@ class CircularJournal(Uncopied):
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
         self._writer.flush()
+
+    def require_in_place(self) -> None:
+        """Check that the path still leads to the log; see `Placed.require_in_place`."""
+        self._ring.fs.require_in_place()
 
     def close(self) -> None:
         """Make everything durable and unlock the folder; a second call does nothing.

@@ -28,6 +28,8 @@ from tallystick.systems.jboss.read.reclaim_counts import (
 )
 
 # Looking up a member of an enum costs as much as packing a record's stamp.
+_ENDING_MAX, _PAIR = 64, 2 * I4.size
+"""Bytes of a commit or prepare at most, without its extra data and pairs, and of a pair."""
 _COMMIT, _PREPARE = RecordType.COMMIT, RecordType.PREPARE
 
 
@@ -54,7 +56,13 @@ class Placer:
         self._shape = ring.settings.shape
 
     def write(self, entries: list[UnplacedRecord]) -> Sequence[int]:
-        """Write one group; return for each record a growing number: file id << 31, plus offset."""
+        """Write one group; return for each record a growing number: file id << 31, plus offset.
+
+        Raises:
+            LogWriteError: another file is needed, and the folder was moved; nothing was written.
+        """
+        if self._size_max(entries) > self.ring.remaining():
+            self.ring.fs.require_in_place()
         add = self.counts.add
         batch: list[bytes | bytearray] = []
         numbers = []
@@ -72,6 +80,11 @@ class Placer:
             add(file, entry.type, entry.transaction, entry.record_id, len(record))
         self._written(batch)
         return numbers
+
+    def _size_max(self, entries: list[UnplacedRecord]) -> int:
+        """Return the most bytes that the records of a group can take."""
+        ending = _ENDING_MAX + _PAIR * (len(self.ring.data) + 1)
+        return sum([len(one.raw) + len(one.extra) + ending for one in entries])
 
     def _place(self) -> tuple[FileCounts, int, int, int]:
         """Return counts and stamp of the current file, the next number, and their upper bound."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tallystick.storage.crc import crc32
-from tallystick.storage.files import File, FileSystem
+from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.core import CORE
 from tallystick.storage.local import LocalFile
@@ -148,7 +148,7 @@ class Appender(Uncopied):
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: HeldFolder,
         folder: str,
         control: Control,
         settings: Settings,

@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar
 from tallystick.arguments import integer
 from tallystick.errors import RecordTooLargeError, TallystickError
 from tallystick.records import Finding
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
@@ -84,14 +84,14 @@ class TallyLog(Uncopied):
         fs: FileSystem = LOCAL,
         term: Term | None = None,
     ) -> None:
-        self.path = path
-        self.fs = fs
+        self.path = path = absolute(path)
         self.settings = settings or Settings()
         self.key = load_key(key)
         fs.mkdir(path)
         self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME))
+        self.fs = self._lock.fs
         try:
-            recovered = open_log(fs, path, self.settings, self.key, term or Term())
+            recovered = open_log(self.fs, path, self.settings, self.key, term or Term())
         except BaseException:
             self._lock.release()
             raise

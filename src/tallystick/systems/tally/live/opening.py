@@ -18,7 +18,7 @@ from typing import Final
 from tallystick.errors import CorruptLogError, LogUnreadableError, UnsupportedFormatError
 from tallystick.printable import logger
 from tallystick.records import Finding, Judgement
-from tallystick.storage.files import File, FileSystem, write_whole
+from tallystick.storage.files import File, FileSystem, HeldFolder, write_whole
 from tallystick.storage.scheduling import time
 from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
@@ -115,7 +115,7 @@ def load_key(provider: KeyProvider | None) -> bytes | None:
 
 
 def open_log(
-    fs: FileSystem, folder: str, settings: Settings, key: bytes | None, term: Term
+    fs: HeldFolder, folder: str, settings: Settings, key: bytes | None, term: Term
 ) -> Recovered:
     """Create or recover the log in ``folder``, which the caller has locked.
 
@@ -292,7 +292,7 @@ def _repair_heads(fs: FileSystem, catalog: Catalog) -> None:
 
 
 def _resume(
-    fs: FileSystem, folder: str, settings: Settings, key: bytes | None, scan: Scan,
+    fs: HeldFolder, folder: str, settings: Settings, key: bytes | None, scan: Scan,
     index: list[tuple[int, int, int]], term: Term,
 ) -> Appender:  # fmt: skip
     control = scan.catalog.control

@@ -25,9 +25,13 @@ from tallystick.systems.tally.read.walk import Expected
 class OpenLog(Protocol):
     """What is needed of an open log to read its files."""
 
-    fs: FileSystem
     path: str
     key: bytes | None
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file system that holds the log's folder."""
+        ...
 
     @property
     def durable_lsn(self) -> int:

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Record
 from tallystick.storage.crc import crc32
-from tallystick.storage.files import File, FileSystem
+from tallystick.storage.files import File, FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.source import unreadable
@@ -68,7 +68,7 @@ class Tail(Uncopied):
         durable: Callable[[], int] | None = None,
         hold: Callable[[int], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._folder = folder
+        self._folder = absolute(folder)
         self._from_lsn = from_lsn
         self._fs = fs
         self._key = key

@@ -138,16 +138,16 @@ def test_damage_is_refused_by_whoever_would_lead_and_nothing_is_changed(tmp_path
 
 
 class _Unreadable(LocalFileSystem):
-    """Fails the opening of a control block of this number."""
+    """Fails the opening of a control block of this number, its own or that of its held folder."""
 
     def __init__(self, fails: int) -> None:
         super().__init__()
-        self.left = fails
+        self.left = [fails]
 
     def open(self, path: str, *, write: bool = True) -> File:
         if path.endswith(CONTROL_NAME):
-            self.left -= 1
-            if self.left == 0:
+            self.left[0] -= 1
+            if self.left[0] == 0:
                 raise OSError(errno.EMFILE, "no descriptor is left", path)
         return super().open(path, write=write)
 
@@ -169,6 +169,6 @@ def test_a_control_block_that_cannot_be_opened_is_told_and_takes_no_epoch_back(
             assert log._client.current().number > epoch
             epoch = log._client.current().number
             log.close()
-        if fs.left > 0:
+        if fs.left[0] > 0:
             break
     assert refused > 1

@@ -45,6 +45,10 @@ class TallyRole(Uncopied, Generic[Log]):
         """The answer about the log as its opening, or that of its leader, found it."""
         return self.log.judgement
 
+    def require_in_place(self) -> None:
+        """Check that the path still leads to the log; see `Placed.require_in_place`."""
+        self.log.fs.require_in_place()
+
     def _reclaim_after_roll(self) -> None:
         if self.log.last_segment != self._last_segment:
             self._last_segment = self.log.first_segment  # an earlier owner may have left more

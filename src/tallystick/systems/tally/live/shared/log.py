@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import posixpath
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
@@ -21,7 +20,7 @@ from tallystick.errors import (
     copy_error,
 )
 from tallystick.roles.record_ids import id_error
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
@@ -120,8 +119,7 @@ class SharedTallyLog(Uncopied):
     ) -> None:
         if not isinstance(fs, LocalFileSystem) and not simulated():
             raise UnsupportedFormatError("only the files of this machine can be shared", file=path)
-        self.path = os.path.abspath(path)  # noqa: PTH100 - a process may change its folder
-        self.fs: FileSystem = fs
+        self.path = absolute(path)
         self.settings = settings or Settings()
         self.key = load_key(key)
         self._provider, self._before = key, before
@@ -131,14 +129,16 @@ class SharedTallyLog(Uncopied):
         self._numbers_lock = threading.Lock()
         self._free_numbers = iter(range(0))
         fs.mkdir(self.path)
-        agreed = repr(astuple(self.settings)).encode()
-        self._members = Membership(
-            self.path, LOCK_NAME, b"%d:" % len(agreed) + agreed + (self.key or b""), self._create
-        )
+        self.fs = fs.hold(self.path)
+        try:
+            self._members = self._join()
+        except BaseException:
+            self.fs.close()
+            raise
         self.member = self._members.number
         self._sealing = BatchSealing(self.key) if self.key is not None else None
         self._client = Client(self._members, self._lead, self._first_epoch, self._sealing)
-        self._replica = Replica(fs, self.path, self.key)
+        self._replica = Replica(self.fs, self.path, self.key)
         self._state_lock = threading.Lock()
         self._writer: GroupWriter[Item] = GroupWriter(
             self._hand_over, _nothing, name=self.path, group_bytes=self.settings.group_bytes
@@ -150,6 +150,17 @@ class SharedTallyLog(Uncopied):
             self.close()
             raise
         register_in_child(self)
+
+    def _join(self) -> Membership:
+        """Become one of the processes that have the log open."""
+        agreed = repr(astuple(self.settings)).encode()
+        return Membership(
+            self.path,
+            LOCK_NAME,
+            b"%d:" % len(agreed) + agreed + (self.key or b""),
+            self._create,
+            place=self.fs.through(self.path),
+        )
 
     def _learn(self) -> None:
         """Read what the log has been made with."""
@@ -393,6 +404,7 @@ class SharedTallyLog(Uncopied):
             if self._leader is not None:
                 self._leader.close()
             self._members.close()
+            self.fs.close()
 
     def __enter__(self) -> Self:
         return self

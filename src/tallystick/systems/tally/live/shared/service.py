@@ -20,7 +20,7 @@ from typing import Final
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.records import Finding
 from tallystick.roles.record_ids import IdChange, RecordIds, TransactionIds, note_change
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import HeldFolder
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
@@ -75,7 +75,7 @@ def lead(
     membership: Membership,
     settings: Settings,
     key: KeyProvider | None,
-    fs: FileSystem,
+    fs: HeldFolder,
     before: Callable[[str], None] | None = None,
     *,
     sealing: Sealing | None = None,
@@ -106,7 +106,7 @@ class TallyService:
         membership: Membership,
         settings: Settings,
         key: KeyProvider | None,
-        fs: FileSystem,
+        fs: HeldFolder,
         before: Callable[[str], None] | None,
     ) -> None:
         self._epoch = epoch
@@ -115,14 +115,14 @@ class TallyService:
         self._before = before
         self._blocks = 0
         self._compacting: _Compaction | None = None
-        gone, ends = epochs.depose(membership.folder, epoch.number)
+        gone, ends = epochs.depose(membership.place, epoch.number)
         # Freed files are kept until no member reads them, see `keep_house`.
         self.log = TallyLog(
             membership.folder,
             settings=replace(settings, recycle=False),
             key=key,
             fs=FencedFileSystem(fs, self._check),
-            term=Term(epoch.number, not gone, partial(last_copy, membership.folder)),
+            term=Term(epoch.number, not gone, partial(last_copy, membership.place)),
         )
         self._last_segment = self.log.first_segment  # an earlier leader may have left more
         self._ids = RecordIds(_LiveIds({}))
@@ -133,7 +133,7 @@ class TallyService:
             self._learn_ids()
             self.publish()
             self._check("ready")
-            epochs.remove_before(membership.folder, epoch.number)
+            epochs.remove_before(membership.place, epoch.number)
         except BaseException:
             self.log.abandon()
             raise

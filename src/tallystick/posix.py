@@ -1,0 +1,65 @@
+"""What reading and writing ask of the operating system, and what they do where it is not POSIX.
+
+Reading works everywhere: what Windows lacks is replaced here, or left out. Writing needs file
+locks, positioned writes and durable names, and is refused elsewhere by `require`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tallystick.errors import LogWriteError
+
+try:
+    fcntl: Any = importlib.import_module("fcntl")
+except ImportError:
+    fcntl = None
+
+
+def _flag(name: str) -> int:
+    return int(getattr(os, name, 0))
+
+
+O_DIRECTORY = _flag("O_DIRECTORY")
+O_NOFOLLOW = _flag("O_NOFOLLOW")
+O_NONBLOCK = _flag("O_NONBLOCK")
+O_NOATIME = _flag("O_NOATIME")
+O_PLAIN = _flag("O_CLOEXEC") | _flag("O_NOINHERIT") | _flag("O_BINARY")
+"""Of every file: no other program inherits it, and its bytes stay as they are."""
+
+_NEEDED = ("pread", "pwrite", "pwritev", "register_at_fork", "O_DIRECTORY", "O_NOFOLLOW")
+CAN_WRITE = fcntl is not None and all(hasattr(os, name) for name in _NEEDED)
+
+
+def require(path: str) -> None:
+    """Check that logs can be written here. Raises `LogWriteError`."""
+    if not CAN_WRITE:
+        raise LogWriteError(
+            "writing logs needs an operating system with POSIX files, such as Linux or macOS",
+            file=path,
+            found=sys.platform,
+            advice="Read and explain logs here, and write them there",
+        )
+
+
+def _pread(descriptor: int, size: int, offset: int) -> bytes:
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
+
+
+pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _pread)
+"""Read bytes at an offset. Without the system's own call only one thread may use a descriptor."""
+
+
+def after_fork_in_child(call: Callable[[], object]) -> None:
+    """Have ``call`` called in every forked child; where nothing forks, do nothing."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
