@@ -211,6 +211,19 @@ class Uninterrupted:
         finally:
             self._letting_through = False
 
+    def outside(self, call: Callable[[], _Result]) -> _Result:
+        """Call something that takes time, or belongs to the application, with handlers in force.
+
+        Only the outermost block is left for it. What a handler raises comes out of this call.
+        """
+        if threading.get_ident() != self._main or self._depth != 1:
+            return call()
+        try:
+            self._leave()
+            return call()
+        finally:
+            self.__enter__()
+
     def after_fork(self) -> None:
         """Restore the handlers in a forked child if its parent's main thread was in a block."""
         inside, self._main = self._main, threading.get_ident()

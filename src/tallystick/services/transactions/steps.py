@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tallystick.callables import checked, require_value
 from tallystick.roles import Ticket
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 _Result = TypeVar("_Result")
 
@@ -26,26 +27,32 @@ Observer = Callable[..., None]
 """Called as ``observe(step, resource=None)`` at each step of commit and recovery."""
 
 
+@starts_unchecked
 def drive(steps: Steps[_Result]) -> _Result:
-    """Run the steps in this thread, which blocks for each of them, and return their result."""
+    """Run the steps in this thread, which blocks for each of them, and return their result.
+
+    Signal handlers run while a step is waited for, and what they raise is thrown into the
+    generator there; the generator itself is not interrupted.
+    """
     resume: Callable[[Any], Wanted] = steps.send
     answer: Any = None
-    while True:
-        try:
-            wanted = resume(answer)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
-        except BaseException as error:
-            resume, answer = _throw_if_suspended(steps, error), error
-            continue
-        try:
-            answer = wanted() if callable(wanted) else wanted.wait()
-            if answer is not None and hasattr(answer, "__await__"):
-                require_value(answer, "a call that a thread does not await")
-            resume = steps.send
-        except BaseException as error:
-            resume, answer = steps.throw, error
+    with uninterrupted:
+        while True:
+            try:
+                wanted = resume(answer)
+            except StopIteration as end:
+                result: _Result = end.value
+                return result
+            except BaseException as error:
+                resume, answer = _throw_if_suspended(steps, error), error
+                continue
+            try:
+                answer = uninterrupted.outside(wanted if callable(wanted) else wanted.wait)
+                if answer is not None and hasattr(answer, "__await__"):
+                    require_value(answer, "a call that a thread does not await")
+                resume = steps.send
+            except BaseException as error:
+                resume, answer = steps.throw, error
 
 
 async def drive_awaiting(steps: Steps[_Result]) -> _Result:

@@ -26,6 +26,7 @@ from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 _log = logger("tallystick.transactions")
 
@@ -274,6 +275,11 @@ class GlobalTransaction(Uncopied):
         except RolledBackError as error:
             ended = Status.ROLLED_BACK
             _raise_as_known(error)
+        except BaseException:
+            if not protocol.is_ending:  # interrupted before the protocol began
+                ended = Status.ROLLED_BACK
+                yield from protocol.rollback()
+            raise
         finally:
             if protocol.against:
                 ended = Status.UNRESOLVED
@@ -581,17 +587,34 @@ class Transaction(GlobalTransaction):
         self._enter(here())
         return self
 
+    @starts_unchecked
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        self._leave()
-        if self.status not in OPEN:
-            return
-        if kind is None:
-            self.commit()
-        else:
-            self.rollback()
-            self._explain(error)
+        try:
+            self._leave()
+            if self.status not in OPEN:
+                return
+            if kind is None:
+                self.commit()
+            else:
+                self.rollback()
+                self._explain(error)
+        except BaseException:
+            self._end_interrupted()
+            raise
+
+    @starts_unchecked
+    def _end_interrupted(self) -> None:
+        """Roll back if a signal has interrupted the end of the block before it began."""
+        with uninterrupted:
+            if self.status not in OPEN or self._owner is None:
+                return
+            claimed = self._in_use.acquire(blocking=False)
+            if claimed or self._owner == threading.get_ident():
+                self._owner = threading.get_ident()
+                self._leave()
+                drive(self._roll_back())
 
     def _run_hooks(self) -> None:
         if not self._before or self.status is Status.PREPARED:
