@@ -4,7 +4,7 @@ In: global ids. Out: the proof that a branch which is no longer in doubt was com
 rolled back by hand or never here. An id is written before the commit of a prepared branch is
 submitted: only this process ends the branches of an open journal, so a branch that has an id here
 and is not in doubt any more has committed. The file is not synced: after a power cut an id may be
-missing, and the decision stays open until it is settled.
+missing, and then the journal's log is read for the proof.
 
     first line      identity of a journal whose log has none, 32 hexadecimal digits, or empty
     other lines     global ids, lower-case hexadecimal

@@ -10,11 +10,11 @@ bqual first:
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, TypeVar
 
 from tallystick.errors import LogWriteError
-from tallystick.records import Xid
+from tallystick.records import Kind, Xid
 from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
 from tallystick.services.journal.outcomes import Outcomes
 from tallystick.services.journal.transaction import (
@@ -30,6 +30,7 @@ from tallystick.services.transactions.resources.embedded import (
 )
 
 _NUMBER = struct.Struct(">i")
+_ENDS = (Kind.COMMIT, Kind.ROLLBACK)
 _Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
 
 
@@ -97,6 +98,25 @@ class JournalResource(EmbeddedResource):
         """List the global ids of branches that have committed, or are in doubt."""
         with store_errors():
             return self._outcomes.all()
+
+    def committed_in_log(self, gtrids: Collection[bytes]) -> Collection[bytes]:
+        """Return those of the global ids whose branches have committed, as the log says.
+
+        For what a power cut has taken from the file of outcomes. The whole log is read.
+        """
+        prepared: dict[int | None, bytes] = {}
+        committed: set[bytes] = set()
+        with store_errors():
+            for record in self._engine.records():
+                if record.kind is Kind.PREPARE:
+                    xid = decode_xid(record.attributes.get("extra", b""))
+                    if xid is not None and xid.gtrid in gtrids:
+                        prepared[record.transaction] = xid.gtrid
+                elif record.transaction in prepared and record.kind in _ENDS:
+                    gtrid = prepared.pop(record.transaction)
+                    if record.kind is Kind.COMMIT:
+                        committed.add(gtrid)
+        return committed
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
         """Remove global ids from the file of outcomes."""

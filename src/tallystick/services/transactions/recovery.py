@@ -453,6 +453,8 @@ class Recovery(Uncopied):
                     waiting.setdefault(name, []).append(gtrid)
         for name, gtrids in waiting.items():
             proved = self._proved(name)
+            if proved is not None and not proved.issuperset(gtrids):
+                proved = self._proved_by_log(name, proved, gtrids)
             if proved is None:
                 continue
             known = self._former.get(name, name) in self.resources
@@ -480,6 +482,19 @@ class Recovery(Uncopied):
             if name != resource.name and hasattr(resource, "outcomes_of"):
                 return set(resource.outcomes_of(name))
             return set(cast(ProvingResource, resource).outcomes())
+        except ResourceUnreachable as answer:
+            self._unreachable(resource, answer)
+            return None
+
+    def _proved_by_log(
+        self, name: str, proved: set[bytes], gtrids: Sequence[bytes]
+    ) -> set[bytes] | None:
+        """Return what is proved, and what the resource's own log proves; None if it is away."""
+        resource = self.resources.get(self._former.get(name, name))
+        if resource is None or not hasattr(resource, "committed_in_log"):
+            return proved
+        try:
+            return proved | set(resource.committed_in_log(set(gtrids) - proved))
         except ResourceUnreachable as answer:
             self._unreachable(resource, answer)
             return None
