@@ -36,6 +36,7 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.opening import opens_log
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class BaseJournal(Uncopied):
 
     def _add(self, record_id: int, body: bytes, user_type: int) -> Ticket:
         record_id = id_of(record_id)
-        with self._order:
+        with uninterrupted, self._order:
             self._check(ADD, record_id)
             ticket = self._engine.add(record_id, body, user_type)
             if self._ids is not None:
@@ -128,13 +129,13 @@ class BaseJournal(Uncopied):
 
     def _update(self, record_id: int, body: bytes, user_type: int) -> Ticket:
         record_id = id_of(record_id)
-        with self._order:
+        with uninterrupted, self._order:
             self._check(UPDATE, record_id)
             return self._engine.update(record_id, body, user_type)
 
     def _delete(self, record_id: int) -> Ticket:
         record_id = id_of(record_id)
-        with self._order:
+        with uninterrupted, self._order:
             self._check(DELETE, record_id)
             ticket = self._engine.delete(record_id)
             if self._ids is not None:
@@ -152,7 +153,7 @@ class BaseJournal(Uncopied):
     def _settle(self, found: PreparedTransaction, *, commit: bool) -> Ticket:
         """End a transaction that is prepared."""
         number = found.transaction
-        with self._order:
+        with uninterrupted, self._order:
             self._require_in_doubt(number)
             ticket = (self._engine.commit if commit else self._engine.rollback)(number)
             if self._ids is not None:

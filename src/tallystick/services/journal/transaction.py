@@ -29,6 +29,7 @@ from tallystick.roles.record_ids import (
 )
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 
 class Phase(StrEnum):
@@ -68,7 +69,7 @@ class BaseJournalTransaction(Uncopied):
         """Add a record. Raises `RecordIdError` if a record of this id is live."""
         self._require_active()
         record_id, body = id_of(record_id), bytes_of(body)
-        with self._order:
+        with uninterrupted, self._order:
             self._check(ADD, record_id)
             self._engine.add_in(self.number, record_id, body, user_type)
             note_change(self._touched, ADD, record_id)
@@ -77,7 +78,7 @@ class BaseJournalTransaction(Uncopied):
         """Give one more body to a record that is live, or was added in this transaction."""
         self._require_active()
         record_id, body = id_of(record_id), bytes_of(body)
-        with self._order:
+        with uninterrupted, self._order:
             self._check(UPDATE, record_id)
             self._engine.update_in(self.number, record_id, body, user_type)
             note_change(self._touched, UPDATE, record_id)
@@ -86,7 +87,7 @@ class BaseJournalTransaction(Uncopied):
         """Delete a record that is live, or was added in this transaction."""
         self._require_active()
         record_id = id_of(record_id)
-        with self._order:
+        with uninterrupted, self._order:
             self._check(DELETE, record_id)
             self._engine.delete_in(self.number, record_id)
             note_change(self._touched, DELETE, record_id)
@@ -109,12 +110,12 @@ class BaseJournalTransaction(Uncopied):
 
     def _submit_prepare(self, extra: bytes, xid: Xid | None) -> Ticket:
         self._require_active()
-        with self._order:
+        with uninterrupted, self._order:
             self._check_all()
             ticket = self._engine.prepare(self.number, extra, xid)
             if self._ids is not None:
                 self._ids.prepare(self.number, self._touched)
-        self._phase = Phase.PREPARED
+            self._phase = Phase.PREPARED
         return ticket
 
     def _submit_commit(self) -> Ticket:
@@ -125,7 +126,7 @@ class BaseJournalTransaction(Uncopied):
 
     def _submit_end(self, end: Callable[[int], Ticket], *, commit: bool) -> Ticket:
         ids, prepared = self._ids, self._phase is Phase.PREPARED
-        with self._order:
+        with uninterrupted, self._order:
             settled = prepared and ids is not None and self.number not in ids.prepared
             if self._phase is Phase.ENDED or settled:
                 raise TransactionUsageError(f"transaction {self.number} has ended")
@@ -136,7 +137,7 @@ class BaseJournalTransaction(Uncopied):
                 ids.end(self.number, commit=commit)
                 if commit and not prepared:
                     ids.commit(self._touched)
-        self._phase = Phase.ENDED
+            self._phase = Phase.ENDED
         return ticket
 
     def _check_all(self) -> None:
@@ -205,13 +206,19 @@ class JournalTransaction(BaseJournalTransaction):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._phase is not Phase.ACTIVE:
-            return
-        if kind is None:
-            self.commit()
-        else:
-            self._submit_rollback()  # needs no wait: what has no commit record is rolled back
+        try:
+            with uninterrupted:
+                if self._phase is not Phase.ACTIVE:
+                    return
+                if kind is not None:
+                    self._submit_rollback()  # no wait: what has no commit record is rolled back
+                    return
+                ticket = self._submit_commit()
+            ticket.wait()
+        except RecordIdError as error:
+            raise self._refused(error) from None
 
 
 class AsyncJournalTransaction(BaseJournalTransaction):
