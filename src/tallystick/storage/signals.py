@@ -214,9 +214,10 @@ class Uninterrupted:
     def outside(self, call: Callable[[], _Result]) -> _Result:
         """Call something that takes time, or belongs to the application, with handlers in force.
 
-        Only the outermost block is left for it. What a handler raises comes out of this call.
+        Only the outermost block is left for it. What a handler raises comes out of this call. If
+        one is due already, it runs at the end of the block, and the call belongs to the block.
         """
-        if threading.get_ident() != self._main or self._depth != 1:
+        if threading.get_ident() != self._main or self._depth != 1 or self._caught or self._raised:
             return call()
         try:
             self._leave()

@@ -15,7 +15,7 @@ from tallystick.services.transactions import TransactionManager
 from tests.interrupts import Tally
 
 SCOPES = [
-    pytest.param((60, 15), id="sample"),
+    pytest.param((50, 20), id="sample"),
     pytest.param((None, 2000), id="whole", marks=pytest.mark.soak),
 ]
 

@@ -60,6 +60,11 @@ class BaseJournalTransaction(Uncopied):
         self._ids = ids
         self._touched: TransactionIds = {}
 
+    @property
+    def prepared(self) -> bool:
+        """True between `prepare` and the end."""
+        return self._phase is Phase.PREPARED
+
     def append(self, body: bytes) -> None:
         """Append a plain record."""
         self._require_active()

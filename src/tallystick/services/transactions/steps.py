@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tallystick.callables import checked, require_value
@@ -17,6 +18,18 @@ from tallystick.roles import Ticket
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A call that no signal handler interrupts: what must be ended is not left half done."""
+
+    call: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        """Make the call."""
+        return self.call()
+
 
 Wanted = Callable[[], Any] | Ticket
 """What a step waits for. On an event loop the result of a call may be awaitable."""
@@ -47,7 +60,10 @@ def drive(steps: Steps[_Result]) -> _Result:
                 resume, answer = _throw_if_suspended(steps, error), error
                 continue
             try:
-                answer = uninterrupted.outside(wanted if callable(wanted) else wanted.wait)
+                if isinstance(wanted, Whole):
+                    answer = wanted()
+                else:
+                    answer = uninterrupted.outside(wanted if callable(wanted) else wanted.wait)
                 if answer is not None and hasattr(answer, "__await__"):
                     require_value(answer, "a call that a thread does not await")
                 resume = steps.send

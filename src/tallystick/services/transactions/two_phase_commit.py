@@ -53,7 +53,7 @@ from tallystick.services.transactions.resource import (
     send_commit,
     send_prepare,
 )
-from tallystick.services.transactions.steps import Observer, Steps
+from tallystick.services.transactions.steps import Observer, Steps, Whole
 from tallystick.services.transactions.tracing import Tracing
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
@@ -332,7 +332,7 @@ class TwoPhaseCommit(Uncopied):
         self._context.live.release(self)
         for name, branch in self.branches.items():
             try:
-                yield branch.close
+                yield Whole(branch.close)
             except Exception:  # the transaction is over, and the other branches must be closed
                 _log.exception("a branch could not be closed", extra={"resource": name})
         self._release()
@@ -515,7 +515,7 @@ class TwoPhaseCommit(Uncopied):
         for name, branch in branches.items():
             self._observe("rollback", name)
             try:
-                yield branch.rollback
+                yield Whole(branch.rollback)
             except (ResourceUnreachable, BranchUnknown, BranchRolledBack) as answer:
                 _log.info("rollback left to recovery", extra=self._extra(name, answer))
                 self._context.recover_soon()

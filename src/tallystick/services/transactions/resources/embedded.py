@@ -7,10 +7,15 @@ that. The store belongs to the application and is not closed with the transactio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from tallystick.errors import LogClosedError, LogPoisonedError, RecordIdError
+from tallystick.errors import (
+    LogClosedError,
+    LogPoisonedError,
+    RecordIdError,
+    TransactionUsageError,
+)
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
@@ -18,6 +23,7 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
 )
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.signals import uninterrupted
 
 
 class StoreTransaction(Protocol):
@@ -29,6 +35,11 @@ class StoreTransaction(Protocol):
 
     def rollback(self) -> object:
         """Roll it back, prepared or not."""
+        ...
+
+    @property
+    def prepared(self) -> bool:
+        """True after prepare."""
         ...
 
 
@@ -71,11 +82,14 @@ class EmbeddedBranch(Uncopied):
             self._end(self._store_transaction.rollback)
 
     def close(self) -> None:
-        """Do nothing: the transaction has ended, or is in doubt with its store."""
+        """Roll back if a signal has interrupted whatever was to end or prepare the transaction."""
+        if not self._store_transaction.prepared:
+            with suppress(TransactionUsageError):  # the application has ended it itself
+                self.rollback()
 
     def _end(self, end: Callable[[], object]) -> None:
-        self._over = True
-        with store_errors():
+        with uninterrupted, store_errors():
+            self._over = True
             end()
 
 
