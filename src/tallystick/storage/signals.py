@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from itertools import compress, repeat
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
+from tallystick.posix import after_fork_in_child
 from tallystick.storage.scheduling import threading, time
 
 # Some calls with every commit: without its conversions to enums the module is many times as fast.
@@ -234,7 +234,7 @@ class Uninterrupted:
 
 
 uninterrupted = Uninterrupted()
-os.register_at_fork(after_in_child=uninterrupted.after_fork)
+after_fork_in_child(uninterrupted.after_fork)
 
 
 class Bell:
