@@ -101,7 +101,27 @@ def test_a_phase_that_fails_is_an_error(seen: Seen, tmp_path: Path) -> None:
     assert len(seen.spans("tallystick.roll back")) == 2
     (root,) = seen.spans("tallystick.transaction")
     assert attributes(root)["tallystick.outcome"] == "rolled back"
-    assert root.status.status_code is StatusCode.UNSET  # nothing is wrong with it
+    assert root.status.status_code is StatusCode.ERROR
+    assert root.status.description == "rolled back: RolledBackError"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_rollback_is_an_error_unless_the_program_asked_for_it(
+    asked: bool, seen: Seen, tmp_path: Path, face: Face
+) -> None:
+    def stop(_tx: Any) -> None:
+        raise ValueError("a program's own")
+
+    with manager(tmp_path, durable("a", "b"), face=face) as tm:
+        if asked:
+            tx = tm.begin()
+            tx.rollback()
+        else:
+            with pytest.raises(ValueError, match="own"), tm.begin() as tx:
+                stop(tx)
+    (root,) = seen.spans("tallystick.transaction")
+    assert attributes(root)["tallystick.outcome"] == "rolled back"
+    assert root.status.status_code is (StatusCode.UNSET if asked else StatusCode.ERROR)
 
 
 def test_recovery_is_linked_to_what_it_ends(seen: Seen, tmp_path: Path) -> None:
@@ -147,7 +167,7 @@ def test_recovery_in_another_process_is_linked_to_what_it_ends(
         assert tm.recover().clean
     spans = seen.spans(f"tallystick.recovery {verb}")
     (root,) = seen.spans("tallystick.transaction")
-    assert (root.status.status_code is StatusCode.ERROR) is (verb == "commit")
+    assert root.status.status_code is StatusCode.ERROR
     assert [attributes(span)["tallystick.gtrid"] for span in spans] == [
         attributes(root)["tallystick.gtrid"]
     ] * 2
@@ -162,7 +182,7 @@ def test_recovery_in_another_process_is_linked_to_what_it_ends(
 def test_latencies_and_transactions_at_work_are_measured(seen: Seen, tmp_path: Path) -> None:
     with manager(tmp_path, durable("a", "b")) as tm:
         transfer(tm, ("a", "b"))
-        with tm.begin(), tm.begin():
+        with tm.begin(), tm.begin(independent=True):
             (point,) = seen.metrics()["tallystick_transactions_active"].data.data_points
             assert (point.value, dict(point.attributes)) == (2, {"node": "node-1"})
         metrics = seen.metrics()

@@ -8,6 +8,7 @@ coordinator's directory before its first phase.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -171,8 +172,13 @@ class Trace:
         """End the span of the transaction, and the phase that did not come to its end."""
         self._end_phase(good=outcome == "committed")
         self._root.set_attribute("tallystick.outcome", outcome)
-        if outcome not in _GOOD:
-            self._fail(self._root, outcome)
+        # A program may roll back because it wants to; while an exception is handled, the block or
+        # the commit has failed.
+        error = sys.exc_info()[1] if outcome == "rolled back" else None
+        if outcome not in _GOOD or error is not None:
+            self._fail(
+                self._root, outcome if error is None else f"rolled back: {type(error).__name__}"
+            )
         self._root.end()
         self._tracing.remember(self.gtrid, self._root)
         self._tracing.metrics.ended(time.monotonic() - self._began, outcome)
