@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tallystick.errors import RolledBackError, TransactionUsageError
@@ -139,23 +140,20 @@ def test_a_joined_call_that_raises_is_not_kept(tm: TransactionManager, journal: 
 
 
 def test_a_conflict_of_a_joined_call_repeats_the_whole(tm: TransactionManager) -> None:
-    class Deadlock(Exception):  # noqa: N818 - as drivers name it
-        sqlstate = "40P01"
-
     calls: list[str] = []
 
     @tm.transactional
     def inner() -> None:
         calls.append("inner")
         if len(calls) < 3:
-            raise Deadlock
+            raise psycopg.errors.DeadlockDetected
 
     @tm.transactional(retry=Retry(3, first=0.0))
     def outer() -> None:
         calls.append("outer")
         try:
             inner()
-        except Deadlock:
+        except psycopg.errors.DeadlockDetected:
             calls.append("handled")
 
     outer()

@@ -230,8 +230,11 @@ class TransactionManager(Uncopied):
             TransactionUsageError: this thread or task is in the block of a transaction of this
                 manager, and neither was chosen.
         """
-        outer = self._outer(Transaction, join=join, independent=independent)
-        return self._begin(Transaction, timeout, self._current) if outer is None else Joined(outer)
+        if join or self._current.get() is not None:
+            outer = self._outer(Transaction, join=join, independent=independent)
+            if outer is not None:
+                return Joined(outer)
+        return self._begin(Transaction, timeout, self._current)
 
     def _outer(
         self, face: type[_Transaction], *, join: bool = False, independent: bool = False

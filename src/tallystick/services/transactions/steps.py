@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from tallystick.callables import checked, require_value
 from tallystick.roles import Ticket
+from tallystick.services.transactions.resource import Vote
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 _Result = TypeVar("_Result")
@@ -64,7 +65,7 @@ def drive(steps: Steps[_Result]) -> _Result:
                     answer = wanted()
                 else:
                     answer = uninterrupted.outside(wanted if callable(wanted) else wanted.wait)
-                if answer is not None and hasattr(answer, "__await__"):
+                if answer is not None and type(answer) is not Vote and hasattr(answer, "__await__"):
                     require_value(answer, "a call that a thread does not await")
                 resume = steps.send
             except BaseException as error:
