@@ -366,7 +366,7 @@ OURS = re.compile(
     r"|testing/chaos/(faults.py Away|process.py)"
     r"|testing/simulate/(disk|loop|primitives|scheduler).py"
     r"|testing/simulate/simulation.py Simulation"
-    r"|(callables|values).py"
+    r"|(callables|posix|values).py|indoubt/doctor/"
 )
 """Functions given within the package, and stand-ins of the standard library's."""
 
