@@ -52,8 +52,9 @@ async def test_a_request_that_comes_again_gets_the_first_outcome(
 ) -> None:
     async def work() -> None:
         async with manager(places, driver) as tm:
+            key = IdempotencyKey("db", of="request", payload=lambda request, _: request)
 
-            @tm.transactional(key=IdempotencyKey("db", of="request"), retry=5)
+            @tm.transactional(key=key, retry=5)
             async def do(request: str, number: int) -> dict[str, int]:
                 connection = await tm.current().connection("db", AsyncConnection)
                 await connection.execute(
