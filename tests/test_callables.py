@@ -360,7 +360,7 @@ OURS = re.compile(
     r"|services/transactions/resources/(pool|sqlalchemy|thread_branch).py"
     r"|services/transactions/resources/(connection_resource.py url_options|pep249.py TpcErrors"
     r"|postgres.py BasePostgresBranch)"
-    r"|services/transactions/steps.py (drive|follow|one_step)"
+    r"|services/transactions/steps.py (drive|follow|one_step|Whole)"
     r"|services/write_behind/(metrics|sequencer|transaction).py"
     r"|services/write_behind/targets/(persisted_marks|rows|statements|workers).py"
     r"|testing/chaos/(faults.py Away|process.py)"
