@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @contextmanager
 def untouched(root: Path) -> Iterator[None]:
     """Assert that names, bytes, modes and time stamps below ``root`` stay as they are."""
-    before = _picture(root)
+    before = picture_of(root)
     yield
-    assert _picture(root) == before
+    assert picture_of(root) == before
 
 
-def _picture(root: Path) -> dict[str, tuple[int, int, int, str]]:
+def picture_of(root: Path) -> dict[str, tuple[int, int, int, str]]:
     picture = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()

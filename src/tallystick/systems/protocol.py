@@ -23,6 +23,7 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.roles import Operation, Role
+from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
 from tallystick.systems.answers import Reasons
 from tallystick.systems.findings import Codes, FindingBuilder
@@ -505,6 +506,9 @@ class System:
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
         settings: the names that `ReadOptions.settings` may have, and what each means.
+        live_files: what the names of the files of a live log are like, unless settings name them.
+        role_finder: function ``(folder, FileSystem) -> Role | None`` that tells what a log is used
+            for; empty where the roles of the system tell.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
         companions: names of files that services keep beside, or one folder above, its logs, or what
@@ -529,6 +533,8 @@ class System:
     splittable: bool = True
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
+    live_files: str = "*"
+    role_finder: str = ""
     log_file: str = ""
     companions: frozenset[str] = frozenset()
     resource: ResourceTraits = ResourceTraits()
@@ -547,6 +553,12 @@ class System:
     def stored_entry(self, record: Record) -> StoredEntry:
         """Return a persisting record of a persist log as any persist log could write it again."""
         return cast(StoredEntry, resolve_name(self.persist_entry)(record))
+
+    def role_in(self, path: str, fs: FileSystem) -> Role | None:
+        """Return what the log of this system in a folder is used for; None if nothing tells."""
+        if self.role_finder:
+            return cast("Role | None", resolve_name(self.role_finder)(path, fs))
+        return next(iter(self.roles), None)
 
     def findings_of(self, log: str, file: str | None = None) -> FindingBuilder:
         """Return the builder for findings of the log of that name."""

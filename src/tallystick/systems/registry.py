@@ -29,6 +29,7 @@ from tallystick.roles import (
 )
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.systems import folders
 from tallystick.systems.protocol import ResourceTraits, System
 
 # A folder is searched in this order: formats with an unmistakable signature first.
@@ -41,7 +42,7 @@ PACKAGES: dict[str, str] = {
     "cloudtran": "tallystick.systems.cloudtran",
 }
 
-NATIVE: Final = "tally"
+NATIVE: Final = folders.NATIVE
 """The system of our own: what services write unless they are asked for another one."""
 
 GROUP: Final = "tallystick.systems"
@@ -98,18 +99,23 @@ def role_class(role: Role, name: str) -> Any:
     return resolve_name(entry.roles[role])
 
 
-def open_decision_log(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> DecisionLog:
+def open_decision_log(
+    path: Path, name: str = NATIVE, fs: FileSystem = LOCAL, *, owner: str = ""
+) -> DecisionLog:
     """Open or create a coordinator's log. Raises what opening that log raises."""
-    return cast(DecisionLog, _open(Role.DECISION_LOG, name, path, fs))
+    return cast(DecisionLog, _open(Role.DECISION_LOG, name, path, fs, owner=owner))
 
 
-def open_shared_decision_log(path: Path, name: str = NATIVE) -> SharedDecisionLog:
+def open_shared_decision_log(
+    path: Path, name: str = NATIVE, *, owner: str = ""
+) -> SharedDecisionLog:
     """Open or create a coordinator's log that other processes open, too.
 
     Raises what opening that log raises.
     """
     made = resolve_name(system(name).shared[Role.DECISION_LOG])
-    return cast(SharedDecisionLog, made(os.fspath(path)))
+    require_own(path, name, LOCAL)
+    return cast(SharedDecisionLog, made(os.fspath(path), owner=owner))
 
 
 def open_record_journal(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> RecordJournal:
@@ -119,17 +125,21 @@ def open_record_journal(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) 
 
 def open_journal_engine(path: Path, name: str = NATIVE, **options: Any) -> JournalEngine:
     """Open or create a journal with replay and followers. Raises what opening that log raises."""
-    return cast(JournalEngine, role_class(Role.JOURNAL, name)(os.fspath(path), **options))
+    made = role_class(Role.JOURNAL, name)
+    require_own(path, name, options.get("fs", LOCAL))
+    return cast(JournalEngine, made(os.fspath(path), **options))
 
 
 def open_undo_redo_log(
-    path: Path, name: str = NATIVE, fs: FileSystem = LOCAL, *, page_size: int = 4096
-) -> UndoRedoLog:
+    path: Path, name: str = NATIVE, fs: FileSystem = LOCAL, *, page_size: int = 4096,
+    owner: str = "",
+) -> UndoRedoLog:  # fmt: skip
     """Open or create an undo/redo log for pages of ``page_size`` bytes.
 
     Raises what opening that log raises.
     """
-    return cast(UndoRedoLog, _open(Role.UNDO_REDO_LOG, name, path, fs, page_size=page_size))
+    options = {"page_size": page_size, "owner": owner}
+    return cast(UndoRedoLog, _open(Role.UNDO_REDO_LOG, name, path, fs, **options))
 
 
 def paged_system_in(path: Path, fs: FileSystem = LOCAL) -> str | None:
@@ -150,12 +160,49 @@ def open_paged_log(name: str, path: Path, fs: FileSystem = LOCAL) -> PagedLog:
     return cast(PagedLog, _open(Role.PAGED_LOG, name, paged_file(name, path), fs))
 
 
-def open_persist_log(path: Path, name: str = NATIVE, fs: FileSystem = LOCAL) -> PersistLog:
+def open_persist_log(
+    path: Path, name: str = NATIVE, fs: FileSystem = LOCAL, *, owner: str = ""
+) -> PersistLog:
     """Open or create a persist log. Raises what opening that log raises."""
-    return cast(PersistLog, _open(Role.PERSIST_LOG, name, path, fs))
+    return cast(PersistLog, _open(Role.PERSIST_LOG, name, path, fs, owner=owner))
+
+
+def require_own(path: Path, name: str, fs: FileSystem, *, named: bool = False) -> None:
+    """Require that a folder holds no log but that of the system ``name``; nothing is written.
+
+    Args:
+        path: the folder.
+        name: the system.
+        fs: the file system.
+        named: settings tell the names of its files.
+
+    Raises:
+        UnsupportedFormatError: it holds another one; the error says how to open that.
+    """
+    own = system(name)
+    folders.require_own(os.fspath(path), fs, own, systems(), None if named else own.live_files)
+
+
+def require_no_other(path: Path, looks_in: str, fs: FileSystem = LOCAL) -> None:
+    """Require that a service's folder holds no log elsewhere than where the service looks.
+
+    Args:
+        path: the folder of the service.
+        looks_in: the folder in it where its log is; empty: itself.
+        fs: the file system.
+
+    Raises:
+        UnsupportedFormatError: it does; the error says how to open it.
+    """
+    folders.require_no_other(os.fspath(path), fs, looks_in, systems())
 
 
 def _open(role: Role, name: str, path: Path, fs: FileSystem, **more: Any) -> Any:
     made = role_class(role, name)
+    if role is Role.PAGED_LOG:
+        folder, file = os.path.split(os.fspath(path))
+        folders.require_own(folder, fs, system(name), systems(), file)
+    else:
+        require_own(path, name, fs)
     taken = system(name).role_options.get(role, frozenset())
     return made(os.fspath(path), fs=fs, **{key: more[key] for key in more if key in taken})

@@ -24,6 +24,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,11 +33,12 @@ from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.roles import InDoubt, PagedLog, TableSpace, Ticket, UndoRedoLog
 from tallystick.services.page_store.backup import BACKUP_MARK, PAGES, copy_pages
 from tallystick.services.page_store.pages.cache import PageCache
-from tallystick.services.page_store.pages.layout import PAGE_SIZE, Leaf, Meta, Node, encode
+from tallystick.services.page_store.pages.layout import PAGE_SIZE, Leaf, Meta, Node, decode, encode
 from tallystick.services.page_store.pages.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.pages.tables import Tables
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
+from tallystick.systems.registry import require_no_other
 
 LOG_FOLDER = "log"
 SIDE = "recovered"
@@ -81,6 +83,7 @@ def open_paged(path: Path, fs: FileSystem, open_log: OpenPagedLog, cache_bytes: 
             found=f"{PAGES} and {LOG_FOLDER}, each by itself",
             advice="Open it with the release, or the system, that made it, and copy its tables",
         )
+    require_no_other(path, "", fs)
     log = open_log(path, fs)
     try:
         capacity = _cache_capacity(cache_bytes, log.codec.page_size)
@@ -94,7 +97,13 @@ def open_paged(path: Path, fs: FileSystem, open_log: OpenPagedLog, cache_bytes: 
 
 
 def open_own_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: int) -> OpenStore:
-    """Open or create a store with pages in a file of our own. Raises `CorruptLogError`."""
+    """Open or create a store with pages in a file of our own.
+
+    Raises:
+        CorruptLogError: A part is missing, damaged, or another store's.
+        UnsupportedFormatError: The folder holds another log.
+    """
+    require_no_other(path, LOG_FOLDER, fs)
     _require_complete(path, fs)
     if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
         write_whole(fs, str(path / FRESH), [_no_tables()])
@@ -156,6 +165,16 @@ def _require_complete(path: Path, fs: FileSystem) -> None:
             file=str(path),
             advice="Take another; nothing in this folder is of use",
         )
+
+
+def owner_of(path: Path, fs: FileSystem) -> str:
+    """Return the name by which the log of a store knows whose it is; empty if pages do not tell."""
+    for name in (PAGES, FRESH):
+        if fs.exists(str(path / name)):
+            with closing(fs.open(str(path / name), write=False)) as file, suppress(CorruptLogError):
+                meta = decode(0, file.pread(PAGE_SIZE, 0))
+                return f"page store {meta.store_id:x}" if isinstance(meta, Meta) else ""
+    return ""
 
 
 def _no_tables() -> bytes:

@@ -38,6 +38,7 @@ from tallystick.services.page_store.recovery import (
     OpenStore,
     open_own_pages,
     open_paged,
+    owner_of,
 )
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
 from tallystick.storage.files import FileSystem
@@ -321,4 +322,5 @@ def _open_own_pages(open_log: OpenLog, path: Path, fs: FileSystem, cache_bytes: 
 
 
 def _open_log(system: str, folder: Path, fs: FileSystem) -> UndoRedoLog:
-    return open_undo_redo_log(folder, system, fs, page_size=PAGE_SIZE)
+    owner = owner_of(folder.parent, fs)
+    return open_undo_redo_log(folder, system, fs, page_size=PAGE_SIZE, owner=owner)

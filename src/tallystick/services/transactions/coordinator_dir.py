@@ -28,7 +28,11 @@ from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
-from tallystick.systems.registry import open_decision_log, open_shared_decision_log
+from tallystick.systems.registry import (
+    open_decision_log,
+    open_shared_decision_log,
+    require_no_other,
+)
 
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
@@ -41,6 +45,8 @@ TRACES_FILE = "traces"
 TRACES_FILE_SIZE = 4 << 20
 """Bytes of each of two files: some ten thousand sampled transactions."""
 
+_OWNER = "node "
+"""The owner of a decision log is named so, with the node id."""
 _log = logger("tallystick.transactions")
 
 
@@ -373,11 +379,20 @@ def open_coordinator_dir(
             "only the native log in the directory can be shared", advice="Leave out log="
         )
     folder = Path(path).absolute()
+    if log is None:
+        require_no_other(folder, LOG_FOLDER, fs)
+    recorded = _recorded_node(fs, str(folder / NODE_FILE), node)
+    owner = recorded or ""
+    if not recorded and not fs.list(str(folder / LOG_FOLDER)):
+        # Processes that make a shared one together may each have another name in mind.
+        node = node or (None if shared else _new_node())
+        owner = node or ""
+    owner = owner and f"{_OWNER}{owner}"
     fs.mkdir(str(folder))
     with ExitStack() as undo:
         held = undo.enter_context(closing(fs.hold(str(folder))))
         _require_decisions(held, folder, log)
-        decisions = log or _open_log(folder / LOG_FOLDER, held, shared=shared)
+        decisions = log or _open_log(folder / LOG_FOLDER, held, owner, shared=shared)
         undo.callback(decisions.close)
         identities = Identities(folder / IDENTITIES_FILE, held)
         closed, traces = ClosedDecisions(folder, held), Traces(folder, held)
@@ -389,8 +404,10 @@ def open_coordinator_dir(
     return CoordinatorDirectory(found, decisions, identities, closed, traces, ends, held, lost)
 
 
-def _open_log(folder: Path, fs: FileSystem, *, shared: bool) -> DecisionLog:
-    return open_shared_decision_log(folder) if shared else open_decision_log(folder, fs=fs)
+def _open_log(folder: Path, fs: FileSystem, owner: str, *, shared: bool) -> DecisionLog:
+    if shared:
+        return open_shared_decision_log(folder, owner=owner)
+    return open_decision_log(folder, fs=fs, owner=owner)
 
 
 def _lost_before(fs: FileSystem, file: str, log: DecisionLog) -> int:
@@ -446,18 +463,27 @@ def _require_decisions(fs: FileSystem, folder: Path, other: DecisionLog | None) 
         )
 
 
+def _recorded_node(fs: FileSystem, file: str, wanted: str | None) -> str | None:
+    """Return the node id of the directory; refuse another than ``wanted``, which a new one gets."""
+    if not fs.exists(file):
+        return check_node(wanted) if wanted is not None else None
+    node = check_node(read_file(fs, file).decode("ascii", "replace").strip())
+    if wanted not in (None, node):
+        raise TransactionUsageError(
+            f"the directory belongs to node {node!r}, not {wanted!r}",
+            file=file,
+            advice="Branches in doubt are found by the node id; use another directory",
+        )
+    return node
+
+
 def _node(fs: FileSystem, file: str, wanted: str | None, decisions: DecisionLog) -> str:
-    if fs.exists(file):
-        node = check_node(read_file(fs, file).decode("ascii", "replace").strip())
-        if wanted not in (None, node):
-            raise TransactionUsageError(
-                f"the directory belongs to node {node!r}, not {wanted!r}",
-                file=file,
-                advice="Branches in doubt are found by the node id; use another directory",
-            )
+    if fs.exists(file) and (node := _recorded_node(fs, file, wanted)) is not None:
         return node
     node = check_node(wanted or f"tally-{secrets.token_hex(4)}")
-    for other in {node_of(gtrid) for gtrid in decisions.open_decisions()} - {node, None}:
+    owners = {str(getattr(decisions, "owner", "")).removeprefix(_OWNER)}
+    decided = {node_of(gtrid) for gtrid in decisions.open_decisions()}
+    for other in (owners | decided) - {node, None, ""}:
         raise CorruptLogError(
             f"the node id is lost; decisions in the log belong to node {other!r}",
             file=file,

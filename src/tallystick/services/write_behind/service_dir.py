@@ -16,7 +16,7 @@ import uuid
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.roles import PersistLog
 from tallystick.storage.files import FileSystem, read_file, write_whole
-from tallystick.systems.registry import open_persist_log
+from tallystick.systems.registry import open_persist_log, require_no_other
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
@@ -33,6 +33,7 @@ def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
         UnsupportedFormatError: a system without a persist log, or another system than that of the
             existing log.
     """
+    require_no_other(folder, LOG_FOLDER, fs)
     recorded = recorded_system(folder, fs)
     if recorded not in (None, system):
         raise UnsupportedFormatError(
@@ -46,7 +47,8 @@ def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
             advice="Bring the folder back (is its volume mounted?); for a new service take a new "
             "folder",
         )
-    return open_persist_log(path, system, fs)
+    identity, *_ = _read(folder, fs) or [""]
+    return open_persist_log(path, system, fs, owner=f"service {identity}" if identity else "")
 
 
 def lacks_log(folder: str, fs: FileSystem) -> bool:

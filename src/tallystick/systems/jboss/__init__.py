@@ -20,6 +20,7 @@ SYSTEM = System(
     roles={
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },
+    live_files="activemq-data-*.amq",
     clocks=frozenset({Clock.NONE}),
     companions=frozenset({"outcomes"}),
     change_feed=True,

@@ -26,7 +26,13 @@ SYSTEM = System(
         Role.UNDO_REDO_LOG: f"{_ROLES}.undo_redo_log:TallyUndoRedoLog",
         Role.PERSIST_LOG: f"{_ROLES}.persist_log:TallyPersistLog",
     },
+    role_options={
+        role: frozenset({"owner"})
+        for role in (Role.DECISION_LOG, Role.UNDO_REDO_LOG, Role.PERSIST_LOG)
+    },
     shared={Role.DECISION_LOG: f"{_ROLES}.decision_log:TallySharedDecisionLog"},
+    live_files="*.tally",
+    role_finder="tallystick.systems.tally.read.claim:role_in",
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,
     secrets=frozenset({"encryption_key"}),
@@ -39,6 +45,7 @@ SYSTEM = System(
             "identities.json",
             "identity",
             "lock",
+            "lost-before",
             "node",
             "outcomes",
             "pages",

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tallystick.roles import Role
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.layout import (
@@ -31,14 +32,24 @@ UNFINISHED_BACKUP: Final = (CONTROL_MAGIC + b" a backup that was not finished\n"
     DATA_OFFSET, b"\0"
 )
 """What the control file of a backup holds until everything else of it is durable."""
+ROLES: Final = {
+    1: Role.JOURNAL,
+    2: Role.DECISION_LOG,
+    3: Role.UNDO_REDO_LOG,
+    4: Role.PERSIST_LOG,
+}
+"""The roles by their numbers in the control block; a record journal is a journal."""
+OWNER_MAX: Final = 64
+"""Bytes of the name of an owner, at most."""
 
 _BLOCK_SIZE = 512
 _CRC = struct.Struct("<I")
 _CRC_END = _BLOCK_SIZE - _CRC.size
 
 # magic, version, flags, sector size, log identity, segment size, generation, first segment kept,
-# newest segment, checkpoint LSN, durable LSN, next transaction, next key, created, shard, shards
-_CONTROL = struct.Struct("<8sHHI16s QQQQQQQQq II")
+# newest segment, checkpoint LSN, durable LSN, next transaction, next key, created, shard, shards,
+# role, length of the owner, owner
+_CONTROL = struct.Struct("<8sHHI16s QQQQQQQQq II HH64s")
 # magic, version, flags, sector size, log identity, segment number, first LSN, segment size,
 # created, predecessor: number, end, last LSN; chain, shard
 _SEGMENT = struct.Struct("<8sHHI16s QQQq QQQ II")
@@ -62,6 +73,8 @@ class Control:
         created_us: time of creation, in microseconds since 1970-01-01 UTC.
         shard: number of this shard.
         shards: number of shards.
+        role: what the log is used for, a key of `ROLES`; 0: any, in logs of earlier releases.
+        owner: whose log it is, UTF-8 of at most `OWNER_MAX` bytes; empty: anyone's.
     """
 
     identity: bytes
@@ -77,6 +90,8 @@ class Control:
     created_us: int = 0
     shard: int = 0
     shards: int = 1
+    role: int = 0
+    owner: bytes = b""
 
     @property
     def tag(self) -> bytes:
@@ -147,6 +162,9 @@ def encode_control(control: Control) -> bytes:
             control.created_us,
             control.shard,
             control.shards,
+            control.role,
+            len(control.owner),
+            control.owner,
         )
     )
 
@@ -197,6 +215,8 @@ def decode_control(data: Bytes, offset: int = 0) -> Control | None:
     if values is None:
         return None
     sector, identity, segment_size, *rest = values
+    owner_size, owner = rest[-2:]
+    rest[-2:] = [owner[:owner_size]]
     control = Control(identity, segment_size, sector, *rest)
     # A caller may have used the largest number of a transaction or entry: their next ones may be
     # greater. What a checkpoint gives up was durable before.

@@ -40,6 +40,7 @@ from tallystick.systems.tally.live.items import (
 from tallystick.systems.tally.live.opening import Term, load_key, open_log
 from tallystick.systems.tally.live.reclaim import Reclaimer, open_work
 from tallystick.systems.tally.live.settings import Settings, capacity
+from tallystick.systems.tally.read.claim import ANYONES, Claim
 from tallystick.systems.tally.read.state import Element, LogState
 
 Looked = TypeVar("Looked")
@@ -56,11 +57,13 @@ class TallyLog(Uncopied):
         key: provides the secret of an encrypted log.
         fs: the file system.
         term: the process leads others for this time.
+        claim: what the log is taken for.
 
     Raises:
         LogLockedError: another owner has the log open.
-        CorruptLogError: acknowledged data is damaged or missing.
-        UnsupportedFormatError: the log is of a later version, or encrypted and without its key.
+        CorruptLogError: acknowledged data is damaged or missing, or it is another owner's log.
+        UnsupportedFormatError: the log is of a later version, of another role, or encrypted and
+            without its key.
         LogUnreadableError: a file cannot be read.
 
     Attributes:
@@ -83,15 +86,17 @@ class TallyLog(Uncopied):
         key: KeyProvider | None = None,
         fs: FileSystem = LOCAL,
         term: Term | None = None,
+        claim: Claim = ANYONES,
     ) -> None:
         self.path = path = absolute(path)
         self.settings = settings or Settings()
         self.key = load_key(key)
+        claim.require_folder(fs, path, self.key)
         fs.mkdir(path)
         self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME))
         self.fs = self._lock.fs
         try:
-            recovered = open_log(self.fs, path, self.settings, self.key, term or Term())
+            recovered = open_log(self.fs, path, self.settings, self.key, term or Term(), claim)
         except BaseException:
             self._lock.release()
             raise
@@ -242,6 +247,11 @@ class TallyLog(Uncopied):
     def checkpoint_lsn(self) -> int:
         """Plain records below this LSN were given up."""
         return self._appender.control.checkpoint_lsn
+
+    @property
+    def owner(self) -> str:
+        """Whose log it is; empty if anyone's."""
+        return self._appender.control.owner.decode("utf-8", "replace")
 
     @property
     def identity(self) -> bytes:

@@ -43,6 +43,7 @@ from tallystick.systems.tally.format.layout import (
 from tallystick.systems.tally.format.sealing import KEY_SIZES, KeyMissingError, KeyProvider
 from tallystick.systems.tally.live.appender import Appender
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.read.claim import Claim
 from tallystick.systems.tally.read.files import (
     Catalog,
     FileAccess,
@@ -115,27 +116,30 @@ def load_key(provider: KeyProvider | None) -> bytes | None:
 
 
 def open_log(
-    fs: HeldFolder, folder: str, settings: Settings, key: bytes | None, term: Term
+    fs: HeldFolder, folder: str, settings: Settings, key: bytes | None, term: Term, claim: Claim
 ) -> Recovered:
     """Create or recover the log in ``folder``, which the caller has locked.
 
     Raises:
-        CorruptLogError: acknowledged data is damaged or missing.
-        UnsupportedFormatError: the log is of a later version, or encrypted and without its key.
+        CorruptLogError: acknowledged data is damaged or missing, or it is another owner's log.
+        UnsupportedFormatError: the log is of a later version, of another role, or encrypted and
+            without its key.
         LogUnreadableError: a file cannot be read; nothing was changed.
         OSError: a write failed.
     """
     catalog, access = readable_folder(fs, folder)
     if catalog.control is None and _never_used(catalog, access):
-        _create(fs, folder, settings)
+        _create(fs, folder, settings, claim)
         catalog, access = readable_folder(fs, folder)
+    if catalog.control is not None:
+        claim.require(catalog.control, folder)
     scan, state, index = _read_tail(catalog, access, key, term) or _read_all(catalog, access, key)
     if scan.broken:
         raise _refusal(folder, scan.findings)
     judgement = judgement_of(REASONS, CODES, grounds(scan, None), scan.findings)
     _repair_heads(fs, catalog)
     judgement = _with_copies(judgement, scan.findings)
-    appender = _resume(fs, folder, settings, key, scan, index, term)
+    appender = _resume(fs, folder, settings, key, scan, index, term, claim)
     return Recovered(appender, state, tuple(scan.findings), judgement)
 
 
@@ -153,7 +157,7 @@ def _never_used(catalog: Catalog, access: FileAccess) -> bool:
     return not used and all(one.code != UNREADABLE.code for one in scan.findings)
 
 
-def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
+def _create(fs: FileSystem, folder: str, settings: Settings, claim: Claim) -> None:
     """Write the first segment, then the control block, with which the log exists."""
     names = fs.list(folder)
     if archived := [one for one in names if archived_as(logical_name(one)) is not None]:
@@ -186,7 +190,8 @@ def _create(fs: FileSystem, folder: str, settings: Settings) -> None:
     )
     first = posixpath.join(folder, segment_name(1))
     write_whole(fs, first, [doubled(encode_segment_header(header))], size=control.segment_size)
-    write_whole(fs, posixpath.join(folder, CONTROL_NAME), [doubled(encode_control(control))])
+    block = doubled(encode_control(claim.new(control)))
+    write_whole(fs, posixpath.join(folder, CONTROL_NAME), [block])
 
 
 # -- recovery -----------------------------------------------------------------------------
@@ -293,7 +298,7 @@ def _repair_heads(fs: FileSystem, catalog: Catalog) -> None:
 
 def _resume(
     fs: HeldFolder, folder: str, settings: Settings, key: bytes | None, scan: Scan,
-    index: list[tuple[int, int, int]], term: Term,
+    index: list[tuple[int, int, int]], term: Term, claim: Claim,
 ) -> Appender:  # fmt: skip
     control = scan.catalog.control
     if control is None or scan.end is None:
@@ -303,6 +308,7 @@ def _resume(
     file = _durable(fs, last)
     if term.others:
         _remove_spares(fs, folder)
+    control = claim.noted_in(control, folder)
     appender = Appender(fs, folder, control, settings, key, term.epoch)
     appender.resume(file, last.header, due, index, scan.time_us)
     # What was read is durable now, and the control block says so: the next recovery will not

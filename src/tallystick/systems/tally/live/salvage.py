@@ -21,7 +21,8 @@ from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.opening import load_key
 from tallystick.systems.tally.live.settings import Settings
-from tallystick.systems.tally.read.files import read_folder
+from tallystick.systems.tally.read.claim import ANYONES, claim_of
+from tallystick.systems.tally.read.files import control_in, read_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import state_of
@@ -70,7 +71,9 @@ def salvage(
         raise FileExistsError(f"{target} is not empty: salvage writes to a new folder")
     report = SalvageReport()
     secret = load_key(key)
-    with TallyLog(target, settings=settings, key=key, fs=fs) as log:
+    control = control_in(fs, source)
+    claim = ANYONES if control is None else claim_of(control)
+    with TallyLog(target, settings=settings, key=key, fs=fs, claim=claim) as log:
         for row in _rows(source, secret, fs, report):
             log.submit(_again(row, report), sync=False)
             report.records += 1

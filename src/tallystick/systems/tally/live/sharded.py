@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Self
 from zlib import crc32
 
+from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Outcome, Record
+from tallystick.roles import Role
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
@@ -21,13 +23,16 @@ from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.items import Item
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.read.claim import Claim
+from tallystick.systems.tally.read.files import control_in
 from tallystick.systems.tally.reader import TallyReading
 
 
 class ShardedLog(Uncopied):
     """Open logs in ``folders``, in the order of their shard numbers.
 
-    Raises as `TallyLog` does; logs that were opened before the error are closed again.
+    Raises `UnsupportedFormatError` for another order, and as `TallyLog` does;
+    logs that were opened before the error are closed again.
     """
 
     def __init__(
@@ -40,10 +45,13 @@ class ShardedLog(Uncopied):
     ) -> None:
         self.shards: list[TallyLog] = []
         common = settings or Settings()
+        for number, folder in enumerate(folders):
+            _require_shard(fs, folder, number, len(folders))
         try:
             for number, folder in enumerate(folders):
                 own = replace(common, shard=number, shards=len(folders))
-                self.shards.append(TallyLog(folder, settings=own, key=key, fs=fs))
+                log = TallyLog(folder, settings=own, key=key, fs=fs, claim=Claim(Role.JOURNAL))
+                self.shards.append(log)
         except BaseException:
             self.close()
             raise
@@ -72,6 +80,19 @@ class ShardedLog(Uncopied):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _require_shard(fs: FileSystem, folder: str, number: int, count: int) -> None:
+    """Require that the log in a folder, if there is one, is this shard of so many."""
+    control = control_in(fs, folder)
+    if control is not None and (control.shard, control.shards) != (number, count):
+        raise UnsupportedFormatError(
+            "this log is another shard, or one of another number of them",
+            file=folder,
+            expected=f"shard {number} of {count}",
+            found=f"shard {control.shard} of {control.shards}",
+            advice="Nothing was changed. Give the folders of all shards, in their order",
+        )
 
 
 def merged(readings: Iterable[TallyReading]) -> Iterator[Record]:

@@ -304,6 +304,16 @@ def _require_readable(findings: Iterable[Finding]) -> None:
             )
 
 
+def control_in(fs: FileSystem, folder: str) -> Control | None:
+    """Return the control block of a folder by its file alone; None without a whole one."""
+    path = posixpath.join(folder, CONTROL_NAME)
+    if not fs.exists(path):
+        return None
+    catalog = Catalog(folder)
+    _take_control(catalog, path, access_through(fs).head(path, DATA_OFFSET))
+    return catalog.control
+
+
 def is_member(name: str) -> bool:
     """Return True for the name of a file that belongs, or has belonged, to a native log."""
     return name.endswith(SUFFIX) or name.startswith(SPARE_PREFIX)

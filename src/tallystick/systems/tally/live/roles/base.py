@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 
 from tallystick.records import Judgement
+from tallystick.roles import Role
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
@@ -13,6 +14,7 @@ from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.log import SharedTallyLog
+from tallystick.systems.tally.read.claim import Claim
 
 AnyLog = TallyLog | SharedTallyLog
 """A log that this process has open alone, or with others."""
@@ -24,13 +26,16 @@ class TallyRole(Uncopied, Generic[Log]):
 
     Attributes:
         settings: how a log is written that the role opens by its path.
+        role: what such a log is used for.
     """
 
     settings = Settings()
+    role: ClassVar[Role]
 
-    def __init__(self, log: Log | str, *, fs: FileSystem = LOCAL) -> None:
+    def __init__(self, log: Log | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
         if isinstance(log, str):
-            self.log = cast(Log, TallyLog(log, settings=self.settings, fs=fs))
+            claim = Claim(self.role, owner)
+            self.log = cast(Log, TallyLog(log, settings=self.settings, fs=fs, claim=claim))
         else:
             self.log = log
         self._last_segment = self.log.first_segment  # an earlier owner may have left more
@@ -39,6 +44,11 @@ class TallyRole(Uncopied, Generic[Log]):
     def identity(self) -> str:
         """The name of the log, as 32 hexadecimal digits."""
         return self.log.identity.hex()
+
+    @property
+    def owner(self) -> str:
+        """Whose log it is; empty if anyone's."""
+        return self.log.owner
 
     @property
     def judgement(self) -> Judgement:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from tallystick.arguments import texts
 from tallystick.records import State
-from tallystick.roles import Decision, DecisionOutcome, Ticket
+from tallystick.roles import Decision, DecisionOutcome, Role, Ticket
 from tallystick.systems.tally.format.bodies import NAME_MAX, encode_names, encode_note
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
@@ -19,6 +19,7 @@ from tallystick.systems.tally.live.reclaim import heuristic_record
 from tallystick.systems.tally.live.roles.base import AnyLog, TallyRole
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.log import SharedTallyLog
+from tallystick.systems.tally.read.claim import Claim
 
 SEGMENT_SIZE = 2 << 20
 """Of a new decision log: a coordinator starts where there is little space; decisions are short."""
@@ -31,6 +32,7 @@ class TallyDecisionLog(TallyRole[AnyLog]):
     """A two-phase-commit coordinator's log. Only `decide` and `settle` are forced."""
 
     settings = Settings(segment_size=SEGMENT_SIZE)
+    role = Role.DECISION_LOG
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a status that decides nothing, without forcing."""
@@ -75,8 +77,9 @@ class TallySharedDecisionLog(TallyDecisionLog):
 
     log: SharedTallyLog
 
-    def __init__(self, path: str) -> None:
-        super().__init__(SharedTallyLog(path, settings=self.settings))
+    def __init__(self, path: str, *, owner: str = "") -> None:
+        claim = Claim(self.role, owner)
+        super().__init__(SharedTallyLog(path, settings=self.settings, claim=claim))
 
     @property
     def member(self) -> int:

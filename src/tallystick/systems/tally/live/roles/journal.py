@@ -31,6 +31,7 @@ from tallystick.systems.tally.live.roles.record_journal import TallyRecordJourna
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.log import SharedTallyLog
 from tallystick.systems.tally.live.tail import Tail
+from tallystick.systems.tally.read.claim import Claim
 from tallystick.systems.tally.read.records import records_of
 
 _SAMPLE: Final = 1000
@@ -52,9 +53,12 @@ def open_journal(
     """
     if isinstance(settings, Mapping):
         settings = Settings(**settings)
+    claim = Claim(TallyJournal.role)
     if shared:
-        return SharedTallyJournal(SharedTallyLog(path, settings=settings, key=key, fs=fs))
-    return TallyJournal(TallyLog(path, settings=settings, key=key, fs=fs))
+        return SharedTallyJournal(
+            SharedTallyLog(path, settings=settings, key=key, fs=fs, claim=claim)
+        )
+    return TallyJournal(TallyLog(path, settings=settings, key=key, fs=fs, claim=claim))
 
 
 class TallyJournal(TallyRecordJournal):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tallystick.arguments import integers
 from tallystick.errors import LogWriteError
-from tallystick.roles import Operation, PersistEntry, Ticket
+from tallystick.roles import Operation, PersistEntry, Role, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
@@ -38,9 +38,10 @@ class TallyPersistLog(TallyRole[TallyLog]):
     """
 
     settings = Settings(recycle=False)
+    role = Role.PERSIST_LOG
 
-    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
-        super().__init__(log, fs=fs)
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
+        super().__init__(log, fs=fs, owner=owner)
         with self.log.state() as state:
             self._next = state.next_key
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tallystick.errors import TransactionUsageError
-from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
+from tallystick.roles import JournalRecord, PreparedTransaction, Role, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
@@ -27,11 +27,13 @@ class TallyRecordJournal(TallyRole[AnyLog]):
     back.
     """
 
+    role = Role.JOURNAL
     deletes_last = False
     """The elements of a transaction take effect in their order."""
 
-    def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL) -> None:
-        super().__init__(log, fs=fs)
+
+    def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
+        super().__init__(log, fs=fs, owner=owner)
         self.roll_back_open()
         self._open = self._prepared_before()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.arguments import integer, text
-from tallystick.roles import InDoubt, RecoveryHandler, Ticket, branch_of
+from tallystick.roles import InDoubt, RecoveryHandler, Role, Ticket, branch_of
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import TABLE_MAX, TABLE_MIN, decode_row, encode_row
@@ -39,8 +39,10 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     Sessions that were open when the log was last closed, and had not prepared, are rolled back.
     """
 
-    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL) -> None:
-        super().__init__(log, fs=fs)
+    role = Role.UNDO_REDO_LOG
+
+    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
+        super().__init__(log, fs=fs, owner=owner)
         self.roll_back_open()
         self._pages: set[int] = {
             row.record.key or 0 for row in self._section_rows() if _is_undo(row)

@@ -54,6 +54,7 @@ from tallystick.systems.tally.live.shared.batches import (
 )
 from tallystick.systems.tally.live.shared.replica import Replica
 from tallystick.systems.tally.live.shared.service import BLOCK, MEMBER_BITS, lead
+from tallystick.systems.tally.read.claim import ANYONES, Claim
 from tallystick.systems.tally.read.files import read_control
 from tallystick.systems.tally.read.state import LogState
 
@@ -96,6 +97,7 @@ class SharedTallyLog(Uncopied):
         key: provides the secret of an encrypted log, the same in all processes.
         fs: the file system; the machine's own, as processes share it.
         before: is called before each change that this process makes as the leader; for tests.
+        claim: what the log is taken for.
 
     Raises:
         LogLockedError: a process has the log open alone.
@@ -116,18 +118,20 @@ class SharedTallyLog(Uncopied):
         key: KeyProvider | None = None,
         fs: FileSystem = LOCAL,
         before: Callable[[str], None] | None = None,
+        claim: Claim = ANYONES,
     ) -> None:
         if not isinstance(fs, LocalFileSystem) and not simulated():
             raise UnsupportedFormatError("only the files of this machine can be shared", file=path)
         self.path = absolute(path)
         self.settings = settings or Settings()
         self.key = load_key(key)
-        self._provider, self._before = key, before
+        self._provider, self._before, self._claim = key, before, claim
         self._leader: Leader | None = None
         self._closed = False
         self._refusal: LogWriteError | None = None
         self._numbers_lock = threading.Lock()
         self._free_numbers = iter(range(0))
+        claim.require_folder(fs, self.path, self.key)
         fs.mkdir(self.path)
         self.fs = fs.hold(self.path)
         try:
@@ -167,6 +171,7 @@ class SharedTallyLog(Uncopied):
         control = read_control(self.fs, self.path)
         assert control is not None
         self.identity = control.identity
+        self.owner = control.owner.decode("utf-8", "replace")
         self.capacity = capacity(control.segment_size, control.sector_size)
         self.group_bytes = min(self.settings.group_bytes, self.capacity)
 
@@ -177,7 +182,9 @@ class SharedTallyLog(Uncopied):
         if not self.fs.exists(posixpath.join(self.path, CONTROL_NAME)):
             # Its lock file is locked already.
             fs = FencedFileSystem(self.fs, _allow)
-            TallyLog(self.path, settings=self.settings, key=self._provider, fs=fs).close()
+            TallyLog(
+                self.path, settings=self.settings, key=self._provider, fs=fs, claim=self._claim
+            ).close()
 
     def _first_epoch(self) -> int:
         control = read_control(self.fs, self.path)
@@ -186,7 +193,7 @@ class SharedTallyLog(Uncopied):
     def _lead(self, epoch: Epoch) -> None:
         self._leader = lead(
             epoch, self._members, self.settings, self._provider, self.fs, self._before,
-            sealing=self._sealing,
+            self._claim, sealing=self._sealing,
         )  # fmt: skip
 
     @property

@@ -54,6 +54,7 @@ from tallystick.systems.tally.live.shared.batches import (
     judgement_fields,
 )
 from tallystick.systems.tally.live.shared.state_copy import StateCopies, last_copy
+from tallystick.systems.tally.read.claim import ANYONES, Claim
 from tallystick.systems.tally.read.state import Element, LogState
 
 EPOCH_BITS: Final = 40
@@ -77,6 +78,7 @@ def lead(
     key: KeyProvider | None,
     fs: HeldFolder,
     before: Callable[[str], None] | None = None,
+    claim: Claim = ANYONES,
     *,
     sealing: Sealing | None = None,
 ) -> Leader:
@@ -88,7 +90,7 @@ def lead(
     """
     heart = Heart(epoch)
     try:
-        service = TallyService(epoch, membership, settings, key, fs, before)
+        service = TallyService(epoch, membership, settings, key, fs, before, claim)
         leader = Leader(epoch, service, heart, sealing)
         leader.start()
     except BaseException:
@@ -108,6 +110,7 @@ class TallyService:
         key: KeyProvider | None,
         fs: HeldFolder,
         before: Callable[[str], None] | None,
+        claim: Claim,
     ) -> None:
         self._epoch = epoch
         self._members = membership
@@ -123,6 +126,7 @@ class TallyService:
             key=key,
             fs=FencedFileSystem(fs, self._check),
             term=Term(epoch.number, not gone, partial(last_copy, membership.place)),
+            claim=claim,
         )
         self._last_segment = self.log.first_segment  # an earlier leader may have left more
         self._ids = RecordIds(_LiveIds({}))
