@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,20 +15,24 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tallystick import Journal, PageStore
 from tallystick.cli.commands.convert import command
 from tallystick.convert.command import convert
 from tallystick.errors import (
     CorruptLogError,
+    LogLockedError,
     LogWriteError,
     NotALogError,
     TallystickError,
     UnsupportedFormatError,
 )
 from tallystick.reading.survey import survey
-from tallystick.records import Kind
+from tallystick.records import Kind, Xid
 from tallystick.roles import DecisionOutcome, JournalRecord, Operation, OperationCode
 from tallystick.storage.local import UNFINISHED
+from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import open_decision_log, open_persist_log, open_record_journal
+from tallystick.systems.tally.live.roles.journal import TallyJournal
 from tallystick.testing import Reporter, run_and_kill
 from tests.fixtures import fixture_dir
 from tests.kit import untouched
@@ -220,7 +226,7 @@ def test_a_conversion_that_fails_leaves_nothing(
     journal = open_record_journal(tmp_path / "from", "jboss")
     journal.add(1, b"body").wait()
     journal.close()
-    monkeypatch.setattr("tallystick.convert.roles._journal_record", fail)
+    monkeypatch.setattr("tallystick.convert.roles._add_live", fail)
     with pytest.raises(OSError, match="no space"):
         convert(tmp_path / "from", tmp_path / "to", "tally")
     assert [one.name for one in tmp_path.iterdir()] == ["from"]
@@ -267,9 +273,10 @@ def test_the_command_tells_what_was_carried_and_what_was_left(tmp_path: Path) ->
     assert ran.exit_code == 0, ran.output
     report = json.loads(ran.output)
     assert report["role"] == "decision log"
-    assert report["left"]["transactions committed"] > 0
+    assert report["over"]["transactions committed"] > 0
+    assert not report["left"]
     ran = CliRunner().invoke(command, [source, str(tmp_path / "b"), "--to", "tally", "--force"])
-    assert "without counterpart" in ran.output
+    assert "over: " in ran.output
 
 
 @pytest.mark.parametrize(
@@ -281,3 +288,128 @@ def test_a_damaged_persist_log_is_converted_by_force_or_refused_in_words(
     """Entries that are not pending are passed over by their number, whatever is left of them."""
     with suppress(TallystickError):
         convert(fixture_dir("cloudtran") / case / "log", tmp_path / "to", "tally", force=True)
+
+
+# -- a copy is a copy -----------------------------------------------------------------------------
+
+KEY = b"k" * 32
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(command, [str(one) for one in arguments])
+
+
+def test_what_has_no_counterpart_is_named_and_the_exit_code_is_1(tmp_path: Path) -> None:
+    with Journal(tmp_path / "from") as journal:
+        journal.append_many([b"plain"] * 3)
+        journal.add(1, b"record")
+        with journal.transaction() as tx:
+            tx.append(b"in a transaction")
+    ran = run(tmp_path / "from", tmp_path / "tally", "--to", "tally")
+    assert (ran.exit_code, "4 plain records" in ran.output) == (0, True)
+    with Journal(tmp_path / "tally") as journal:
+        bodies = [one.body for one in journal.replay() if one.record_id is None]
+        assert bodies == [b"plain"] * 3 + [b"in a transaction"]
+    ran = run(tmp_path / "from", tmp_path / "jboss", "--to", "jboss")
+    assert ran.exit_code == 1
+    assert "without counterpart: 4 plain records" in ran.output
+    assert ran.output.count("plain records: record ") == 4
+
+
+def test_the_xid_of_a_prepared_branch_goes_there_and_back(tmp_path: Path) -> None:
+    xid = Xid(7, b"gtrid", b"bqual")
+    with Journal(tmp_path / "from") as journal:
+        tx = journal.transaction()
+        tx.add(1, b"in doubt")
+        tx.prepare(xid=xid)
+    convert(tmp_path / "from", tmp_path / "there", "jboss")
+    convert(tmp_path / "there", tmp_path / "back", "tally")
+    with Journal(tmp_path / "back") as journal:
+        (one,) = journal.prepared()
+        assert one.xid == xid
+
+
+def test_an_encrypted_log_needs_its_key_and_is_not_left_in_clear_without_a_word(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "from", key=lambda: KEY) as journal:
+        journal.add(1, b"TOPSECRET")
+    with pytest.raises(UnsupportedFormatError, match="encrypted"):
+        convert(tmp_path / "from", tmp_path / "to", "jboss", force=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["from"]
+    given = ("--encryption-key", KEY.hex())
+    ran = run(tmp_path / "from", tmp_path / "clear", "--to", "tally", *given)
+    assert (ran.exit_code, "clear text" in ran.output) == (0, True)
+    sealing = ("--encryption-key-to", KEY.hex())
+    assert (
+        run(tmp_path / "from", tmp_path / "sealed", "--to", "tally", *given, *sealing).exit_code
+        == 0
+    )
+    assert not any(b"TOPSECRET" in one.read_bytes() for one in (tmp_path / "sealed").iterdir())
+    with Journal(tmp_path / "sealed", key=lambda: KEY) as journal:
+        assert [one.body for one in journal.live_records()] == [b"TOPSECRET"]
+    with pytest.raises(UnsupportedFormatError, match="not encrypted"):
+        options = ReadOptions(encryption_key=KEY)
+        convert(tmp_path / "from", tmp_path / "no", "jboss", options=options, key_to=KEY)
+
+
+def test_the_log_of_a_page_store_is_refused(tmp_path: Path) -> None:
+    with PageStore(tmp_path / "store") as store:
+        store.create_table("a")
+    with untouched(tmp_path), pytest.raises(UnsupportedFormatError, match="only beside its pages"):
+        convert(tmp_path / "store", tmp_path / "to", "jboss")
+
+
+@pytest.mark.parametrize("system", ["tally", "jboss", "bitronix", "cloudtran"])
+def test_a_log_that_is_open_elsewhere_is_refused(tmp_path: Path, system: str) -> None:
+    opened: dict[str, Any] = {
+        "tally": open_record_journal,
+        "jboss": lambda path: open_record_journal(path, "jboss"),
+        "bitronix": lambda path: open_decision_log(path, "bitronix"),
+        "cloudtran": lambda path: open_persist_log(path, "cloudtran"),
+    }
+    log = opened[system](tmp_path / "from")
+    if system == "cloudtran":  # it makes its file with the first record
+        log.persisting(["one"], [])[1].wait()
+    try:
+        with pytest.raises(LogLockedError):
+            convert(tmp_path / "from", tmp_path / "to", system)
+    finally:
+        log.close()
+    assert not (tmp_path / "to").exists()
+    assert not (tmp_path / ("to" + UNFINISHED)).exists()
+
+
+def test_a_target_inside_the_source_is_refused_by_any_name(tmp_path: Path) -> None:
+    Journal(tmp_path / "from").close()
+    (tmp_path / "link").symlink_to(tmp_path / "from")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other").symlink_to(tmp_path / "elsewhere")
+    for target in ("from/to", "link/to", "from/a/../to", "other"):
+        with untouched(tmp_path), pytest.raises(LogWriteError, match=r"inside|symbolic link"):
+            convert(tmp_path / "from", tmp_path / target, "tally")
+
+
+def test_what_differs_after_all_gets_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path / "from") as journal:
+        journal.add(1, b"record")
+    monkeypatch.setattr(TallyJournal, "add", lambda log, _number, body, _kind: log.append(body))
+    with pytest.raises(LogWriteError, match="does not hold what the source holds: live records"):
+        convert(tmp_path / "from", tmp_path / "to", "tally")
+    assert [one.name for one in tmp_path.iterdir()] == ["from"]
+
+
+def test_a_conversion_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    with Journal(tmp_path / "from") as journal:
+        journal.append_many([b"x" * 1000] * 20_000)
+    program = "from tallystick.cli import main; main()"
+    arguments = ("convert", str(tmp_path / "from"), str(tmp_path / "to"), "--to", "tally")
+    process = subprocess.Popen([sys.executable, "-c", program, *arguments])
+    unfinished = tmp_path / ("to" + UNFINISHED)
+    while process.poll() is None and not unfinished.exists():
+        time.sleep(0.01)
+    process.terminate()
+    process.wait()
+    assert not unfinished.exists()

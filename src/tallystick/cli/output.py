@@ -241,6 +241,14 @@ def reading_options(command: _Command) -> _Command:
     return command
 
 
+def key_from_hex(text: str | None, option: str) -> bytes | None:
+    """Return the key that an option gives. Raises `click.BadParameter`."""
+    try:
+        return bytes.fromhex(text) if text else None
+    except ValueError as error:
+        raise click.BadParameter("not hexadecimal", param_hint=option) from error
+
+
 def read_options(
     timezone: str,
     boot_password: str | None,
@@ -251,14 +259,10 @@ def read_options(
     pairs = [setting.partition("=") for setting in settings]
     if not all(separator for _, separator, _ in pairs):
         raise click.BadParameter("expected NAME=VALUE", param_hint="--set")
-    try:
-        key = bytes.fromhex(encryption_key) if encryption_key else None
-    except ValueError as error:
-        raise click.BadParameter("not hexadecimal", param_hint="--encryption-key") from error
     return ReadOptions(
         timezone=timezone,
         boot_password=boot_password,
-        encryption_key=key,
+        encryption_key=key_from_hex(encryption_key, "--encryption-key"),
         settings={name: value for name, _, value in pairs},
     )
 

@@ -1,33 +1,41 @@
 """Logs of one system made into logs of another that plays the same role.
 
-In: one closed log, read only. Out: a new log with everything that still matters: open
-decisions and heuristic outcomes, live records and prepared transactions, pending entries. What
-is over, and what the other format cannot say, is counted in the report, never dropped silently.
+In: one closed log, which is locked and only read. Out: a new log with everything that still
+matters: open decisions and heuristic outcomes, live records, plain records and prepared
+transactions, pending entries. The source's own code opens a copy of it and says what it holds. The
+new log is opened as its system opens it, and compared, before it gets its name. What is over is
+counted; what the other format cannot say is counted and named.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from tallystick.convert.roles import (
-    ELEMENTS,
-    ConversionReport,
-    convert_decisions,
-    convert_entries,
-    convert_journal,
+from tallystick.convert.roles import CARRIERS, ConversionReport, Holdings, differences
+from tallystick.convert.source import locked_copy, require_apart
+from tallystick.errors import (
+    CorruptLogError,
+    LogWriteError,
+    NotALogError,
+    TallystickError,
+    UnsupportedFormatError,
 )
-from tallystick.errors import CorruptLogError, LogWriteError, NotALogError, UnsupportedFormatError
 from tallystick.reading.survey import survey
-from tallystick.records import Kind, Severity
+from tallystick.records import Severity, State
 from tallystick.roles import Role
-from tallystick.storage.local import made_whole
+from tallystick.storage.local import LOCAL, made_whole
 from tallystick.systems.protocol import LogReading, ReadOptions
-from tallystick.systems.registry import systems_with
+from tallystick.systems.registry import system, systems_with
 
-CONVERTIBLE = (Role.DECISION_LOG, Role.RECORD_JOURNAL, Role.PERSIST_LOG)
+CONVERTIBLE = tuple(CARRIERS)
 """The roles whose logs can be converted."""
+_COPY = ".source"
+"""The folder of the copy of the source, in the unfinished target."""
+_CARRIED_STATES = (State.COMMITTING, State.PREPARED, State.PENDING, State.HEURISTIC)
 
 __all__ = ["CONVERTIBLE", "ConversionReport", "convert"]
 
@@ -39,42 +47,115 @@ def convert(
     *,
     force: bool = False,
     options: ReadOptions | None = None,
+    key_to: bytes | None = None,
 ) -> ConversionReport:
     """Make the log at ``source`` into a new one of the system ``to`` in the folder ``target``.
 
-    The folder gets its name when the log is whole and durable. A conversion that was killed
-    leaves an unfinished folder, with ``.converting`` after the name.
+    The folder gets its name when the log is whole, durable and compared. A conversion that was
+    killed leaves an unfinished folder, with ``.converting`` after the name.
 
-    Raises `NotALogError` if there is not exactly one log, `CorruptLogError` if it is damaged
-    (``force`` takes what can be believed), `UnsupportedFormatError` if the systems share no
-    role, and `LogWriteError` if the target is not empty, or an unfinished one stands beside it.
+    Args:
+        source: the log; nobody may have it open.
+        target: the folder of the new log, absent or empty.
+        to: the system of the new log.
+        force: take what can be believed of a damaged log.
+        options: how to read the source, with its key.
+        key_to: seals the new log; for systems that encrypt.
+
+    Returns:
+        What was carried over, what is over, and what has no counterpart.
+
+    Raises:
+        NotALogError: there is not exactly one log.
+        LogLockedError: it is open.
+        CorruptLogError: it is damaged.
+        UnsupportedFormatError: the systems share no role, or the key is missing.
+        LogWriteError: the target is not empty, is inside the source, does not hold the same as the
+            source, or an unfinished one stands beside it.
     """
+    options = options or ReadOptions()
     reading = _only_log(os.fspath(source), options)
-    _require_sound(reading, force=force)
-    role = _role_of(reading)
-    able = systems_with(role)
-    if to not in able:
-        raise UnsupportedFormatError(
-            f"a {reading.source.system} log is a {role.value}, and {to} is none",
-            expected=f"one of {', '.join(able)}",
-        )
-    folder = Path(target)
+    folder = Path(target).absolute()
+    require_apart(folder, os.fspath(source), reading.source.path)
     if folder.exists() and any(folder.iterdir()):
-        raise LogWriteError("the target is not empty", file=str(folder))
-    report = ConversionReport(
-        reading.source.path, reading.source.system, str(folder), to, role.value
-    )
-    _make(role, reading, folder, report)
+        raise LogWriteError("the target is not empty", file=str(target))
+    _require_role(reading)
+    _require_sealing(to, key_to)
+    _require_sound(reading, force=force)
+    with made_whole(folder) as unfinished:
+        copy = unfinished / _COPY
+        try:
+            with locked_copy(reading, copy):
+                role = _role_of(reading, str(copy), to, options)
+                report = ConversionReport(
+                    reading.source.path, reading.source.system, str(target), to, role.value
+                )
+                _make(role, reading, copy, unfinished, report, options, key_to, force=force)
+                _account(reading, report)
+        finally:
+            for one in unfinished.glob(f"{_COPY}*"):
+                shutil.rmtree(one, ignore_errors=True)
+    if options.encryption_key is not None and key_to is None:
+        report.notes.append(
+            "the new log is in clear text, also what the source had encrypted: --encryption-key-to "
+            "encrypts it"
+        )
     return report
 
 
-def _make(role: Role, reading: LogReading, folder: Path, report: ConversionReport) -> None:
-    """Make the new log under another name, then rename it."""
-    with made_whole(folder.absolute()) as unfinished:
-        _CONVERTERS[role](reading, str(unfinished), report.target_system, report)
+def _make(
+    role: Role, reading: LogReading, copy: Path, folder: Path, report: ConversionReport,
+    options: ReadOptions, key_to: bytes | None, *, force: bool,
+) -> None:  # fmt: skip
+    """Make the new log, and compare it with the source, both open as their systems open them."""
+    carry, held = CARRIERS[role]
+    kept: Holdings = {}
+    to = system(report.target_system)
+    with _named_as(str(copy), reading.source.path):
+        opened = system(reading.source.system).reopen(
+            str(copy), role, reading, options.encryption_key, force=force
+        )
+    try:
+        log = to.reopen(str(folder), role, None, key_to, force=False)
+        try:
+            carry(opened, log, report, kept)
+        finally:
+            log.close()
+    finally:
+        opened.close()
+    log = to.reopen(str(folder), role, None, key_to, force=False)
+    try:
+        wrong = list(differences(kept, held(log)))
+    finally:
+        log.close()
+    if wrong:
+        raise LogWriteError(
+            "the new log does not hold what the source holds: " + "; ".join(wrong),
+            file=report.target,
+            advice="Nothing was made. Please report it; tallystick export writes the records out",
+        )
 
 
-def _only_log(path: str, options: ReadOptions | None) -> LogReading:
+@contextlib.contextmanager
+def _named_as(copy: str, source: str) -> Iterator[None]:
+    """Let errors name the files of the source, not those of its copy."""
+    try:
+        yield
+    except TallystickError as error:
+        error.file = error.file and error.file.replace(copy, source)
+        raise
+
+
+def _account(reading: LogReading, report: ConversionReport) -> None:
+    """Count the transactions that are over, and name those that the source lost parts of."""
+    for one in reading.transactions():
+        if one.state is State.INCOMPLETE:
+            report.leave("transactions with holes", str(one.transaction or one.gtrid))
+        elif one.state not in _CARRIED_STATES:
+            report.over[f"transactions {one.state.value.replace('_', ' ')}"] += 1
+
+
+def _only_log(path: str, options: ReadOptions) -> LogReading:
     found = survey(path, options=options).refuse_unknown_settings()
     if len(found.logs) != 1:
         raise NotALogError(
@@ -94,30 +175,40 @@ def _require_sound(reading: LogReading, *, force: bool) -> None:
         )
 
 
-def _role_of(reading: LogReading) -> Role:
-    """Return the role of the system, or of several the one that the records belong to."""
-    system = reading.source.system
-    roles = [role for role in _CONVERTERS if system in systems_with(role)]
-    if len(roles) == 1:
-        return roles[0]
-    if not roles:
+def _require_sealing(to: str, key: bytes | None) -> None:
+    if key is not None and "encryption_key" not in system(to).secrets:
         raise UnsupportedFormatError(
-            f"a {system} log means something only beside its pages: it has no counterpart"
+            f"logs of {to} are not encrypted", advice="Leave out the key of the new log"
         )
-    for record in reading.records():
-        if record.kind in (Kind.DECISION, Kind.STATUS, Kind.HEURISTIC):
-            return Role.DECISION_LOG
-        if record.kind in (Kind.PERSISTING, Kind.PERSISTED):
-            return Role.PERSIST_LOG
-        if record.kind is Kind.UNDO:
-            raise UnsupportedFormatError("an undo/redo log means something only beside its pages")
-        if record.kind in (*ELEMENTS, Kind.PREPARE):
-            return Role.RECORD_JOURNAL
-    return Role.RECORD_JOURNAL
 
 
-_CONVERTERS: dict[Role, Callable[[LogReading, str, str, ConversionReport], None]] = {
-    Role.DECISION_LOG: convert_decisions,
-    Role.RECORD_JOURNAL: convert_journal,
-    Role.PERSIST_LOG: convert_entries,
-}
+def _require_role(reading: LogReading) -> None:
+    name = reading.source.system
+    if not any(name in systems_with(role) for role in CARRIERS):
+        raise UnsupportedFormatError(
+            f"a {name} log means something only beside its pages: it has no counterpart",
+            file=reading.source.path,
+        )
+
+
+def _role_of(reading: LogReading, copy: str, to: str, options: ReadOptions) -> Role:
+    """Return the role of the log, which the new system must have, too."""
+    name = reading.source.system
+    role = system(name).role_in(copy, LOCAL, options.encryption_key)
+    role = Role.RECORD_JOURNAL if role is Role.JOURNAL else role
+    if role is not None and role not in CARRIERS:
+        raise UnsupportedFormatError(
+            f"an {role.value} means something only beside its pages: it has no counterpart",
+            file=reading.source.path,
+        )
+    if role is None:  # nothing tells: the log is empty, or its opening refuses it without a key
+        shared = [one for one in CARRIERS if {name, to} <= {*systems_with(one)}]
+        role = shared[0] if shared else next(one for one in CARRIERS if name in systems_with(one))
+    able = systems_with(role)
+    if to not in able:
+        raise UnsupportedFormatError(
+            f"a {name} log is a {role.value}, and {to} is none",
+            file=reading.source.path,
+            expected=f"one of {', '.join(able)}",
+        )
+    return role

@@ -1,35 +1,52 @@
-"""What is carried from a log to one of another system, role by role.
+"""What is carried from an open log to a new one, role by role, and what both hold.
 
-In: a reading of the old log, the folder of the new one. Out: the new log, closed, and the counts of
-what went over and what did not. `tallystick.convert.command.convert` calls these.
+In: a log opened as its system opens it, and a new one of another system. Out: the new log with
+everything that still matters, and an account of what had no counterpart. `Holdings` of both, taken
+by the same calls, have to agree before the new log gets its name.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.records import Kind, Outcome, Record, State
-from tallystick.roles import DecisionOutcome, JournalRecord
-from tallystick.systems.protocol import LogReading, StoredEntry
-from tallystick.systems.registry import (
-    open_decision_log,
-    open_persist_log,
-    open_record_journal,
-    system,
+from tallystick.errors import LogWriteError, TransactionUsageError
+from tallystick.roles import (
+    DecisionOutcome,
+    HoldsPlainRecords,
+    JournalRecord,
+    JournalStep,
+    PreparedTransaction,
+    Role,
+    StepKind,
+    Ticket,
 )
 
-ELEMENTS = (Kind.ADD, Kind.UPDATE, Kind.DELETE)
-_UNSIGNED = (1 << 64) - 1
-"""Numbers of entries are compared as unsigned: some tables hold their signed twins."""
-_ENDS = (Kind.COMMIT, Kind.ROLLBACK)
+NAMES_MAX = 100
+"""What has no counterpart is named so often at most for each kind of it, and counted."""
+_TICKETS_MAX = 1000
+"""Records that wait for the disk at a time."""
 
 
 @dataclass(slots=True)
 class ConversionReport:
-    """What a conversion carried over, and what has no counterpart."""
+    """What a conversion carried over.
+
+    Attributes:
+        source: the log.
+        source_system: its system.
+        target: the folder of the new log.
+        target_system: its system.
+        role: the role of both.
+        carried: what went over, by kind.
+        over: what is over and needs no counterpart, by kind: transactions that have ended.
+        left: what has no counterpart in the new log, by kind.
+        named: each of what has none, at most `NAMES_MAX` of a kind.
+        notes: what else an operator should know.
+    """
 
     source: str
     source_system: str
@@ -37,7 +54,16 @@ class ConversionReport:
     target_system: str
     role: str
     carried: Counter[str] = field(default_factory=Counter)
+    over: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
+    named: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def leave(self, kind: str, name: str, why: object = "") -> None:
+        """Count and name something that has no counterpart."""
+        self.left[kind] += 1
+        if self.left[kind] <= NAMES_MAX:
+            self.named.append(f"{kind}: {name}" + (f" ({why})" if why else ""))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -47,169 +73,254 @@ class ConversionReport:
         }
 
 
+class _Digest:
+    """A running checksum of values, so that two logs can be compared in little memory."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, *values: object) -> None:
+        self.count += 1
+        self._hash.update(repr(values).encode())
+
+    def value(self) -> tuple[int, str]:
+        return self.count, self._hash.hexdigest()
+
+
+Holdings = dict[str, Any]
+"""What a log holds: for each kind of it a value that is equal for equal content."""
+
+
+class _Writer:
+    """Submits to the new log, and lets at most `_TICKETS_MAX` records wait for the disk."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: Ticket | None = None
+
+    def wrote(self, ticket: Ticket) -> None:
+        self._last, self._count = ticket, self._count + 1
+        if self._count % _TICKETS_MAX == 0:
+            ticket.wait()
+
+    def wait(self) -> None:
+        if self._last is not None:
+            self._last.wait()
+
+
 # -- decision logs --------------------------------------------------------------------------
 
 
-def convert_decisions(reading: LogReading, folder: str, to: str, report: ConversionReport) -> None:
-    """Write open decisions and unsettled heuristic outcomes to a new decision log."""
-    log = open_decision_log(folder, to)
-    ticket = None
-    try:
-        for one in reading.transactions():
-            assert one.gtrid is not None
-            if one.state is State.COMMITTING:
-                ticket = log.decide(one.gtrid, one.open_participants)
-                report.carried["open decisions"] += 1
-            elif one.state is State.HEURISTIC and not one.attributes.get("settled"):
-                log.finish(one.gtrid, one.participants, DecisionOutcome.HEURISTIC)
-                report.carried["heuristic outcomes"] += 1
-            else:
-                report.left[f"transactions {one.state.value.replace('_', ' ')}"] += 1
-        if ticket is not None:
-            ticket.wait()
-    finally:
-        log.close()
+def _carry_decisions(source: Any, target: Any, report: ConversionReport, kept: Holdings) -> None:
+    writer = _Writer()
+    decisions, heuristics = {}, {}
+    for gtrid, decision in source.open_decisions().items():
+        try:
+            writer.wrote(target.decide(gtrid, sorted(decision.resources)))
+        except (LogWriteError, ValueError) as error:
+            report.leave("open decisions", gtrid.hex(), error)
+            continue
+        decisions[gtrid] = decision.resources
+        report.carried["open decisions"] += 1
+    writer.wait()
+    for gtrid, resources in source.heuristics().items():
+        try:
+            target.finish(gtrid, sorted(resources), DecisionOutcome.HEURISTIC)
+        except (LogWriteError, ValueError) as error:
+            report.leave("heuristic outcomes", gtrid.hex(), error)
+            continue
+        heuristics[gtrid] = resources
+        report.carried["heuristic outcomes"] += 1
+    kept |= {"open decisions": decisions, "heuristic outcomes": heuristics}
+
+
+def _held_decisions(log: Any) -> Holdings:
+    return {
+        "open decisions": {
+            gtrid: frozenset(one.resources) for gtrid, one in log.open_decisions().items()
+        },
+        "heuristic outcomes": dict(log.heuristics()),
+    }
 
 
 # -- record journals ------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Open:
-    elements: list[Record] = field(default_factory=list)
-    prepared: Record | None = None
-
-
-@dataclass(slots=True)
-class _Live:
-    """The state of a journal: live records by id, and transactions that have not ended."""
-
-    incomplete: set[tuple[str, int]]
-    records: dict[int, list[JournalRecord]] = field(default_factory=dict)
-    open: dict[int, _Open] = field(default_factory=dict)
-    over: Counter[str] = field(default_factory=Counter)
-
-    def replay(self, records: Iterator[Record]) -> None:
-        for record in records:
-            if record.outcome is not Outcome.VALID:
-                continue
-            if record.transaction is None:
-                self._apply(record)
-            elif record.kind in ELEMENTS:
-                self.open.setdefault(record.transaction, _Open()).elements.append(record)
-            elif record.kind is Kind.PREPARE:
-                self.open.setdefault(record.transaction, _Open()).prepared = record
-            elif record.kind in _ENDS:
-                self._end(record)
-
-    def _end(self, record: Record) -> None:
-        one = self.open.pop(record.transaction or 0, None)
-        if one is None or record.kind is Kind.ROLLBACK:
-            return
-        if (record.file, record.offset) in self.incomplete:
-            self.over["transactions with holes"] += 1
-            return
-        deletes = [element for element in one.elements if element.kind is Kind.DELETE]
-        for element in one.elements:
-            if element.kind is not Kind.DELETE:
-                self._apply(element)
-        for element in deletes:
-            self._apply(element)
-
-    def _apply(self, record: Record) -> None:
-        if record.record_id is None or record.kind not in ELEMENTS:
-            return
-        if record.kind is Kind.DELETE:
-            gone = self.records.pop(record.record_id, [])
-            self.over["deleted records"] += bool(gone)
-            return
-        self.records.setdefault(record.record_id, []).append(_journal_record(record))
-
-
-def _journal_record(record: Record) -> JournalRecord:
-    assert record.record_id is not None
-    user_type = int(record.attributes.get("user_type") or 0)
-    update = record.kind is Kind.UPDATE
-    return JournalRecord(record.record_id, user_type, record.body or b"", update)
-
-
-def convert_journal(reading: LogReading, folder: str, to: str, report: ConversionReport) -> None:
-    """Write live records and prepared transactions to a new record journal."""
-    holes = {
-        one.evidence
-        for one in reading.transactions()
-        if one.state is State.INCOMPLETE and one.evidence is not None
-    }
-    live = _Live(holes)
-    live.replay(reading.records())
-    report.left.update(live.over)
-    journal = open_record_journal(folder, to)
-    try:
-        ticket = None
-        for versions in live.records.values():
-            for one in versions:
-                write = journal.update if one.update else journal.add
-                ticket = write(one.record_id, one.body, one.user_type)
-                report.carried["updates" if one.update else "records"] += 1
-        for number, waiting in sorted(live.open.items()):
-            if waiting.prepared is None:
-                report.left["transactions without an end"] += 1
-                continue
-            ticket = _prepare_again(journal, number, waiting)
-            report.carried["prepared transactions"] += 1
-        if ticket is not None:
-            ticket.wait()
-    finally:
-        journal.close()
-
-
-def _prepare_again(journal: Any, number: int, waiting: _Open) -> Any:
-    for element in waiting.elements:
-        if element.kind is Kind.DELETE:
-            journal.delete_in(number, element.record_id, element.body or b"")
+def _carry_journal(source: Any, target: Any, report: ConversionReport, kept: Holdings) -> None:
+    writer = _Writer()
+    live: dict[int, _Digest] = {}
+    for one in source.live_records():
+        try:
+            write = target.update if one.update else target.add
+            ticket = write(one.record_id, one.body, one.user_type)
+        except (LogWriteError, TransactionUsageError) as error:
+            report.leave("records", f"id {one.record_id}", error)
             continue
-        one = _journal_record(element)
-        write = journal.update_in if one.update else journal.add_in
-        write(number, one.record_id, one.body, one.user_type)
-    assert waiting.prepared is not None
-    return journal.prepare(number, waiting.prepared.attributes.get("extra") or b"")
+        writer.wrote(ticket)
+        _add_live(live, one)
+        report.carried["updates" if one.update else "records"] += 1
+    kept["live records"] = _values(live)
+    kept["plain records"] = _carry_plain(source, target, writer, report)
+    kept["prepared transactions"] = _carry_prepared(source, target, writer, report)
+    writer.wait()
+
+
+def _add_live(live: dict[int, _Digest], one: JournalRecord) -> None:
+    live.setdefault(one.record_id, _Digest()).add(one.user_type, one.body, one.update)
+
+
+def _values(live: dict[int, _Digest]) -> dict[int, tuple[int, str]]:
+    return {key: digest.value() for key, digest in live.items()}
+
+
+def _carry_plain(
+    source: Any, target: Any, writer: _Writer, report: ConversionReport
+) -> tuple[int, str]:
+    plain = _Digest()
+    if isinstance(source, HoldsPlainRecords):
+        for number, body in source.plain_records():
+            if not isinstance(target, HoldsPlainRecords):
+                report.leave("plain records", f"record {number}", "they have no id")
+                continue
+            writer.wrote(target.append(body))
+            plain.add(body)
+            report.carried["plain records"] += 1
+    return plain.value()
+
+
+def _carry_prepared(
+    source: Any, target: Any, writer: _Writer, report: ConversionReport
+) -> list[tuple[Any, ...]]:
+    kept = []
+    for one in source.prepared():
+        gtrid = f", gtrid {one.xid.gtrid.hex()}" if one.xid else ""
+        name = f"transaction {one.transaction}{gtrid}"
+        if why := _unsayable(one, target):
+            report.leave("prepared transactions", name, why)
+            continue
+        try:
+            for step in one.steps:
+                _write_step(target, one.transaction, step)
+            writer.wrote(target.prepare(one.transaction, one.extra, one.xid))
+        except (LogWriteError, TransactionUsageError) as error:
+            # What it has begun stays without an end: opening the new log gives it up.
+            report.leave("prepared transactions", name, error)
+            continue
+        kept.append(_branch(one))
+        report.carried["prepared transactions"] += 1
+    return sorted(kept, key=repr)
+
+
+def _unsayable(one: PreparedTransaction, target: Any) -> str:
+    """Return why the new log cannot hold this transaction; empty if it can."""
+    if isinstance(target, HoldsPlainRecords):
+        return ""
+    if any(step.kind is StepKind.APPEND for step in one.steps):
+        return "it has plain records"
+    deleted: set[int | None] = set()
+    for step in one.steps:
+        if step.kind is StepKind.DELETE:
+            deleted.add(step.record_id)
+        elif step.record_id in deleted:
+            return "it adds a record again that it deletes, and here deletes come last"
+    return ""
+
+
+def _write_step(target: Any, number: int, step: JournalStep) -> None:
+    if step.kind is StepKind.APPEND:
+        target.append_in(number, step.body)
+    elif step.kind is StepKind.DELETE:
+        target.delete_in(number, step.record_id, step.body)
+    elif step.kind is StepKind.UPDATE:
+        target.update_in(number, step.record_id, step.body, step.user_type)
+    else:
+        target.add_in(number, step.record_id, step.body, step.user_type)
+
+
+def _branch(one: PreparedTransaction) -> tuple[Any, ...]:
+    """Return what a prepared transaction is: its Xid, extra data, and what a commit would do."""
+    effects: dict[int | None, list[tuple[Any, ...]]] = {}
+    for step in one.steps:
+        value = (step.kind.value, step.user_type, step.body)
+        effects.setdefault(step.record_id, []).append(value)
+    extra = b"" if one.xid is not None else one.extra
+    return one.xid, extra, sorted(effects.items(), key=repr)
+
+
+def _held_journal(log: Any) -> Holdings:
+    live: dict[int, _Digest] = {}
+    for one in log.live_records():
+        _add_live(live, one)
+    plain = _Digest()
+    for _, body in log.plain_records() if isinstance(log, HoldsPlainRecords) else ():
+        plain.add(body)
+    return {
+        "live records": _values(live),
+        "plain records": plain.value(),
+        "prepared transactions": sorted(map(_branch, log.prepared()), key=repr),
+    }
 
 
 # -- persist logs -----------------------------------------------------------------------------
 
 
-def convert_entries(reading: LogReading, folder: str, to: str, report: ConversionReport) -> None:
-    """Write pending entries, in their order, to a new persist log."""
-    pending = {}
-    for one in reading.transactions():
-        if one.state is State.PENDING:
-            assert one.transaction is not None
-            pending[one.transaction & _UNSIGNED] = frozenset(one.open_participants)
+def _carry_entries(source: Any, target: Any, report: ConversionReport, kept: Holdings) -> None:
+    writer, entries = _Writer(), _Digest()
+    for entry, rest in source.pending():
+        operations = list(entry.operations)
+        try:
+            number, ticket = target.persisting(entry.targets, operations, entry.reference)
+        except (LogWriteError, ValueError) as error:
+            report.leave("pending entries", f"number {entry.number}", error)
+            continue
+        writer.wrote(ticket)
+        if held := set(entry.targets) - rest:
+            target.persisted(number, held)
+        _add_entry(entries, entry, rest)
+        report.carried["pending entries"] += 1
+        if number != entry.number and not report.notes:
+            report.notes.append(
+                "entries have new numbers, in the same order: a target that keeps the numbers it "
+                "has applied takes for new what it holds and the log does not know of"
+            )
+    writer.wait()
+    kept["pending entries"] = entries.value()
+
+
+def _add_entry(entries: _Digest, entry: Any, rest: frozenset[str]) -> None:
+    values = [
+        (one.code.value, one.collection, one.key, one.value, one.target) for one in entry.operations
+    ]
+    entries.add(tuple(entry.targets), entry.reference, values, sorted(rest))
+
+
+def _held_entries(log: Any) -> Holdings:
+    entries = _Digest()
+    for entry, rest in log.pending():
+        _add_entry(entries, entry, rest)
+    return {"pending entries": entries.value()}
+
+
+# -- both -------------------------------------------------------------------------------------
+
+Carry = Callable[[Any, Any, ConversionReport, Holdings], None]
+CARRIERS: dict[Role, tuple[Carry, Callable[[Any], Holdings]]] = {
+    Role.DECISION_LOG: (_carry_decisions, _held_decisions),
+    Role.RECORD_JOURNAL: (_carry_journal, _held_journal),
+    Role.PERSIST_LOG: (_carry_entries, _held_entries),
+}
+"""For each role what carries a log over, and what tells what a log holds."""
+
+
+def differences(expected: Holdings, found: Holdings) -> Iterator[str]:
+    """Yield what two logs do not hold alike, in words."""
+    for kind, value in expected.items():
+        other = found.get(kind)
+        if other == value:
+            continue
+        if isinstance(value, dict) and isinstance(other, dict):
+            places = [key for key in {**value, **other} if value.get(key) != other.get(key)]
+            yield f"{kind}: {len(places)} differ, {places[0]!r} among them"
         else:
-            report.left["entries that are persisted"] += 1
-    stored = system(reading.source.system).stored_entry
-    log = open_persist_log(folder, to)
-    ticket = None
-    try:
-        for record in reading.records():
-            if record.kind is not Kind.PERSISTING:
-                continue
-            entry = stored(record)
-            number = None if entry.number is None else entry.number & _UNSIGNED
-            if number not in pending:
-                continue
-            held = set(record.resources) - pending.pop(number)
-            ticket = _carry_entry(log, record, entry, held)
-            report.carried["pending entries"] += 1
-            report.left["transaction numbers (new ones are given, in the same order)"] += 1
-        if ticket is not None:
-            ticket.wait()
-    finally:
-        log.close()
-
-
-def _carry_entry(log: Any, record: Record, entry: StoredEntry, held: set[str]) -> Any:
-    number, ticket = log.persisting(record.resources, list(entry.operations), entry.reference)
-    if held:
-        log.persisted(number, held)
-    return ticket
+            yield f"{kind}: {value!r:.200} became {other!r:.200}"

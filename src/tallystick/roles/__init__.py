@@ -35,9 +35,12 @@ from tallystick.roles.persist_log import (
 from tallystick.roles.record_journal import (
     RECORD_ID_MAX,
     RECORD_ID_MIN,
+    HoldsPlainRecords,
     JournalRecord,
+    JournalStep,
     PreparedTransaction,
     RecordJournal,
+    StepKind,
 )
 from tallystick.roles.recovered import NOT_JUDGED, RecoveryResult, recovery_result
 from tallystick.roles.role import Role
@@ -62,9 +65,11 @@ __all__ = [
     "DecisionOutcome",
     "Defect",
     "DoneTicket",
+    "HoldsPlainRecords",
     "InDoubt",
     "JournalEngine",
     "JournalRecord",
+    "JournalStep",
     "Operation",
     "OperationCode",
     "PagedLog",
@@ -80,6 +85,7 @@ __all__ = [
     "Rows",
     "SharedDecisionLog",
     "SharedJournalEngine",
+    "StepKind",
     "TableSpace",
     "TailPosition",
     "Ticket",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
+from tallystick.records import Xid
 from tallystick.roles.ticket import Ticket
 
 RECORD_ID_MIN, RECORD_ID_MAX = -(1 << 63), (1 << 63) - 1
@@ -26,14 +28,62 @@ class JournalRecord:
     update: bool = False
 
 
+class StepKind(StrEnum):
+    """What a transaction does with one record."""
+
+    ADD = "add"
+    UPDATE = "update"
+    DELETE = "delete"
+    APPEND = "append"
+    """A plain record, which has no id."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalStep:
+    """One record of a transaction; ``record_id`` is None for a plain one."""
+
+    kind: StepKind
+    record_id: int | None
+    user_type: int
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A journal transaction in doubt: its records, deleted ids and the extra data (an Xid)."""
+    """A journal transaction in doubt.
+
+    Attributes:
+        transaction: its number.
+        records: its adds and updates.
+        deletes: the ids that it deletes.
+        extra: the extra data of its prepare.
+        xid: the id of the branch, where the log, or the extra data, has one.
+        steps: all of its records, in the order in which they take effect.
+    """
 
     transaction: int
     records: tuple[JournalRecord, ...]
     deletes: tuple[int, ...]
     extra: bytes
+    xid: Xid | None = None
+    steps: tuple[JournalStep, ...] = ()
+
+
+@runtime_checkable
+class HoldsPlainRecords(Protocol):
+    """A `RecordJournal` that holds records without ids, too."""
+
+    def append(self, body: bytes) -> Ticket:
+        """Append a plain record."""
+        ...
+
+    def append_in(self, transaction: int, body: bytes) -> None:
+        """Append a plain record in a transaction."""
+        ...
+
+    def plain_records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield number and body of plain records, those of open transactions aside, in order."""
+        ...
 
 
 class RecordJournal(Protocol):
@@ -73,8 +123,11 @@ class RecordJournal(Protocol):
         """Delete the record of an id in a transaction; ``body`` is kept with it."""
         ...
 
-    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
-        """Record that a transaction can commit; ``extra`` comes back with `prepared`."""
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        """Record that a transaction can commit; ``extra`` and ``xid`` come back with `prepared`.
+
+        A log that keeps an Xid as the extra data takes no other extra data with it.
+        """
         ...
 
     def commit(self, transaction: int) -> Ticket:

@@ -507,8 +507,12 @@ class System:
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
         settings: the names that `ReadOptions.settings` may have, and what each means.
         live_files: what the names of the files of a live log are like, unless settings name them.
-        role_finder: function ``(folder, FileSystem) -> Role | None`` that tells what a log is used
-            for; empty where the roles of the system tell.
+        reopener: function ``(folder, role, like, key, *, force)`` that opens the log in a folder in
+            that role: with the settings that ``like``, the reading of a copy of it, tells, or with
+            None as new logs are. ``force`` goes on without what is damaged. Empty for systems
+            whose logs cannot be converted.
+        role_finder: function ``(folder, FileSystem, key) -> Role | None`` that tells what a log is
+            used for; empty where the roles of the system tell.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
         companions: names of files that services keep beside, or one folder above, its logs, or what
@@ -534,6 +538,7 @@ class System:
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
     live_files: str = "*"
+    reopener: str = ""
     role_finder: str = ""
     log_file: str = ""
     companions: frozenset[str] = frozenset()
@@ -554,10 +559,16 @@ class System:
         """Return a persisting record of a persist log as any persist log could write it again."""
         return cast(StoredEntry, resolve_name(self.persist_entry)(record))
 
-    def role_in(self, path: str, fs: FileSystem) -> Role | None:
+    def reopen(
+        self, folder: str, role: Role, like: LogReading | None, key: bytes | None, *, force: bool
+    ) -> Any:
+        """Open the log in a folder for a conversion. Raises what opening it raises."""
+        return resolve_name(self.reopener)(folder, role, like, key, force=force)
+
+    def role_in(self, path: str, fs: FileSystem, key: bytes | None = None) -> Role | None:
         """Return what the log of this system in a folder is used for; None if nothing tells."""
         if self.role_finder:
-            return cast("Role | None", resolve_name(self.role_finder)(path, fs))
+            return cast("Role | None", resolve_name(self.role_finder)(path, fs, key))
         return next(iter(self.roles), None)
 
     def findings_of(self, log: str, file: str | None = None) -> FindingBuilder:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from tallystick.cli.output import Printer, as_json, print_json, read_options, reading_options
+from tallystick.cli.output import (
+    Printer,
+    as_json,
+    key_from_hex,
+    print_json,
+    read_options,
+    reading_options,
+)
 from tallystick.convert.command import CONVERTIBLE, convert
 from tallystick.systems.registry import systems_with
 
@@ -18,6 +28,7 @@ SYSTEMS = sorted({name for role in CONVERTIBLE for name in systems_with(role)})
 @click.argument("target", type=click.Path())
 @click.option("--to", type=click.Choice(SYSTEMS), required=True, help="System of the new log.")
 @click.option("--force", is_flag=True, help="Convert what can be believed of a damaged log.")
+@click.option("--encryption-key-to", help="Key that the new log is encrypted with, as hex.")
 @as_json
 @reading_options
 @click.pass_context
@@ -28,16 +39,21 @@ def command(
     target: str,
     to: str,
     force: bool,
+    encryption_key_to: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Make the log at SOURCE into a new log of another system in the folder TARGET.
 
-    SOURCE is only read, and has to be closed. TARGET gets its name when it is whole. What is
-    over, and what the other format cannot say, is counted. Exit code 1 if the log held
-    transactions that could not be carried whole.
+    SOURCE is only read, and has to be closed. TARGET gets its name when it is whole, and holds
+    what SOURCE holds. What is over is counted; what the other format cannot say is counted and
+    named, and then the exit code is 1.
     """
-    report = convert(source, target, to, force=force, options=read_options(**options))
+    key_to = key_from_hex(encryption_key_to, "--encryption-key-to")
+    with ended_by_sigterm():
+        report = convert(
+            source, target, to, force=force, options=read_options(**options), key_to=key_to
+        )
     if as_json:
         print_json(report.to_dict())
     else:
@@ -45,7 +61,26 @@ def command(
         out.line(f"{report.source_system} {report.role} → {report.target_system}: {report.target}")
         for what, count in sorted(report.carried.items()):
             out.line(f"  carried over: {count:,} {what}")
+        for what, count in sorted(report.over.items()):
+            out.line(f"  over: {count:,} {what}", style="dim")
         for what, count in sorted(report.left.items()):
-            if count:
-                out.line(f"  without counterpart: {count:,} {what}", style="dim")
-    ctx.exit(int(report.left["transactions with holes"] > 0))
+            out.line(f"  without counterpart: {count:,} {what}")
+        for name in report.named:
+            out.line(f"    {name}", style="dim")
+        for note in report.notes:
+            out.line(f"  note: {note}")
+    ctx.exit(int(report.left.total() > 0))
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let a SIGTERM during the block end the process as an exception does: it cleans up."""
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)

@@ -463,10 +463,14 @@ def _require_decisions(fs: FileSystem, folder: Path, other: DecisionLog | None) 
         )
 
 
+def _new_node() -> str:
+    return f"tally-{secrets.token_hex(4)}"
+
+
 def _recorded_node(fs: FileSystem, file: str, wanted: str | None) -> str | None:
-    """Return the node id of the directory; refuse another than ``wanted``, which a new one gets."""
+    """Return the node id of the directory, None of a new one; refuse another than ``wanted``."""
     if not fs.exists(file):
-        return check_node(wanted) if wanted is not None else None
+        return None
     node = check_node(read_file(fs, file).decode("ascii", "replace").strip())
     if wanted not in (None, node):
         raise TransactionUsageError(
@@ -480,10 +484,10 @@ def _recorded_node(fs: FileSystem, file: str, wanted: str | None) -> str | None:
 def _node(fs: FileSystem, file: str, wanted: str | None, decisions: DecisionLog) -> str:
     if fs.exists(file) and (node := _recorded_node(fs, file, wanted)) is not None:
         return node
-    node = check_node(wanted or f"tally-{secrets.token_hex(4)}")
-    owners = {str(getattr(decisions, "owner", "")).removeprefix(_OWNER)}
-    decided = {node_of(gtrid) for gtrid in decisions.open_decisions()}
-    for other in (owners | decided) - {node, None, ""}:
+    owner = str(getattr(decisions, "owner", "")).removeprefix(_OWNER)
+    decided = {node_of(gtrid) for gtrid in decisions.open_decisions()} - {None}
+    node = check_node(wanted or ("" if decided else owner) or _new_node())
+    for other in (decided | {owner}) - {node, ""}:
         raise CorruptLogError(
             f"the node id is lost; decisions in the log belong to node {other!r}",
             file=file,

@@ -20,6 +20,7 @@ SYSTEM = System(
     roles={
         Role.DECISION_LOG: "tallystick.systems.bitronix.live.role:BitronixDecisionLog",
     },
+    reopener="tallystick.systems.bitronix.live.role:reopen",
     live_files="btm[12].tlog",
     clocks=frozenset({Clock.WALL_MS, Clock.BOOT_MS}),
     change_feed=True,

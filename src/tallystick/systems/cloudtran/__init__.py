@@ -21,6 +21,7 @@ SYSTEM = System(
     roles={
         Role.PERSIST_LOG: "tallystick.systems.cloudtran.live.role:CloudtranPersistLog",
     },
+    reopener="tallystick.systems.cloudtran.live.role:reopen",
     live_files="translog-*.ctlog",
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,

@@ -20,6 +20,7 @@ SYSTEM = System(
     roles={
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },
+    reopener="tallystick.systems.jboss.live.role:reopen",
     live_files="activemq-data-*.amq",
     clocks=frozenset({Clock.NONE}),
     companions=frozenset({"outcomes"}),

@@ -32,6 +32,7 @@ SYSTEM = System(
     },
     shared={Role.DECISION_LOG: f"{_ROLES}.decision_log:TallySharedDecisionLog"},
     live_files="*.tally",
+    reopener=f"{_ROLES}.reopen:reopen",
     role_finder="tallystick.systems.tally.read.claim:role_in",
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,

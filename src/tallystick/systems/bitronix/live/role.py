@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tallystick.records import State
-from tallystick.roles import Decision, DecisionOutcome, Ticket
+from tallystick.roles import Decision, DecisionOutcome, Role, Ticket
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.source import logical_name
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -23,6 +24,8 @@ from tallystick.systems.bitronix.format.layout import (
     UNKNOWN,
 )
 from tallystick.systems.bitronix.live.sharded import open_journal
+from tallystick.systems.bitronix.read.detect import part_number
+from tallystick.systems.protocol import LogReading
 
 _STATUS_OF_STATE = {
     State.ACTIVE: ACTIVE,
@@ -36,6 +39,16 @@ _STATUS_OF_OUTCOME = {
     DecisionOutcome.ROLLED_BACK: ROLLEDBACK,
     DecisionOutcome.HEURISTIC: UNKNOWN,
 }
+
+
+def reopen(
+    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, *, force: bool
+) -> BitronixDecisionLog:
+    """Open the journal in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
+    files = () if like is None else like.source.files
+    names = [logical_name(path) for path in sorted(files, key=lambda one: part_number(one) or 0)]
+    options: dict[str, Any] = {"names": tuple(names)} if len(names) == 2 else {}
+    return BitronixDecisionLog(folder, skip_corrupted_logs=force, **options)
 
 
 class BitronixDecisionLog(Uncopied):

@@ -11,13 +11,17 @@ from dataclasses import replace
 
 from tallystick.errors import LogWriteError
 from tallystick.records import Judgement
-from tallystick.roles import Operation, OperationCode, PersistEntry, Ticket
+from tallystick.roles import Operation, OperationCode, PersistEntry, Role, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
+from tallystick.storage.source import logical_name
 from tallystick.systems.cloudtran.format import entries
+from tallystick.systems.cloudtran.format.file_names import parse_name
 from tallystick.systems.cloudtran.live.log import BlockLog
 from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.cloudtran.reader import CloudtranReading
+from tallystick.systems.protocol import LogReading
 
 _KINDS = {
     OperationCode.OPAQUE: entries.OperationKind.OPAQUE,
@@ -26,6 +30,27 @@ _KINDS = {
     OperationCode.DELETE: entries.OperationKind.DELETE,
 }
 _CODES = {kind: code for code, kind in _KINDS.items()}
+
+
+def reopen(
+    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, *, force: bool
+) -> CloudtranPersistLog:
+    """Open the log in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
+    settings = LogSettings(on_damage="report" if force else "stop")
+    if isinstance(like, CloudtranReading):
+        form = like.block_format
+        names = [parse_name(logical_name(path)) for path in like.source.files]
+        found = next((name for name in names if name is not None), None)
+        settings = replace(
+            settings,
+            disk_block_size=form.block_size,
+            signature=form.signature,
+            max_transaction_size=form.unpacked_max,
+            max_write_size=max(settings.max_write_size, 4 * form.block_size),
+            file_base_name=found.base if found else settings.file_base_name,
+            file_extension=found.extension if found else settings.file_extension,
+        )
+    return CloudtranPersistLog(folder, settings=settings)
 
 
 class CloudtranPersistLog(Uncopied):

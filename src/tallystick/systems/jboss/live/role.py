@@ -6,16 +6,54 @@ In: the calls of `tallystick.roles.RecordJournal`. Out: those of `CircularJourna
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
+from tallystick.errors import LogWriteError
+from tallystick.records import Xid
+from tallystick.roles import (
+    JournalRecord,
+    JournalStep,
+    PreparedTransaction,
+    Role,
+    StepKind,
+    Ticket,
+)
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.systems.jboss.format.layout import Item, RecordType
+from tallystick.systems.jboss.format.bodies import pack_xid
+from tallystick.systems.jboss.format.bodies import xid as xid_of
+from tallystick.systems.jboss.format.file_names import extension_of, prefix_of
+from tallystick.systems.jboss.format.layout import FILE_SIZE_MIN, Item, RecordType
 from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.jboss.read.files import JournalFiles, most_common, open_files
 from tallystick.systems.jboss.read.replay import OpenTransaction
+from tallystick.systems.protocol import LogReading
+
+
+def reopen(
+    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, *, force: bool
+) -> JBossRecordJournal:
+    """Open the journal in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
+    settings = None if like is None else _settings_of(open_files(like.source))
+    return JBossRecordJournal(folder, settings, tolerate_damage=force)
+
+
+def _settings_of(journal: JournalFiles) -> JournalSettings:
+    """Return the settings that the files of a journal were written with."""
+    name = next((one.name for one in journal.files), "")
+    default = JournalSettings()
+    shape = journal.generation.shape.name
+    headers = [one.header for one in journal.files if one.header is not None]
+    return JournalSettings(
+        cast("Any", "g3" if shape == "hash" else shape),
+        "hash" if shape == "hash" else "size",
+        prefix_of(name) or default.prefix,
+        extension_of(name) or default.extension,
+        max((one.size for one in journal.files if one.size >= FILE_SIZE_MIN), default=10 << 20),
+        user_version=most_common(one.user_version for one in headers) or 0,
+    )
 
 
 class JBossRecordJournal(Uncopied):
@@ -35,10 +73,11 @@ class JBossRecordJournal(Uncopied):
         settings: JournalSettings | Mapping[str, Any] | None = None,
         *,
         fs: FileSystem = LOCAL,
+        tolerate_damage: bool = False,
     ) -> None:
         if isinstance(settings, Mapping):
             settings = JournalSettings(**settings)
-        self.journal = CircularJournal(folder, settings, fs=fs)
+        self.journal = CircularJournal(folder, settings, fs=fs, tolerate_damage=tolerate_damage)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record outside of transactions."""
@@ -64,8 +103,17 @@ class JBossRecordJournal(Uncopied):
         """Delete a record in a transaction."""
         self.journal.append_delete_record_transactional(transaction, record_id, body)
 
-    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
-        """Prepare a transaction; ``extra`` is its Xid."""
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        """Prepare a transaction; ``extra`` is its Xid, in the form of the original.
+
+        Raises:
+            LogWriteError: ``extra`` is something else than the ``xid`` that was given.
+        """
+        if xid is not None:
+            packed = pack_xid(xid)
+            if extra not in (b"", packed):
+                raise LogWriteError("the extra data of a prepare is its Xid, and nothing else")
+            extra = packed
         return self.journal.append_prepare_record(transaction, extra)
 
     def commit(self, transaction: int) -> Ticket:
@@ -91,13 +139,26 @@ class JBossRecordJournal(Uncopied):
         self.journal.close()
 
 
+_STEPS = {
+    RecordType.ADD_TX: StepKind.ADD,
+    RecordType.UPDATE_TX: StepKind.UPDATE,
+    RecordType.DELETE_TX: StepKind.DELETE,
+}
+
+
 def _record(item: Item) -> JournalRecord:
     update = item.type in (RecordType.UPDATE, RecordType.UPDATE_TX)
     return JournalRecord(item.record_id or 0, item.user_type or 0, item.body or b"", update)
 
 
 def _prepared(one: OpenTransaction) -> PreparedTransaction:
-    extra = one.prepared.item.extra if one.prepared is not None else None
+    extra = (one.prepared.item.extra if one.prepared is not None else None) or b""
     deletes = tuple(placed.item.record_id or 0 for placed in one.deletes)
     records = tuple(_record(placed.item) for placed in one.records)
-    return PreparedTransaction(one.transaction, records, deletes, extra or b"")
+    # The loaders apply adds and updates first, then deletes, wherever these stood.
+    steps = tuple(_step(placed.item) for placed in (*one.records, *one.deletes))
+    return PreparedTransaction(one.transaction, records, deletes, extra, xid_of(extra), steps)
+
+
+def _step(item: Item) -> JournalStep:
+    return JournalStep(_STEPS[item.type], item.record_id, item.user_type or 0, item.body or b"")

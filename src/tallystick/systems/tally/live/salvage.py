@@ -16,7 +16,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import decode_ending
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.format.sealing import KeyMissingError, KeyProvider
 from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.opening import load_key
@@ -91,6 +91,8 @@ def _rows(source: str, key: bytes | None, fs: FileSystem, report: SalvageReport)
             continue
         try:
             rows = list(rows_of(step.view.payload(header), header, key))
+        except KeyMissingError:
+            raise  # a new log without these would look whole
         except TallystickError:
             report.lost += header.count
             continue

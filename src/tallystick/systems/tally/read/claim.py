@@ -154,6 +154,6 @@ def _codes(catalog: Catalog, access: FileAccess, key: bytes | None) -> Iterator[
         return
 
 
-def role_in(folder: str, fs: FileSystem) -> Role | None:
-    """Return the role of the log in a folder; its records are not asked if they are encrypted."""
-    return role_of(*read_folder(fs, folder), None)
+def role_in(folder: str, fs: FileSystem, key: bytes | None = None) -> Role | None:
+    """Return the role of the log in a folder; encrypted records tell it with the ``key`` only."""
+    return role_of(*read_folder(fs, folder), key)

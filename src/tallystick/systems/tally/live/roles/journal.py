@@ -12,20 +12,20 @@ from itertools import chain
 from typing import Any, Final
 
 from tallystick.arguments import bodies_of, integer
-from tallystick.records import Record, Xid
+from tallystick.records import Record
 from tallystick.roles import Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import NUMBER_MAX, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.backup import Progress
 from tallystick.systems.tally.live.compaction import compact, compaction_due
-from tallystick.systems.tally.live.items import UnplacedEnding, columnar, transaction_number
+from tallystick.systems.tally.live.items import columnar, transaction_number
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.read_back import groups_from
+from tallystick.systems.tally.live.read_back import groups_from, rows_from
 from tallystick.systems.tally.live.roles.base import AnyLog
 from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
 from tallystick.systems.tally.live.settings import Settings
@@ -95,12 +95,6 @@ class TallyJournal(TallyRecordJournal):
             waiting.append((ticket, block.record_count))
         return _joined([*written, *(_awaited(*one) for one in waiting)])
 
-    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
-        """Prepare a transaction, as a branch if it has an ``xid``."""
-        ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
-        self._open.add(transaction)
-        return ticket
-
     def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
         """Yield every record that is durable now, from an LSN or a time (microseconds) on.
 
@@ -114,6 +108,20 @@ class TallyJournal(TallyRecordJournal):
                     wanted = from_time_us is None or header.time_us >= from_time_us
                     if wanted and (record.sequence or 0) >= from_lsn:
                         yield record
+
+    def plain_records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield LSN and body of plain records, in order, without those not committed.
+
+        Memory grows with the plain records that were committed in transactions.
+        """
+        log = self.log
+        log.flush()
+        with log.hold(log.first_segment):
+            committed = set(_committed_plain(row for row in rows_from(log)))
+            for row in rows_from(log):
+                counts = row.record.transaction is None or row.lsn in committed
+                if row.record.code == Code.APPEND and counts:
+                    yield row.lsn, row.record.body
 
     def backup(self, target: str, progress: Progress | None = None) -> None:
         """Copy the log as of now to a new folder; see `TallyLog.backup`."""
@@ -181,6 +189,20 @@ class SharedTallyJournal(TallyJournal):
     def new_transaction(self) -> int:
         """Return a number for a transaction that no process has used."""
         return self.log.new_transaction()
+
+
+def _committed_plain(rows: Iterator[Row]) -> Iterator[int]:
+    """Yield the LSNs of the plain records of transactions that have committed."""
+    plain: dict[int, list[int]] = {}
+    for row in rows:
+        number, code = row.record.transaction, row.record.code
+        if number is None:
+            continue
+        if code == Code.APPEND:
+            plain.setdefault(number, []).append(row.lsn)
+        elif code in (Code.COMMIT, Code.ROLLBACK):
+            lsns = plain.pop(number, [])
+            yield from lsns if code == Code.COMMIT else ()
 
 
 def _awaited(ticket: Ticket, records: int) -> range:

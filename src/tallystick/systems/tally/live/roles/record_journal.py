@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tallystick.errors import TransactionUsageError
-from tallystick.roles import JournalRecord, PreparedTransaction, Role, Ticket
+from tallystick.records import Xid
+from tallystick.roles import (
+    JournalRecord,
+    JournalStep,
+    PreparedTransaction,
+    Role,
+    StepKind,
+    Ticket,
+)
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
@@ -30,7 +38,6 @@ class TallyRecordJournal(TallyRole[AnyLog]):
     role = Role.JOURNAL
     deletes_last = False
     """The elements of a transaction take effect in their order."""
-
 
     def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
         super().__init__(log, fs=fs, owner=owner)
@@ -84,9 +91,9 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         self.log.submit(record, sync=False)
         self._open.add(number)
 
-    def prepare(self, transaction: int, extra: bytes = b"") -> Ticket:
-        """Prepare a transaction; ``extra`` is returned by `prepared`."""
-        ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, None, extra))
+    def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
+        """Prepare a transaction, as a branch if it has an ``xid``."""
+        ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
         self._open.add(transaction)
         return ticket
 
@@ -121,6 +128,14 @@ class TallyRecordJournal(TallyRole[AnyLog]):
             return tuple(_prepared(self.log, state))
 
 
+_STEPS: dict[int, StepKind] = {
+    Code.APPEND: StepKind.APPEND,
+    Code.ADD: StepKind.ADD,
+    Code.UPDATE: StepKind.UPDATE,
+    Code.DELETE: StepKind.DELETE,
+}
+
+
 def _journal_record(record: UnplacedRecord) -> JournalRecord:
     update = record.code in (Code.UPDATE, Code.MOVED_UPDATE)
     return JournalRecord(record.key or 0, record.user_type, record.body, update)
@@ -130,7 +145,13 @@ def _prepared(log: AnyLog, state: LogState) -> Iterator[PreparedTransaction]:
     for number, one in state.open.items():
         if one.ending is None:
             continue
-        rows = open_elements(log, one)
-        records = [_journal_record(row.record) for row in rows if row.record.code != Code.DELETE]
-        deletes = [row.record.key or 0 for row in rows if row.record.code == Code.DELETE]
-        yield PreparedTransaction(number, tuple(records), tuple(deletes), one.ending.extra)
+        rows = [row.record for row in open_elements(log, one)]
+        steps = tuple(
+            JournalStep(_STEPS[record.code], record.key, record.user_type, record.body)
+            for record in rows
+        )
+        records = [_journal_record(one) for one in rows if one.code in (Code.ADD, Code.UPDATE)]
+        deletes = [one.key or 0 for one in rows if one.code == Code.DELETE]
+        yield PreparedTransaction(
+            number, tuple(records), tuple(deletes), one.ending.extra, one.ending.xid, steps
+        )

@@ -1,0 +1,129 @@
+"""The log that is converted: nobody else has it, and its own code opens a copy of it.
+
+In: a reading of the log. Out: a folder with a copy of its files, while the log is locked. The files
+themselves are only read: opening a log writes to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from tallystick.errors import LogBeingWrittenError, LogLockedError, LogWriteError
+from tallystick.storage.local import write_anew
+from tallystick.storage.opening import opening_log
+from tallystick.storage.source import is_remote, logical_name, open_source
+from tallystick.systems.protocol import LogReading
+
+_PIECE = 1 << 20
+_ADVICE = "Close it there first; convert takes a log that is closed"
+
+
+def require_apart(target: Path, *folders: str) -> None:
+    """Require that a new folder is not inside one of these, whatever links lead there.
+
+    Raises:
+        LogWriteError: it is.
+    """
+    place = Path(os.path.realpath(target))
+    if target.is_symlink():
+        raise LogWriteError(
+            "the target is a symbolic link",
+            file=str(target),
+            advice="Name the folder itself",
+        )
+    for folder in folders:
+        if not is_remote(folder) and place.is_relative_to(os.path.realpath(folder)):
+            raise LogWriteError(
+                "the target is inside the log that is converted",
+                file=str(target),
+                found=folder,
+                advice="Choose a folder beside it",
+            )
+
+
+@contextlib.contextmanager
+def locked_copy(reading: LogReading, copy: Path) -> Iterator[None]:
+    """Copy the files of a log to the new folder ``copy``, and keep the log locked for the block.
+
+    Raises:
+        LogLockedError: somebody has it open.
+        LogBeingWrittenError: it changed while it was copied.
+        LogUnreadableError: a file cannot be read.
+    """
+    copy.mkdir()
+    folder = reading.source.path
+    if is_remote(folder):
+        for name in reading.source.files:
+            _copy_unpacked(name, copy)
+        yield
+        return
+    with contextlib.ExitStack() as held:
+        with opening_log(folder):
+            files = _regular_files(folder)
+            for path in files:
+                held.enter_context(_locked(path))
+            before = {path: _stamp(path) for path in files}
+            for path in files:
+                if logical_name(str(path)) == path.name:
+                    _copy(path, copy)
+                elif str(path) in reading.source.files:
+                    _copy_unpacked(str(path), copy)
+            after = {path: _stamp(path) for path in _regular_files(folder)}
+            if after != before:
+                both = {**before, **after}
+                changed = next(str(one) for one in both if before.get(one) != after.get(one))
+                raise LogBeingWrittenError(
+                    "the log was written while it was copied", file=changed, advice=_ADVICE
+                )
+        yield
+
+
+def _regular_files(folder: str) -> list[Path]:
+    return [one for one in sorted(Path(folder).iterdir()) if stat.S_ISREG(one.stat().st_mode)]
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _copy(path: Path, copy: Path) -> None:
+    with path.open("rb") as file, write_anew(copy / path.name) as new:
+        shutil.copyfileobj(file, new, _PIECE)
+
+
+def _copy_unpacked(path: str, copy: Path) -> None:
+    with open_source(path) as source, write_anew(copy / logical_name(path)) as file:
+        file.write(source.data)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file as an owner of its log does, without a byte written.
+
+    Ours lock a file of their own whole (flock), the originals ranges of their files (fcntl).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_bytes(descriptor)
+        except (BlockingIOError, PermissionError) as error:
+            raise LogLockedError("the log is open", file=str(path), advice=_ADVICE) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock_bytes(descriptor: int) -> None:
+    """Lock all bytes against writers; closing the file unlocks them."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        request = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
