@@ -110,7 +110,7 @@ def test_commit_that_took_place_but_reported_failure_is_not_repeated(engine: Eng
 
     sa.event.listen(engine, "commit", lose_answer)
     batch = [entry(2, row(OperationCode.INSERT, 1, total=1)), entry(3)]
-    with pytest.raises(sa.exc.OperationalError):
+    with pytest.raises(TargetDownError):
         target.apply(batch)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE orders SET total = 7"))
