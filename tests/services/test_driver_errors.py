@@ -475,6 +475,13 @@ def test_a_pool_without_a_free_connection_is_no_fault_of_the_work() -> None:
     assert is_down(sa.exc.TimeoutError("QueuePool limit reached"))
 
 
+def test_an_error_of_another_driver_is_known_by_its_sqlstate() -> None:
+    class DeadlockError(Exception):
+        sqlstate = "40P01"
+
+    assert (kind_of(DeadlockError()), is_conflict(DeadlockError())) == (TRANSIENT, True)
+
+
 def test_what_no_driver_raised_has_no_kind() -> None:
     assert kind_of(ValueError("of the program")) is None
     assert is_retryable(ValueError("of the program")) is None

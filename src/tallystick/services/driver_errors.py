@@ -229,7 +229,7 @@ def _family(error: BaseException) -> str | None:
 def _code(error: BaseException) -> _Code | None:
     """Return the code of an error as the tables have it."""
     family, found = _family(error), None
-    if family in ("postgres", "sqlalchemy"):
+    if family in ("postgres", "sqlalchemy", None):  # another driver may have SQLSTATEs, too
         found = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     elif family == "mysql":
         found = getattr(error, "errno", None) or next(iter(error.args), None)
@@ -247,7 +247,7 @@ def _kind(error: BaseException) -> ErrorKind | None:
     """Return the kind of this very error; None if it says nothing itself."""
     family, code = _family(error), _code(error)
     if family is None:
-        return _kind_of_builtin(error)
+        return _of_state(code) or _kind_of_builtin(error)
     if family == "sqlalchemy" and code is None:
         if getattr(error, "connection_invalidated", False):
             return _L
