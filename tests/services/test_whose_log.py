@@ -303,6 +303,23 @@ def test_the_log_of_another_owner_is_refused(tmp_path: Path) -> None:
             opened(tmp_path / folder)
 
 
+@pytest.mark.parametrize(
+    ("file", "opened"),
+    [
+        ("store.h2.db", lambda path: PageStore(path, system="h2")),
+        ("activemq-data-1.amq", lambda path: Journal(path, system="jboss")),
+        ("btm1.tlog", lambda path: open_decision_log(path, "bitronix")),
+    ],
+)
+def test_a_log_whose_making_was_cut_short_is_made_again(
+    trial: Trial, tmp_path: Path, file: str, opened: Open
+) -> None:
+    (log,) = [path for path in trial.first.rglob(file) if path.parent.name != "HornetQ"]
+    suffix = ".tmp" if file.endswith(".amq") else ".new"
+    shutil.copy(log, tmp_path / (file + suffix))
+    opened(tmp_path).close()
+
+
 def test_shards_are_opened_in_their_order_only(tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in "ab"]
     ShardedLog(folders, settings=SMALL).close()

@@ -135,7 +135,9 @@ def require_own(
         if log.system != own.name:
             raise _held(path, fs, _named(log.system, known), f"a log of {own.name}, or nothing")
     names = [posixpath.basename(file) for log in found for file in log.files]
-    if names and files is not None and not any(fnmatchcase(name, files) for name in names):
+    # A file that is made whole has a suffix more until then.
+    usual = () if files is None else (files, f"{files}.*")
+    if names and usual and not any(fnmatchcase(name, one) for name in names for one in usual):
         raise UnsupportedFormatError(
             "this folder holds a log whose files have other names",
             file=path,
