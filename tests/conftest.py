@@ -7,6 +7,7 @@ import inspect
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
@@ -37,6 +38,14 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: for what does not depend on a disk."""
+    in_memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=in_memory if in_memory.is_dir() else tmp_path) as made:
+        yield Path(made)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

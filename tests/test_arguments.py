@@ -66,7 +66,7 @@ REASONS: list[tuple[Any, type[Exception], str]] = [
     (lambda: bytes_of(np.array(["2026"], "M8[Y]")), ValueError, "cannot be read: cannot include"),
     (lambda: bodies_of([b"a", "b"]), TypeError, r"bodies\[1\] is of type str"),
     (lambda: bodies_of(b"ab"), TypeError, "bodies is of type bytes; expected several"),
-    (lambda: bodies_of(cast(Any, 7)), TypeError, "not iterable"),
+    (lambda: bodies_of(cast(Any, 7)), TypeError, "bodies is of type int; expected several"),
     (lambda: integer("3", "lsn", 0, 9), TypeError, "lsn is of type str; expected an integer"),
     (lambda: integer(True, "lsn", 0, 9), TypeError, "lsn is of type bool; expected an integer"),
     (lambda: integer(10, "lsn", 0, 9), ValueError, "lsn is 10; expected an integer from 0 to 9"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Final
+from typing import Any, Final
 
 from tallystick.printable import printable
 
@@ -53,6 +53,17 @@ def bytes_of(value: object, name: str = "body") -> bytes:
         return view.tobytes()
 
 
+def several(values: object, name: str) -> tuple[Any, ...]:
+    """Return what is given as several values, in order.
+
+    Raises:
+        TypeError: it is no iterable; a single text or buffer is none, either.
+    """
+    if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is of type {_kind(values)}; expected several values")
+    return tuple(values)
+
+
 def bodies_of(values: Iterable[object], name: str = "bodies") -> Sequence[bytes]:
     """Return the bytes of each of several buffers, as `bytes_of` does.
 
@@ -60,11 +71,9 @@ def bodies_of(values: Iterable[object], name: str = "bodies") -> Sequence[bytes]
         TypeError: it is no iterable of buffers; a single buffer is none, either.
         ValueError: one of them cannot be read as it stands.
     """
-    if isinstance(values, str | bytes | bytearray | memoryview):
-        raise TypeError(f"{name} is of type {_kind(values)}; expected several of them")
-    bodies = list(values)
+    bodies = several(values, name)
     if _ONLY_BYTES.issuperset(map(type, bodies)):
-        return bodies  # type: ignore[return-value]
+        return bodies
     return [bytes_of(one, f"{name}[{place}]") for place, one in enumerate(bodies)]
 
 
@@ -96,11 +105,10 @@ def integer(value: object, name: str, least: int, greatest: int) -> int:
 
 def integers(values: Iterable[object], name: str, least: int, greatest: int) -> list[int]:
     """Return integers within a range, each as `integer` does."""
-    numbers = list(values)
-    if numbers and _ONLY_INTEGERS.issuperset(map(type, numbers)):
-        some: list[int] = numbers  # type: ignore[assignment]
-        if least <= min(some) and max(some) <= greatest:
-            return some
+    numbers = several(values, name)
+    plain = bool(numbers) and _ONLY_INTEGERS.issuperset(map(type, numbers))
+    if plain and least <= min(numbers) and max(numbers) <= greatest:
+        return list(numbers)
     return [integer(one, name, least, greatest) for one in numbers]
 
 
@@ -137,9 +145,7 @@ def texts(values: object, name: str, most: int) -> tuple[str, ...]:
         TypeError: it is no iterable of texts; a single text is none, either.
         ValueError: one of them cannot be stored, or there are too many.
     """
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} is of type {_kind(values)}; expected several texts")
-    found = tuple([text(one, f"a name in {name}", most) for one in values])
+    found = tuple([text(one, f"a name in {name}", most) for one in several(values, name)])
     if len(found) > most:
         raise ValueError(f"{name} are {len(found)} texts; expected at most {most}")
     return found

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +14,14 @@ from tallystick.services.journal import (
 )
 from tallystick.storage.group import queue
 from tallystick.systems.tally.live import appender
-from tests.hostile import REFUSALS, VALUES
 from tests.need import need
 from tests.services.hostile_calls import (
     AsyncSubject,
-    Call,
     JournalSubject,
     SharedSubject,
     Subject,
     parameters,
+    try_odd_arguments,
 )
 
 CLASSES: dict[type, set[str]] = {
@@ -51,14 +47,6 @@ SHARE = 0.09
 """Share of the values that one run tries, unless it tries all."""
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where there is one: nothing here depends on a disk."""
-    in_memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=in_memory if in_memory.is_dir() else tmp_path) as made:
-        yield Path(made)
-
-
 def test_every_parameter_of_every_public_method_is_classified() -> None:
     known = {
         call.method: list(call.right) for subject in SUBJECTS.values() for call in subject.calls
@@ -74,45 +62,11 @@ def test_every_parameter_of_every_public_method_is_classified() -> None:
 )
 @pytest.mark.parametrize("name", list(SUBJECTS))
 def test_an_odd_argument_is_refused_to_its_caller_alone_or_stored_byte_for_byte(
-    name: str, share: float, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, share: float, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "core":
         need("core")
     if name == "twin":
         monkeypatch.setattr(queue, "CORE", None)
         monkeypatch.setattr(appender, "CORE", None)
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")  # noqa: T201 - the run can be repeated with it
-    rng = random.Random(seed)
-    kind = SUBJECTS[name]
-    for number, call in enumerate(kind.calls):
-        subject = kind(folder / str(number))
-        try:
-            _try_all(subject, call, share, rng)
-            subject.verify()
-        except BaseException as error:
-            error.add_note(call.method)
-            raise
-        finally:
-            subject.close()
-
-
-def _try_all(subject: Subject, call: Call, share: float, rng: random.Random) -> None:
-    for parameter in call.right:
-        for value in VALUES:
-            if rng.random() < share:
-                _try(subject, call, parameter, value)
-                subject.witness()
-
-
-def _try(subject: Subject, call: Call, parameter: str, value: str) -> None:
-    right = {name: make(subject) for name, make in call.right.items()}
-    given, equal = ({**right, parameter: VALUES[value]()} for _ in range(2))
-    try:
-        rows = list(call.make(subject, given, equal))
-    except REFUSALS:
-        return
-    except BaseException as error:
-        error.add_note(f"{call.method}({parameter}={value})")
-        raise
-    subject.due += rows
+    try_odd_arguments(SUBJECTS[name], memory_folder, share)

@@ -25,6 +25,7 @@ from tallystick.roles.paged_log import (
     Rows,
     TableSpace,
     Tree,
+    checked_rows,
 )
 from tallystick.roles.persist_log import (
     Operation,
@@ -93,5 +94,6 @@ __all__ = [
     "UndoRedoLog",
     "branch_name",
     "branch_of",
+    "checked_rows",
     "recovery_result",
 ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from tallystick.arguments import bytes_of, integer
 from tallystick.roles.undo_redo_log import UndoRedoLog
 from tallystick.storage.files import File, FileSystem
 
@@ -28,6 +29,33 @@ class Rows(dict[Row, bytes | None]):
     """New rows that were checked as each of them was put in: a log takes them as they are."""
 
     __slots__ = ()
+
+
+TABLE_MIN, TABLE_MAX = -(1 << 31), (1 << 31) - 1
+ROW_KEY_MIN, ROW_KEY_MAX = -(1 << 63), (1 << 63) - 1
+"""Numbers of tables and keys of rows are signed, 4 and 8 bytes wide, in every log."""
+
+
+def checked_rows(rows: Changes) -> Rows:
+    """Return rows that nothing can change any more, or fail to be written.
+
+    Raises:
+        TypeError: they are no rows by table and key.
+        ValueError: a table or a key is out of range.
+    """
+    if type(rows) is Rows:
+        return rows
+    if not isinstance(rows, Mapping):
+        raise TypeError(f"rows are of type {type(rows).__name__}; expected rows by table and key")
+    return Rows(
+        {
+            (
+                integer(table, "table", TABLE_MIN, TABLE_MAX),
+                integer(key, "key", ROW_KEY_MIN, ROW_KEY_MAX),
+            ): None if row is None else bytes_of(row, "row")
+            for (table, key), row in rows.items()
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

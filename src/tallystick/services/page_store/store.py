@@ -13,12 +13,13 @@ order of writes guarantees it:
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tallystick.arguments import text
+from tallystick.arguments import integer, text
 from tallystick.callables import checked
 from tallystick.errors import UnsupportedFormatError
 from tallystick.roles import (
@@ -101,7 +102,11 @@ class PageStore(Uncopied):
     ) -> None:
         self.path = Path(path).absolute()
         self._opener = _opener(self.path, fs, system, checked(open_log, "open_log of a page store"))
-        self._limits = Limits(cache_bytes, checkpoint_bytes, lock_timeout)
+        self._limits = Limits(
+            integer(cache_bytes, "cache_bytes", 0, sys.maxsize),
+            integer(checkpoint_bytes, "checkpoint_bytes", 0, sys.maxsize),
+            float(lock_timeout),
+        )
         self._making_tables = threading.Lock()
         self._health = Health(str(self.path))
         self._latches = Latches()
@@ -211,6 +216,7 @@ class PageStore(Uncopied):
         Raises:
             KeyError: No transaction of this name is prepared.
         """
+        name, commit = text(name, "name"), bool(commit)
         session, _ = self._transactions.prepared.get(name, (None, 0))
         if session is not None and session.prepared:
             (session.commit if commit else session.rollback)()

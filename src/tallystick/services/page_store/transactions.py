@@ -8,13 +8,14 @@ take no locks.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, MutableMapping
 from operator import index
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
-from tallystick.arguments import bytes_of, text
+from tallystick.arguments import bytes_of, integer, text
 from tallystick.errors import (
     BusyError,
     LogWriteError,
@@ -86,6 +87,7 @@ class Session(Uncopied):
     def rollback_to(self, savepoint: int) -> None:
         """Undo what this transaction changed since ``savepoint``; its locks stay."""
         self._require_open()
+        savepoint = integer(savepoint, "savepoint", 0, sys.maxsize)
         history = self._history or []
         while len(history) > savepoint:
             row, existed, old = history.pop()
@@ -164,7 +166,8 @@ class Session(Uncopied):
     def put(self, table: int, key: int, value: bytes | None) -> None:
         """Lock a row, and change it or remove it with None. Raises `BusyError`."""
         if value is not None:
-            value = bytes_of(value, "row")
+            if type(value) is not bytes:
+                value = bytes_of(value, "row")
             if len(value) > ROW_MAX:
                 raise RecordTooLargeError(
                     "the row is too long",
@@ -250,7 +253,7 @@ class Session(Uncopied):
         transactions.checkpoint_if_due(self)
 
 
-class Table(MutableMapping[int, bytes]):
+class Table(Uncopied, MutableMapping[int, bytes]):
     """A table in a transaction: a mapping of signed 64-bit keys to rows, ordered by key."""
 
     __slots__ = ("_session", "_table")
@@ -266,7 +269,8 @@ class Table(MutableMapping[int, bytes]):
         return row
 
     def __setitem__(self, key: int, row: bytes) -> None:
-        self._session.put(self._table, key, bytes_of(row, "row"))
+        stored = row if type(row) is bytes else bytes_of(row, "row")  # None, too, is no row
+        self._session.put(self._table, key, stored)
 
     def __delitem__(self, key: int) -> None:
         if self._session.get(self._table, key) is None:

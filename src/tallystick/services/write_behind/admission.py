@@ -6,10 +6,12 @@ transaction that is admitted reaches the sequencer, even if its caller is interr
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 
+from tallystick.arguments import bytes_of, text, texts
 from tallystick.errors import BusyError, TransactionUsageError
-from tallystick.roles import Operation, PersistEntry, PersistLog, Ticket
+from tallystick.roles import Operation, OperationCode, PersistEntry, PersistLog, Ticket
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
@@ -18,6 +20,22 @@ from tallystick.storage.signals import uninterrupted
 
 _FOR_ALL_TARGETS = {None}
 """The target names of a transaction whose operations are all for every target."""
+
+
+def _checked(one: Operation) -> Operation:
+    """Return an operation of which nothing can change any more, or fail to be written."""
+    code, collection, key, value, target = one
+    return Operation(
+        OperationCode(code),
+        text(collection, "collection"),
+        bytes_of(key, "key"),
+        None if value is None else bytes_of(value, "value"),
+        None if target is None else text(target, "target"),
+    )
+
+
+def _names(targets: Sequence[str]) -> tuple[str, ...]:
+    return texts(targets, "targets", sys.maxsize)
 
 
 class Admission:
@@ -53,13 +71,14 @@ class Admission:
         Raises `BusyError` if the backlog is full for ``timeout`` seconds, `TransactionUsageError`
         for wrong targets; nothing is written then.
         """
+        operations = tuple(map(_checked, operations))
         named = {one.target for one in operations}
         if targets is None and named == _FOR_ALL_TARGETS:
             names = self._targets
         else:
-            names = self._targets_of(named) if targets is None else tuple(targets)
+            names = self._targets_of(named) if targets is None else _names(targets)
             self._check(named, names)
-        operations = tuple(operations)
+        reference = text(reference, "reference")
         size = size_of(reference, operations)
         deadline = time.monotonic() + timeout
         backlog = self._backlog

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from tallystick.arguments import text
 from tallystick.callables import require_plain_calls, require_value
 from tallystick.errors import BusyError, TransactionUsageError
 from tallystick.services.driver_errors import is_lock_timeout
@@ -351,13 +352,14 @@ def _text_of(value: Any) -> str | None:
 def _checked(request: Any) -> str:
     if not isinstance(request, str):
         raise TransactionUsageError(f"a key of type {type(request).__name__}", expected="a str")
-    _require_length(request, "a key")
-    return request
+    checked = text(request, "a key")
+    _require_length(checked, "a key")
+    return checked
 
 
-def _require_length(text: str, what: str) -> None:
-    if not 0 < len(text) <= KEY_MAX or "\0" in text:
+def _require_length(name: str, what: str) -> None:
+    if not 0 < len(name) <= KEY_MAX or "\0" in name:
         raise TransactionUsageError(
-            f"{what} of {len(text)} characters",
+            f"{what} of {len(name)} characters",
             expected=f"1 to {KEY_MAX} characters, none of them NUL",
         )

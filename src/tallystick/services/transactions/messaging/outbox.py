@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tallystick.arguments import bytes_of, text
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.messaging.statements import (
     MYSQL,
@@ -179,15 +180,17 @@ class Outbox(Uncopied):
         self, ask: Ask, topic: str, body: bytes, headers: Mapping[str, str] | None
     ) -> Steps[None]:
         require_name(topic, "a topic")
-        if not isinstance(body, bytes | bytearray | memoryview):
+        try:
+            stored = bytes_of(body)
+        except TypeError:
             raise TransactionUsageError(
                 f"a message whose body is of type {type(body).__name__}",
-                expected="bytes",
+                expected="bytes, or another buffer",
                 advice="Encode text: 'text'.encode(); the headers may say how",
-            )
-        text = _headers(headers)
+            ) from None
+        written = _headers(headers)
         for consumer in self.consumers:
-            yield partial(ask, self._insert, consumer, topic, text, bytes(body))
+            yield partial(ask, self._insert, consumer, topic, written, stored)
 
     def pending(self, consumer: str = "default") -> Pending:
         """Return what a consumer has not got yet."""
@@ -228,10 +231,11 @@ def mark_of(resource: Resource) -> str:
     return "?" if dialect_of(resource) == SQLITE else "%s"
 
 
-def require_name(text: str, what: str) -> None:
+def require_name(name: str, what: str) -> None:
     """Raise `TransactionUsageError` for a name that a table could not hold."""
-    if not 0 < len(text) <= NAME_MAX or "\0" in text:
+    name = text(name, what)
+    if not 0 < len(name) <= NAME_MAX or "\0" in name:
         raise TransactionUsageError(
-            f"{what} with a name of {len(text)} characters",
+            f"{what} with a name of {len(name)} characters",
             expected=f"1 to {NAME_MAX} characters, none of them NUL",
         )

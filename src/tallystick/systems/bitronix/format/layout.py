@@ -59,8 +59,10 @@ LENGTH_FIXED = 29
 RECORD_MIN = LENGTH_OUTSIDE + LENGTH_FIXED
 LARGEST_FOR_PAGE = 8184
 """Largest L that the 3.0 line reads."""
+STATUS_MIN, STATUS_MAX = -(1 << 31), (1 << 31) - 1
 GTRID_MAX = 127
 NAME_MAX = 32767
+NAMES_MAX = (1 << 31) - 1
 GTRID_TAIL = struct.Struct(">qi")
 """Time (ms) and sequence number after the server id of a gtrid."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection
 
+from tallystick.arguments import several, texts
 from tallystick.storage.crc import crc32
 from tallystick.systems.bitronix.format.layout import (
     CRC_HEAD,
     END_RECORD,
     LENGTH_FIXED,
+    NAMES_MAX,
     RECORD_HEADER_LENGTH,
 )
 from tallystick.systems.bitronix.format.record import (
@@ -48,7 +50,7 @@ class RecordEncoder:
         Raises:
             RecordTooLargeError: as `TransactionLogRecord.create`.
         """
-        names, tail = self._names(tuple(unique_names))
+        names, tail = self._names(several(unique_names, "names"))
         refuse_unreadable(gtrid, ())
         rest = gtrid + tail
         length = LENGTH_FIXED - _NAMES_MIN + len(rest)
@@ -63,7 +65,7 @@ class RecordEncoder:
         known = self._known.get(given)
         if known is not None:
             return known
-        names = tuple(sorted(set(given)))
+        names = tuple(sorted(set(texts(given, "names", NAMES_MAX))))
         refuse_unreadable(b"", names)
         made = (names, encode_names(names, END_RECORD))
         if len(self._known) >= KNOWN_MAX:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
+from tallystick.arguments import bytes_of, integer
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
@@ -28,6 +29,8 @@ from tallystick.systems.bitronix.format.layout import (
     MEGABYTE,
     NO_TRANSACTION,
     RECORD_MIN,
+    STATUS_MAX,
+    STATUS_MIN,
     UNKNOWN,
     sequence_number,
 )
@@ -124,6 +127,7 @@ class DiskJournal(Uncopied):
             LogClosedError: the journal is closed.
             LogPoisonedError: an earlier write or sync failed.
         """
+        gtrid = bytes_of(gtrid, "gtrid")
         if self._passes(status, gtrid):
             self._submit(status, gtrid, unique_names, sync=False)
 
@@ -150,6 +154,8 @@ class DiskJournal(Uncopied):
     def _submit(
         self, status: int, gtrid: bytes, names: Collection[str], *, sync: bool
     ) -> GroupTicket[Entry]:
+        status = integer(status, "status", STATUS_MIN, STATUS_MAX)
+        gtrid = bytes_of(gtrid, "gtrid")
         with self._mutex:
             self._time = later_time(self._now(), self._time)
             number = sequence_number(self._sequence + 1)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tallystick.arguments import bytes_of, texts
 from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Role, Ticket
 from tallystick.storage.fork import Uncopied
@@ -17,6 +18,7 @@ from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
     COMMITTING,
+    NAMES_MAX,
     PREPARED,
     PREPARING,
     ROLLEDBACK,
@@ -68,8 +70,11 @@ class BitronixDecisionLog(Uncopied):
 
         A COMMITTING record replaces the one before it, so it must name all resources.
         """
+        gtrid = bytes_of(gtrid, "gtrid")
         known = self.journal.dangling_record(gtrid)
-        names = set(resources) | set(() if known is None else known.unique_names)
+        names = set(texts(resources, "resources", NAMES_MAX)) | set(
+            () if known is None else known.unique_names
+        )
         return self.journal.log_forced(COMMITTING, gtrid, names)
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:

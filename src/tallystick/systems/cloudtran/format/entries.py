@@ -14,6 +14,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from tallystick.arguments import bytes_of, text
 from tallystick.errors import LogFormatError
 from tallystick.systems.cloudtran.format.layout import DATA_SIZE_MAX, Buffer
 
@@ -183,10 +184,10 @@ _NO_TARGETS = _encode_targets(())
 _PERSISTED = int(EntryKind.PERSISTED)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def _encode_operation_head(target: int | None, kind: OperationKind, name: str) -> bytes:
     """Encode what comes before the key; cached, as a program has few collections."""
-    collection = name.encode()
+    collection = text(name, "collection").encode()
     if len(collection) > COLLECTION_SIZE_MAX:
         raise LogFormatError("a collection's name is at most 65535 bytes")
     index = EVERY_TARGET if target is None else target
@@ -195,6 +196,8 @@ def _encode_operation_head(target: int | None, kind: OperationKind, name: str) -
 
 def _encode_operation(operation: Operation) -> bytes:
     target, kind, collection, key, value = operation
+    key = bytes_of(key, "key")
+    value = None if value is None else bytes_of(value, "value")
     parts = [
         _encode_operation_head(target, kind, collection),
         _BLOB_SIZE.pack(len(key)),

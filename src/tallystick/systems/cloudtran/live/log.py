@@ -14,6 +14,7 @@ from contextlib import suppress
 from struct import pack_into
 from typing import Self
 
+from tallystick.arguments import integer, integers, text, texts
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, LogDisposer
 from tallystick.errors import (
@@ -35,6 +36,8 @@ from tallystick.systems.cloudtran.format.entries import (
     ALL_TARGETS,
     ENTRY_FLAGS_AT,
     ENTRY_NUMBER_AT,
+    NUMBER_MAX,
+    TARGETS_MAX,
     Entry,
     EntryKind,
     Operation,
@@ -171,7 +174,11 @@ class BlockLog(Uncopied):
         """
         self.disk_space.require()
         moment = int(self._clock() * 1_000_000)
-        entry = Entry(EntryKind.PERSISTING, 1, moment, tuple(targets), tuple(operations), reference)
+        try:
+            names, reference = texts(targets, "targets", TARGETS_MAX), text(reference, "reference")
+        except ValueError as error:
+            raise _unfit(error) from error
+        entry = Entry(EntryKind.PERSISTING, 1, moment, names, tuple(operations), reference)
         encoded = bytearray(_encoded(entry, self.settings, self.folder))
         with self._order:
             self._check_open()
@@ -201,7 +208,8 @@ class BlockLog(Uncopied):
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
         """Record what `persisted` does for each of these transactions."""
-        names = frozenset(targets)
+        names = frozenset(texts(targets, "targets", TARGETS_MAX))
+        numbers = integers(numbers, "a number", 1, NUMBER_MAX)
         entries = self._writer.state.entries
         with self._writer.lock:
             effects = [
@@ -226,6 +234,7 @@ class BlockLog(Uncopied):
         Raises:
             KeyError: the transaction is not pending.
         """
+        number = integer(number, "number", 0, NUMBER_MAX)
         with self._writer.lock:
             if number not in self._writer.state.entries:
                 raise KeyError(number)
@@ -368,6 +377,10 @@ class BlockLog(Uncopied):
             self._flusher.prompt()
 
 
+def _unfit(error: Exception) -> LogWriteError:
+    return LogWriteError(f"not a transaction that this log can hold: {error}")
+
+
 def _encoded(entry: Entry, settings: LogSettings, folder: str) -> bytes:
     """Return the bytes of an entry.
 
@@ -377,8 +390,8 @@ def _encoded(entry: Entry, settings: LogSettings, folder: str) -> bytes:
     """
     try:
         encoded = encode_entry(entry)
-    except (LogFormatError, UnicodeEncodeError) as error:
-        raise LogWriteError(f"not a transaction that this log can hold: {error}") from error
+    except (LogFormatError, ValueError) as error:
+        raise _unfit(error) from error
     if len(encoded) > settings.entry_size_max:
         raise RecordTooLargeError(
             "the transaction is larger than max_transaction_size allows",

@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from tallystick.arguments import texts
 from tallystick.errors import LogWriteError
 from tallystick.records import Judgement
 from tallystick.roles import Operation, OperationCode, PersistEntry, Role, Ticket
@@ -88,6 +89,7 @@ class CloudtranPersistLog(Uncopied):
         self, targets: Sequence[str], operations: Iterable[Operation], reference: str = ""
     ) -> tuple[int, Ticket]:
         """Record a transaction; return its number and a ticket for its durability."""
+        targets = texts(targets, "targets", entries.TARGETS_MAX)
         names = {target: index for index, target in enumerate(targets)}
         return self._log.persisting(
             targets, [_block_operation(one, names) for one in operations], reference
@@ -138,6 +140,8 @@ class CloudtranPersistLog(Uncopied):
 def _block_operation(one: Operation, names: dict[str, int]) -> entries.Operation:
     if one.target is not None and one.target not in names:
         raise LogWriteError(f"an operation is for {one.target!r}, which is no target of it")
+    if one.code not in _KINDS:
+        raise ValueError("an operation of a kind that is none")
     target = None if one.target is None else names[one.target]
     return entries.Operation(target, _KINDS[one.code], one.collection, one.key, one.value)
 

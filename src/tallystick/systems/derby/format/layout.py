@@ -55,6 +55,7 @@ PREFIX = struct.Struct(">iq")
 LOG_RECORD_FIXED_OVERHEAD_SIZE = PREFIX.size + LENGTH.size
 END_MARKER = 0
 """The length that ends a log file."""
+INSTANT_MAX = TRANSACTION_MAX = (1 << 63) - 1
 POSITION_MAX = 0x0FFFFFFF
 POSITION_MASK = 0x7FFFFFFF
 """The bits of an instant that hold the position."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn, Self
 
+from tallystick.arguments import bytes_of, integer
 from tallystick.errors import (
     LogClosedError,
     LogFullError,
@@ -40,10 +41,12 @@ from tallystick.systems.derby.format.field_types import Fields
 from tallystick.systems.derby.format.layout import (
     END_MARKER,
     HEADER_SIZE,
+    INSTANT_MAX,
     LENGTH,
     LOG_RECORD_FIXED_OVERHEAD_SIZE,
     POSITION_MASK,
     POSITION_MAX,
+    TRANSACTION_MAX,
     Group,
     make_instant,
     split_instant,
@@ -236,6 +239,10 @@ class LogToFile(Uncopied):
     def _log(
         self, number: int, group: int, operation: bytes, optional: bytes, undo: int | None = None
     ) -> int:
+        number = _transaction_number(number)
+        operation, optional = bytes_of(operation, "operation"), bytes_of(optional, "optional")
+        if undo is not None:
+            undo = integer(undo, "undone", 0, INSTANT_MAX)
         body = encode_body(group, number, operation, optional, undo)
         self._ensure_space(len(body))
         with self._state:
@@ -265,6 +272,7 @@ class LogToFile(Uncopied):
             self.flush(end)
 
     def _end_transaction(self, number: int, group: int, status: int) -> int:
+        number = _transaction_number(number)
         self._ensure_space(HEAD_MAX)
         with self._state:
             one = self._transaction(number)
@@ -338,6 +346,7 @@ class LogToFile(Uncopied):
             LogWriteError: the body is empty.
             RecordTooLargeError: it fits no log file.
         """
+        body = bytes_of(body)
         if not body:
             raise LogWriteError("XSLB6: a record of length 0 is refused")
         self._ensure_space(len(body))
@@ -382,6 +391,7 @@ class LogToFile(Uncopied):
 
     def flush(self, instant: int) -> None:
         """Return when the record at ``instant``, and all before it, are durable."""
+        instant = integer(instant, "instant", 0, INSTANT_MAX)
         if instant < self._flushed:
             return
         self._check()
@@ -397,7 +407,7 @@ class LogToFile(Uncopied):
 
     def submit(self, instant: int) -> Ticket:
         """Return a ticket that is done when the record at ``instant`` is durable."""
-        return self._writer.submit(instant)
+        return self._writer.submit(integer(instant, "instant", 0, INSTANT_MAX))
 
     def _write_out(self, instants: list[int]) -> list[int]:
         """Write whatever was appended, for one group of callers."""
@@ -497,6 +507,11 @@ class LogToFile(Uncopied):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _transaction_number(value: object) -> int:
+    """Return the number of a transaction. Raises `TypeError` or `ValueError`."""
+    return integer(value, "transaction", 0, TRANSACTION_MAX)
 
 
 def _entry(one: OpenTransaction, checkpoint: int) -> Fields:

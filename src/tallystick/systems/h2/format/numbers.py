@@ -23,6 +23,10 @@ def signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
+INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+
+
 def encode_var_int(value: int) -> bytes:
     """Encode a signed 32-bit number in 1 to 5 bytes, least significant 7 bits first."""
     return _encode_var(value & _MASK32)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tallystick.arguments import bytes_of, integer, text
 from tallystick.errors import (
     CorruptLogError,
     IncompleteLogError,
@@ -42,6 +43,7 @@ from tallystick.systems.h2.format import entries as records
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import Entry, Type, decode_keyed_row
 from tallystick.systems.h2.format.layout import VariableHeader
+from tallystick.systems.h2.format.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import (
     EngineFailureError,
@@ -73,6 +75,11 @@ class PagedInDoubt(InDoubt):
     """A prepared transaction, and the data page that holds its prepare record; 0 until written."""
 
     page: int
+
+
+def _int(value: object, name: str) -> int:
+    """Return a number that the format holds as an int. Raises `TypeError` or `ValueError`."""
+    return integer(value, name, INT_MIN, INT_MAX)
 
 
 class PageLog(Uncopied):
@@ -469,6 +476,8 @@ class PageLog(Uncopied):
         Raises:
             RecordTooLargeError: the image is not exactly one page.
         """
+        page = _int(page, "page")
+        image = None if image is None else bytes_of(image, "image")
         if image is not None and len(image) != self.store.page_size:
             raise RecordTooLargeError(
                 "an undo image is exactly one page",
@@ -488,13 +497,17 @@ class PageLog(Uncopied):
 
     def log_add_or_remove_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row (column count and values), or with None a removed one."""
+        session, table = _int(session, "session"), _int(table, "table")
+        key = integer(key, "key", LONG_MIN, LONG_MAX)
         if row is None:
             self._log_row(session, records.encode_remove(session, table, key))
         else:
+            row = bytes_of(row, "row")
             self._log_row(session, records.encode_add(session, table, key, row))
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of a table are removed."""
+        session, table = _int(session, "session"), _int(table, "table")
         self._log_row(session, records.encode_truncate(session, table))
 
     def _log_row(self, session: int, record: bytes) -> None:
@@ -508,6 +521,7 @@ class PageLog(Uncopied):
         Raises:
             RecordTooLargeError: the name does not fit into a page; nothing was logged.
         """
+        session, name = _int(session, "session"), text(name, "name")
         record = records.encode_prepare(session, name)
         limit = self.store.page_size - layout.DATA_START
         if len(record) >= limit:
@@ -531,6 +545,7 @@ class PageLog(Uncopied):
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since its last commit."""
+        session = _int(session, "session")
         with self._mutex:
             self._state.end_session(session)
             return self._open_writer().submit(records.encode_commit(session))

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tallystick.arguments import bytes_of, integer, text
 from tallystick.errors import RecordTooLargeError
-from tallystick.roles import InDoubt, RecoveryHandler, Ticket
+from tallystick.roles import InDoubt, RecoveryHandler, Ticket, checked_rows
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
@@ -22,6 +23,7 @@ from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
+from tallystick.systems.h2.format.numbers import INT_MAX, INT_MIN
 from tallystick.systems.h2.format.values.encode import pack, unpack
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
@@ -34,6 +36,11 @@ BATCH_PAGES = 255
 FIRST_SESSION = 3
 """0 to 2 are the engine's own sessions."""
 _ID_BYTES_MAX = 5
+
+
+def _session_number(value: object) -> int:
+    """Return the number of a session. Raises `TypeError` or `ValueError`."""
+    return integer(value, "session", INT_MIN, INT_MAX)
 
 
 class SessionLog(Uncopied):
@@ -69,6 +76,7 @@ class SessionLog(Uncopied):
             self._log.forget(session)
 
     def _session(self, session: int) -> int:
+        session = _session_number(session)
         with self._mutex:
             if session not in self._sessions:
                 self._sessions[session] = self._next
@@ -76,6 +84,7 @@ class SessionLog(Uncopied):
             return self._sessions[session]
 
     def _end(self, session: int) -> int:
+        session = _session_number(session)
         number = self._session(session)
         with self._mutex:
             del self._sessions[session]
@@ -102,7 +111,7 @@ class SessionLog(Uncopied):
             RecordTooLargeError: the name does not fit into a sector; its decision is written over
                 the record and must not tear.
         """
-        record = encode_prepare(FIRST_SESSION, name)
+        record = encode_prepare(FIRST_SESSION, text(name, "name"))
         if len(record) + _ID_BYTES_MAX > SECTOR_SIZE - DATA_START:
             raise RecordTooLargeError(
                 "transaction name (too long)",
@@ -201,11 +210,12 @@ class H2UndoRedoLog(SessionLog):
 
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row, or with None a removed one."""
-        packed = None if row is None else pack(row)
+        packed = None if row is None else pack(bytes_of(row, "row"))
         self._log.log_add_or_remove_row(self._session(session), table, key, packed)
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log changed rows by table and key, in order."""
+        rows = checked_rows(rows)
         number = self._session(session)
         for (table, key), row in rows.items():
             packed = None if row is None else pack(row)

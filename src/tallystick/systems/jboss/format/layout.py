@@ -35,6 +35,9 @@ SYSTEM_NAME: Final = "jboss"
 I4 = struct.Struct(">i")
 U4 = struct.Struct(">I")
 I8 = struct.Struct(">q")
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+"""Limits of ids and of transactions."""
+USER_TYPE_MIN, USER_TYPE_MAX = -(1 << 7), (1 << 7) - 1
 TWO_I4 = struct.Struct(">ii")
 STAMP = struct.Struct(">bi")
 """Type and file id: the first 5 bytes of every record."""

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from tallystick.arguments import bytes_of, integer
 from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
@@ -33,7 +34,16 @@ from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log
 from tallystick.storage.scheduling import threading
-from tallystick.systems.jboss.format.layout import Item, RecordType, encode, encode_body
+from tallystick.systems.jboss.format.layout import (
+    LONG_MAX,
+    LONG_MIN,
+    USER_TYPE_MAX,
+    USER_TYPE_MIN,
+    Item,
+    RecordType,
+    encode,
+    encode_body,
+)
 from tallystick.systems.jboss.live.compaction import compact
 from tallystick.systems.jboss.live.files import Ring
 from tallystick.systems.jboss.live.opening import Recovered, live_contents, recover
@@ -150,7 +160,7 @@ class CircularJournal(Uncopied):
         """
         entry = self._with_body(RecordType.ADD, None, record_id, user_type, body)
         with self._lock:
-            self._ids.add(record_id)
+            self._ids.add(entry.record_id)
             return self._submit(entry)
 
     def append_update_record(self, record_id: int, user_type: int, body: bytes) -> _Ticket:
@@ -162,7 +172,7 @@ class CircularJournal(Uncopied):
         """
         entry = self._with_body(RecordType.UPDATE, None, record_id, user_type, body)
         with self._lock:
-            self._check_live(record_id)
+            self._check_live(entry.record_id)
             return self._submit(entry)
 
     def append_delete_record(self, record_id: int) -> _Ticket:
@@ -171,10 +181,11 @@ class CircularJournal(Uncopied):
         Raises:
             LogWriteError: no live record has the id.
         """
+        record_id = _number(record_id, "record_id")
         entry = self._bodyless(Item(0, 0, RecordType.DELETE, 0, 0, record_id=record_id))
         with self._lock:
-            self._check_live(record_id)
-            self._ids.discard(record_id)
+            self._check_live(entry.record_id)
+            self._ids.discard(entry.record_id)
             return self._submit(entry)
 
     # -- transactions -----------------------------------------------------------------------
@@ -189,7 +200,7 @@ class CircularJournal(Uncopied):
             RecordTooLargeError: it does not fit a file.
         """
         entry = self._with_body(RecordType.ADD_TX, transaction, record_id, user_type, body)
-        return self._element(entry, transaction)
+        return self._element(entry)
 
     def append_update_record_transactional(
         self, transaction: int, record_id: int, user_type: int, body: bytes
@@ -201,7 +212,7 @@ class CircularJournal(Uncopied):
             RecordTooLargeError: it does not fit a file.
         """
         entry = self._with_body(RecordType.UPDATE_TX, transaction, record_id, user_type, body)
-        return self._element(entry, transaction)
+        return self._element(entry)
 
     def append_delete_record_transactional(
         self, transaction: int, record_id: int, body: bytes = b""
@@ -212,8 +223,10 @@ class CircularJournal(Uncopied):
             TransactionUsageError: the transaction is prepared.
             RecordTooLargeError: it does not fit a file.
         """
+        record_id, body = _number(record_id, "record_id"), bytes_of(body)
+        transaction = _number(transaction, "transaction")
         item = Item(0, 0, RecordType.DELETE_TX, 0, 0, transaction, record_id, body=body)
-        return self._element(self._bodyless(item), transaction)
+        return self._element(self._bodyless(item))
 
     def append_prepare_record(self, transaction: int, extra: bytes = b"") -> _Ticket:
         """Prepare the transaction; ``extra`` is an Xid, which g1a does not store.
@@ -222,6 +235,7 @@ class CircularJournal(Uncopied):
             TransactionUsageError: the transaction is not open; in g1a only.
             RecordTooLargeError: it does not fit a file.
         """
+        transaction, extra = _number(transaction, "transaction"), bytes_of(extra, "extra")
         entry = self._bodyless(Item(0, 0, RecordType.PREPARE, 0, 0, transaction, extra=extra))
         with self._lock:
             if self._shape.pairs:
@@ -235,6 +249,7 @@ class CircularJournal(Uncopied):
         Raises:
             TransactionUsageError: the transaction is not open.
         """
+        transaction = _number(transaction, "transaction")
         with self._lock:
             self._check_open(transaction)
             one = self._open.pop(transaction)
@@ -248,6 +263,7 @@ class CircularJournal(Uncopied):
         Raises:
             TransactionUsageError: the transaction is not open.
         """
+        transaction = _number(transaction, "transaction")
         with self._lock:
             self._check_open(transaction)
             del self._open[transaction]
@@ -349,7 +365,8 @@ class CircularJournal(Uncopied):
     def _submit(self, entry: UnplacedRecord, *, sync: bool = True) -> _Ticket:
         return self._writer.submit(entry, len(entry.raw), sync=sync)
 
-    def _element(self, entry: UnplacedRecord, transaction: int) -> _Ticket:
+    def _element(self, entry: UnplacedRecord) -> _Ticket:
+        transaction = entry.transaction or 0
         with self._lock:
             one = self._pending(transaction)
             if one.prepared:
@@ -368,6 +385,10 @@ class CircularJournal(Uncopied):
     def _with_body(
         self, kind: RecordType, transaction: int | None, record_id: int, user_type: int, body: bytes
     ) -> UnplacedRecord:
+        record_id, body = _number(record_id, "record_id"), bytes_of(body)
+        user_type = integer(user_type, "user_type", USER_TYPE_MIN, USER_TYPE_MAX)
+        if transaction is not None:
+            transaction = _number(transaction, "transaction")
         raw = encode_body(self._shape, kind, transaction, record_id, user_type, body)
         if len(raw) > self._record_max:
             raise self._too_large(len(raw))
@@ -397,6 +418,11 @@ class CircularJournal(Uncopied):
     def _check_open(self, transaction: int) -> None:
         if transaction not in self._open:
             raise TransactionUsageError(f"transaction {transaction} is not open")
+
+
+def _number(value: object, name: str) -> int:
+    """Return an id, or the number of a transaction. Raises `TypeError` or `ValueError`."""
+    return integer(value, name, LONG_MIN, LONG_MAX)
 
 
 def _pending(one: OpenTransaction) -> PendingTransaction:

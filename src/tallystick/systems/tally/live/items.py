@@ -14,15 +14,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import RecordTooLargeError
 from tallystick.records import Xid
-from tallystick.roles import Rows
 from tallystick.storage.crc import crc32
 from tallystick.systems.tally.format.bodies import (
     FORMAT_ID_MAX,
     FORMAT_ID_MIN,
     ROW_HEAD,
     ROW_HEAD_SIZE,
-    TABLE_MAX,
-    TABLE_MIN,
     Ending,
     encode_ending,
     encode_row,
@@ -191,21 +188,6 @@ def global_id(value: object, name: str) -> bytes:
     if len(part) > GTRID_MAX:
         raise ValueError(f"{name} has {len(part)} bytes; expected at most {GTRID_MAX}")
     return part
-
-
-def checked_rows(
-    rows: Mapping[tuple[int, int], bytes | None],
-) -> dict[tuple[int, int], bytes | None]:
-    """Return rows by table and key, unless they are `Rows`. Raises as `checked` does."""
-    if type(rows) is Rows:
-        return rows
-    return {
-        (
-            integer(table, "table", TABLE_MIN, TABLE_MAX),
-            integer(key, "key", KEY_MIN, KEY_MAX),
-        ): None if row is None else bytes_of(row, "row")
-        for (table, key), row in rows.items()
-    }
 
 
 _KEYED: Final = frozenset(

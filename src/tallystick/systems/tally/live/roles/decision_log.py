@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Mapping
 
-from tallystick.arguments import texts
+from tallystick.arguments import several, texts
 from tallystick.records import State
 from tallystick.roles import Decision, DecisionOutcome, Role, Ticket
 from tallystick.systems.tally.format.bodies import NAME_MAX, encode_names, encode_note
@@ -36,21 +36,21 @@ class TallyDecisionLog(TallyRole[AnyLog]):
 
     def note(self, state: State, gtrid: bytes, resources: Collection[str]) -> None:
         """Record a status that decides nothing, without forcing."""
-        body = encode_note(State(state), _names(tuple(resources)))
+        body = encode_note(State(state), _names(several(resources, "resources")))
         self.log.submit(UnplacedRecord(Code.NOTE, body, gtrid=gtrid), sync=False)
 
     def decide(self, gtrid: bytes, resources: Collection[str]) -> Ticket:
         """Record the decision to commit."""
         self._reclaim_after_roll()
-        body = _body(tuple(resources))
+        body = _body(several(resources, "resources"))
         return self.log.submit(UnplacedRecord(_DECISION, body, None, None, 0, gtrid))
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record, without forcing, the outcome at these resources."""
         if outcome is DecisionOutcome.HEURISTIC:
-            record = heuristic_record(gtrid, frozenset(_names(tuple(resources))))
+            record = heuristic_record(gtrid, frozenset(_names(several(resources, "resources"))))
         else:
-            body = _body(tuple(resources), DecisionOutcome(outcome))
+            body = _body(several(resources, "resources"), DecisionOutcome(outcome))
             record = UnplacedRecord(_FINISH, body, None, None, 0, gtrid)
         self.log.submit(record, sync=False)
 

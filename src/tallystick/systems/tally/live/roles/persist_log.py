@@ -10,7 +10,7 @@ import posixpath
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from tallystick.arguments import integers
+from tallystick.arguments import integers, several
 from tallystick.errors import LogWriteError
 from tallystick.roles import Operation, PersistEntry, Role, Ticket
 from tallystick.storage.files import FileSystem
@@ -74,7 +74,7 @@ class TallyPersistLog(TallyRole[TallyLog]):
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
         """Record, without forcing, that these targets hold each of them."""
-        names = frozenset(target_names(tuple(targets)))
+        names = frozenset(target_names(several(targets, "targets")))
         body = encode_names(names)
         numbers = integers(numbers, "a number", 1, KEY_MAX - 1)
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))

@@ -55,7 +55,8 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         Raises:
             TransactionUsageError: it never began.
         """
-        if transaction_number(transaction) not in self._open:
+        transaction = transaction_number(transaction)
+        if transaction not in self._open:
             raise TransactionUsageError(
                 f"transaction {transaction} is not open", file=self.log.path
             )
@@ -94,7 +95,7 @@ class TallyRecordJournal(TallyRole[AnyLog]):
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         """Prepare a transaction, as a branch if it has an ``xid``."""
         ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
-        self._open.add(transaction)
+        self._open.add(transaction_number(transaction))
         return ticket
 
     def commit(self, transaction: int) -> Ticket:

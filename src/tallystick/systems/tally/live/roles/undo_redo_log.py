@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.arguments import integer, text
-from tallystick.roles import InDoubt, RecoveryHandler, Role, Ticket, branch_of
+from tallystick.roles import InDoubt, RecoveryHandler, Role, Ticket, branch_of, checked_rows
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import TABLE_MAX, TABLE_MIN, decode_row, encode_row
@@ -20,7 +20,6 @@ from tallystick.systems.tally.live.items import (
     Bundle,
     CommittedRows,
     UnplacedEnding,
-    checked_rows,
     row_record,
     size_of,
     size_of_rows,
