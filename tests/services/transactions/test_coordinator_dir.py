@@ -56,16 +56,16 @@ def test_a_coordinator_without_its_decisions_does_not_start_with_none(
 
 
 @pytest.mark.parametrize(
-    ("lose", "level", "found"),
-    [(shutil.rmtree, "warning", "or it is lost"), (emptied, "problem", "there is no log")],
+    ("lose", "found"),
+    [(shutil.rmtree, "the decisions are missing"), (emptied, "there is no log")],
 )
 def test_doctor_tells_that_the_decisions_are_gone(
-    tmp_path: Path, lose: Callable[[Path], None], level: str, found: str
+    tmp_path: Path, lose: Callable[[Path], None], found: str
 ) -> None:
     decided(tmp_path, shared=False)
     lose(tmp_path / "decisions")
     (one,) = [one for one in examine(str(tmp_path), {}) if one.what == "decision log"]
-    assert one.level.value == level
+    assert one.level.value == "problem"
     assert found in one.found
 
 
