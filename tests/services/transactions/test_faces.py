@@ -379,7 +379,7 @@ def test_a_context_holds_nothing_of_managers_that_are_closed(tmp_path: Path) -> 
 
     def plain() -> list[str]:
         with manager(tmp_path, durable("a")) as tm, tm.begin() as outer:
-            with tm.begin() as inner:
+            with tm.begin(independent=True) as inner:
                 assert tm.current() is inner
             assert tm.current() is outer
         return held()

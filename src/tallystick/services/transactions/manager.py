@@ -245,6 +245,7 @@ class TransactionManager(Uncopied):
         found = None if independent else inside(self._current)
         if found is None:
             return None
+        self._require_open()
         if join and isinstance(found, face):
             return found
         raise TransactionUsageError(

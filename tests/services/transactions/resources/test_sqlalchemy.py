@@ -133,7 +133,7 @@ def test_the_bounds_of_the_pool_hold_and_recovery_works_beside_them(
     with manager(tmp_path, engine) as tm, tm.begin() as tx:
         tx["db0"].exec_driver_sql("SELECT 1")
         assert engine.pool.checkedout() == 1  # type: ignore[attr-defined]
-        other = tm.begin()
+        other = tm.begin(independent=True)
         with pytest.raises(ResourceUnreachable, match="QueuePool limit"):
             other.enlist("db0")
         other.rollback()

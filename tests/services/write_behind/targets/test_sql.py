@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from tallystick.errors import TransactionUsageError
 from tallystick.roles import Operation, OperationCode, PersistEntry
 from tallystick.services.write_behind import TargetDownError, WriteBehind
 from tallystick.services.write_behind.targets.rows import decode_row, encode_row
@@ -227,7 +228,7 @@ def test_same_row_gives_the_same_bytes() -> None:
     for wrong in (b"", b"{", b'{"a":1} {"b":2}', b'{"a":1},', b"\xff"):
         with pytest.raises(ValueError, match=r"."):
             decode_row(wrong)
-    with pytest.raises(TypeError):
+    with pytest.raises(TransactionUsageError, match="has no encoding"):
         encode_row({"a": object()})
 
 
