@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import CorruptLogError
+from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.indoubt.doctor import examine
 from tallystick.indoubt.listing import list_in_doubt
 from tallystick.indoubt.settle import settle
@@ -67,6 +67,14 @@ def test_doctor_tells_that_the_decisions_are_gone(
     (one,) = [one for one in examine(str(tmp_path), {}) if one.what == "decision log"]
     assert one.level.value == "problem"
     assert found in one.found
+
+
+@pytest.mark.parametrize("node", ["", "\xe9", "n" * 200, "a\nb"])
+def test_a_refused_node_id_leaves_nothing_behind(tmp_path: Path, node: str, shared: bool) -> None:
+    with pytest.raises(TransactionUsageError, match="cannot be a node id"):
+        opened(tmp_path / "new", node, shared=shared)
+    assert not (tmp_path / "new").exists()
+    opened(tmp_path / "new", "orders", shared=shared).close()
 
 
 def test_a_lost_node_id_is_not_made_up(tmp_path: Path, shared: bool) -> None:

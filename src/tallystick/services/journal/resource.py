@@ -171,7 +171,7 @@ class JournalBranch(EmbeddedBranch):
     def prepare(self) -> Vote:
         """Prepare the transaction under the branch's id."""
         try:
-            with store_errors():
+            with store_errors(), self._preparing():
                 self._transaction.prepare(encode_xid(self.xid), self._resource.column(self.xid))
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
@@ -193,6 +193,7 @@ class AsyncJournalBranch:
         self._transaction = transaction
         self._resource = resource
         self._over = False
+        transaction.in_branch = True
 
     @property
     def handle(self) -> AsyncJournalTransaction:
@@ -202,10 +203,14 @@ class AsyncJournalBranch:
     async def prepare(self) -> Vote:
         """Prepare the transaction under the branch's id."""
         try:
-            with store_errors():
-                await self._transaction.prepare(
-                    encode_xid(self.xid), self._resource.column(self.xid)
-                )
+            self._transaction.in_branch = False
+            try:
+                with store_errors():
+                    await self._transaction.prepare(
+                        encode_xid(self.xid), self._resource.column(self.xid)
+                    )
+            finally:
+                self._transaction.in_branch = True
         except LogWriteError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED
@@ -218,6 +223,7 @@ class AsyncJournalBranch:
     async def commit_one_phase(self) -> None:
         """Commit the transaction without prepare."""
         self._over = True
+        self._transaction.in_branch = False
         with store_errors():
             await self._transaction.commit()
 
@@ -225,6 +231,7 @@ class AsyncJournalBranch:
         """Roll the transaction back unless it has ended."""
         if not self._over:
             self._over = True
+            self._transaction.in_branch = False
             with store_errors():
                 await self._transaction.rollback()
 

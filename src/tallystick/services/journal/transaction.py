@@ -15,6 +15,7 @@ from tallystick.arguments import bytes_of, integer
 from tallystick.errors import RecordIdError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import RECORD_ID_MAX, RECORD_ID_MIN, JournalEngine, Ticket
+from tallystick.roles.branches import refuse_in_branch
 from tallystick.roles.record_ids import (
     ADD,
     DELETE,
@@ -55,6 +56,8 @@ class BaseJournalTransaction(Uncopied):
     ) -> None:
         self.number = number
         self._phase = Phase.ACTIVE
+        self.in_branch = False
+        """It is a branch of a global transaction, which alone ends it."""
         self._engine = engine
         self._order = order
         self._ids = ids
@@ -114,6 +117,7 @@ class BaseJournalTransaction(Uncopied):
     # -- ends ---------------------------------------------------------------------------
 
     def _submit_prepare(self, extra: bytes, xid: Xid | None) -> Ticket:
+        refuse_in_branch(self.in_branch)
         self._require_active()
         with uninterrupted, self._order:
             self._check_all()
@@ -130,6 +134,7 @@ class BaseJournalTransaction(Uncopied):
         return self._submit_end(self._engine.rollback, commit=False)
 
     def _submit_end(self, end: Callable[[int], Ticket], *, commit: bool) -> Ticket:
+        refuse_in_branch(self.in_branch)
         ids, prepared = self._ids, self._phase is Phase.PREPARED
         with uninterrupted, self._order:
             settled = prepared and ids is not None and self.number not in ids.prepared
@@ -209,6 +214,7 @@ class JournalTransaction(BaseJournalTransaction):
         return self._submit_rollback().wait()
 
     def __enter__(self) -> Self:
+        refuse_in_branch(self.in_branch)
         return self
 
     @starts_unchecked
@@ -248,6 +254,7 @@ class AsyncJournalTransaction(BaseJournalTransaction):
         return await self._submit_rollback()
 
     async def __aenter__(self) -> Self:
+        refuse_in_branch(self.in_branch)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -131,7 +131,8 @@ class PageStoreBranch(EmbeddedBranch):
             return Vote.READ_ONLY
         try:
             self._session.table(OUTCOMES)[_key(self.xid.gtrid)] = self.xid.gtrid
-            self._session.prepare(branch_name(self.xid))
+            with self._preparing():
+                self._session.prepare(branch_name(self.xid))
         except TallystickError as error:
             raise BranchRolledBack(str(error)) from error
         return Vote.PREPARED

@@ -219,6 +219,7 @@ class PageStore(Uncopied):
         name, commit = text(name, "name"), bool(commit)
         session, _ = self._transactions.prepared.get(name, (None, 0))
         if session is not None and session.prepared:
+            session.in_branch = False
             (session.commit if commit else session.rollback)()
             return
         health = self._health

@@ -23,6 +23,7 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.roles import InDoubt, Row, Rows
+from tallystick.roles.branches import refuse_in_branch
 from tallystick.services.page_store.checkpoint import Checkpoints, Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
@@ -47,14 +48,16 @@ class Session(Uncopied):
     """
 
     __slots__ = (
-        "_history", "_live", "_open", "changes", "locked", "number", "prepared_as", "read_only",
-        "transactions",
+        "_history", "_live", "_open", "changes", "in_branch", "locked", "number", "prepared_as",
+        "read_only", "transactions",
     )  # fmt: skip
 
     def __init__(self, transactions: Transactions, number: int, *, read_only: bool = False) -> None:
         self.number = number
         self.read_only = read_only
         self.prepared_as = ""
+        self.in_branch = False
+        """It is a branch of a global transaction, which alone ends it."""
         self.transactions = transactions
         self.changes = Rows()
         """New rows by table and key, None for removed ones."""
@@ -108,6 +111,7 @@ class Session(Uncopied):
             TransactionUsageError: The name is empty or in use, or the transaction has ended.
         """
         self._require_open()
+        refuse_in_branch(self.in_branch)
         name = text(name, "name")
         if not name:
             raise TransactionUsageError("a transaction is prepared under a name")
@@ -132,12 +136,14 @@ class Session(Uncopied):
         What a signal handler raises meanwhile comes out once that is so. If it comes while the
         commit waits for a checkpoint to begin, nothing was done: the transaction is not `over`.
         """
+        refuse_in_branch(self.in_branch)
         with uninterrupted:
             self.transactions.commit(self)
         self.transactions.checkpoint_if_due(self)
 
     def rollback(self) -> None:
         """Forget every change."""
+        refuse_in_branch(self.in_branch)
         with uninterrupted:
             self.transactions.rollback(self)
 
@@ -228,6 +234,7 @@ class Session(Uncopied):
             )
 
     def __enter__(self) -> Self:
+        refuse_in_branch(self.in_branch)
         return self
 
     @starts_unchecked

@@ -372,12 +372,15 @@ def open_coordinator_dir(
     Raises:
         CorruptLogError: its decisions are missing, or the id of the node that they belong to.
         LogLockedError: another process has it open.
-        TransactionUsageError: it belongs to a node of another name, or ``log`` cannot be shared.
+        TransactionUsageError: it belongs to a node of another name, ``node`` can be none, or
+            ``log`` cannot be shared.
     """
     if shared and log is not None:
         raise TransactionUsageError(
             "only the native log in the directory can be shared", advice="Leave out log="
         )
+    if node is not None:
+        check_node(node)  # before anything is made under it
     folder = Path(path).absolute()
     if log is None:
         require_no_other(folder, LOG_FOLDER, fs)

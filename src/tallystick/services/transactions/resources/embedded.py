@@ -27,7 +27,12 @@ from tallystick.storage.signals import uninterrupted
 
 
 class StoreTransaction(Protocol):
-    """A transaction of such a store."""
+    """A transaction of such a store.
+
+    While ``in_branch`` is true it refuses to be ended or prepared: its branch does that.
+    """
+
+    in_branch: bool
 
     def commit(self) -> object:
         """Commit it, prepared or not."""
@@ -67,6 +72,7 @@ class EmbeddedBranch(Uncopied):
         self.xid = xid
         self._store_transaction = transaction
         self._over = False
+        transaction.in_branch = True
 
     def commit(self) -> None:
         """Commit what was prepared."""
@@ -90,7 +96,17 @@ class EmbeddedBranch(Uncopied):
     def _end(self, end: Callable[[], object]) -> None:
         with uninterrupted, store_errors():
             self._over = True
+            self._store_transaction.in_branch = False
             end()
+
+    @contextmanager
+    def _preparing(self) -> Iterator[None]:
+        """Let the block prepare the transaction; the application cannot end it afterwards."""
+        self._store_transaction.in_branch = False
+        try:
+            yield
+        finally:
+            self._store_transaction.in_branch = True
 
 
 @contextmanager
