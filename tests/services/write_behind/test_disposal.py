@@ -111,7 +111,8 @@ def test_reader_of_a_running_service_holds_its_files_back(tmp_path: Path, system
         assert sorted(log_files(tmp_path)) == before
         offset.commit(before[0])
         until(lambda: behind.disposals.disposed == 1)
-        assert [path.name for path in moved.iterdir()] == before[:1]
+        (first,) = moved.iterdir()
+        assert first.name.endswith(before[0])  # before it may stand whose log it is of
         offset.commit(before[-1])
         fill(behind, 10)
         until(lambda: behind.disposals.disposed >= 2)
