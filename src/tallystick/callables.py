@@ -65,6 +65,7 @@ def checked(function: _Given, what: str) -> _Given:
         return function
     taken = cast(Callable[..., Any], require_plain(function, what))
 
+    @functools.wraps(taken)  # it is shown, and found again, under its own name
     def call(*args: Any, **kwargs: Any) -> Any:
         return require_done(taken(*args, **kwargs), what)
 
