@@ -12,6 +12,7 @@ looks for them, and the handler runs where it would run without a tracer.
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import random
 import signal
@@ -49,13 +50,22 @@ _interrupt: Any = _thread.interrupt_main
 
 @contextmanager
 def handlers() -> Iterator[None]:
-    """Install the handlers for the block."""
+    """Install the handlers for the block.
+
+    Without collections of garbage: what a handler raises in a callback of the collector, or in a
+    finalizer, CPython prints and drops.
+    """
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
     before = {number: signal.signal(number, one) for number, one in HANDLERS.items()}
     try:
         yield
     finally:
         for number, one in before.items():
             signal.signal(number, one)
+        if collecting:
+            gc.enable()
 
 
 def require_handlers() -> None:
