@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -300,3 +301,14 @@ def test_a_folder_that_is_moved_back_is_written_again(name: str, tmp_path: Path)
         assert again.numbers() == acknowledged
     finally:
         again.close()
+
+
+def test_a_folder_that_was_deleted_is_not_called_moved(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "log", settings=TINY)
+    shutil.rmtree(tmp_path / "log")
+    with pytest.raises(LogWriteError, match="was deleted") as caught:
+        for _ in range(PUTS):
+            log.append(bytes(900))
+    assert "nothing is lost" not in str(caught.value)
+    with contextlib.suppress(LogWriteError):
+        log.close()

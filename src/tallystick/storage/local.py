@@ -432,7 +432,15 @@ class LocalFileSystem:
             found = Path(self._folder.path).stat()
         except OSError:
             found = None
-        if found is None or not os.path.samestat(found, os.fstat(self._folder.fd)):
+        held = os.fstat(self._folder.fd)
+        if held.st_nlink == 0:
+            raise LogWriteError(
+                "the folder of this log was deleted while it was open, and its files with it",
+                file=self._folder.path,
+                advice="Restore a copy and open that: what was written since then is lost, "
+                "acknowledged or not",
+            )
+        if found is None or not os.path.samestat(found, held):
             raise LogWriteError(
                 "the folder of this log was moved: its path leads to "
                 + ("no folder" if found is None else "another one"),
