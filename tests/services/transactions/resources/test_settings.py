@@ -306,3 +306,58 @@ def test_a_sqlite_connection_comes_back_to_its_engine_as_the_engine_made_it(
             pass
         assert look() == before
     engine.dispose()
+
+
+TRACES_PG = {
+    "temporary table": (
+        "CREATE TEMP TABLE left_behind (i int)",
+        "SELECT count(*) FROM pg_class WHERE relname = 'left_behind'",
+    ),
+    "advisory lock": (
+        "SELECT pg_advisory_lock(7)",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+    ),
+    "channel": ("LISTEN shop", "SELECT count(*) FROM pg_listening_channels()"),
+    "cursor": (
+        "DECLARE kept CURSOR WITH HOLD FOR SELECT 1",
+        "SELECT count(*) FROM pg_cursors WHERE name = 'kept'",
+    ),
+    "setting": (
+        "SET app.tenant = 'x'",
+        "SELECT count(nullif(current_setting('app.tenant', true), ''))",
+    ),
+    "role": ("SET ROLE pg_monitor", "SELECT (current_user <> session_user)::int"),
+}
+
+
+@pytest.mark.parametrize("end", ["commit", "commit alone", "rollback", "failed statement"])
+@pytest.mark.parametrize("trace", TRACES_PG)
+def test_what_a_transaction_leaves_in_a_session_of_postgresql_ends_with_it(
+    tmp_path: Path, postgres_server: Server, trace: str, end: str
+) -> None:
+    leave, question = TRACES_PG[trace]
+    if end == "commit" and trace in ("temporary table", "channel", "cursor", "role"):
+        end = "commit alone"  # PREPARE TRANSACTION refuses it, or the role has no rights
+    resources: dict[str, Any] = {"pg": postgres_server.url}
+    if trace != "setting":  # no view of the server lists those of an application
+        resources["made"] = PostgresResource("made", lambda: psycopg.connect(postgres_server.url))
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", **resources) as tm:
+        for name in resources:
+            assert seen(tm, name, question) == (0,)
+            use(tm, end, name, (leave,))
+            assert seen(tm, name, question) == (0,), name
+
+
+def test_a_channel_that_a_session_was_made_with_is_kept(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    def connect() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(postgres_server.url)
+        connection.execute("LISTEN shop")
+        connection.commit()
+        return connection
+
+    pg = PostgresResource("pg", connect)
+    with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", pg=pg) as tm:
+        question = "SELECT count(*) FROM pg_listening_channels()"
+        assert [seen(tm, "pg", question) for _ in range(3)] == [(1,)] * 3

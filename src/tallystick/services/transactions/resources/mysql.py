@@ -83,7 +83,9 @@ _NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227})
 _LITERAL = re.compile(r"[xX]?'[^']*'")
 _CHANGES_SESSION = re.compile(
     r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*"
-    r"(?:SET|USE|CALL|EXECUTE|PREPARE|(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY)\b",
+    r"(?:SET|USE|CALL|EXECUTE|PREPARE|LOCK|FLUSH|HANDLER|BEGIN\s+NOT|"
+    r"(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY)\b"
+    r"|/\*M?!|.*(?:\bGET_LOCK\s*\(|\bINTO\s+@|:=)",
     re.IGNORECASE | re.DOTALL,
 )
 """Beginnings of statements after which a session is not what it was when it was new."""
@@ -647,7 +649,7 @@ def _query(
     """Run a statement of a cursor, and note a connection whose session it may change."""
     text = statement if isinstance(statement, str) else statement.decode("latin-1")
     this: Any = connection()
-    if _CHANGES_SESSION.match(text) or ":=" in text:
+    if _CHANGES_SESSION.match(text):
         changed.add(this)
     kind: Any = type(this)
     return kind.query(this, statement, unbuffered)

@@ -49,6 +49,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     message_of,
     no_rows,
     shut_down,
+    url_options,
 )
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.pool import AsyncPool, Pool
@@ -99,10 +100,25 @@ _ENDED = "tallystick.ended_by_application"
 """A setting that does not exist; asking for it lets a request fail."""
 _FAILED = "a statement failed, so the server only rolls back"
 _WROTE_NOTHING = b"SELECT pg_current_xact_id_if_assigned() IS NULL"
-_RESET = b"RESET ALL"
-"""Leaves the role alone: only the one that prepared a branch may commit it."""
+_RESET = (
+    b"RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; "
+    b"SELECT pg_advisory_unlock_all(), current_setting('role') = 'none'"
+)
+"""The parts of DISCARD ALL that may follow another statement in a request.
+
+It leaves the statements that psycopg prepared, and the role: only the one that prepared a branch
+may commit it. A session with another role is closed: the last column tells.
+"""
+_KEPT_SETTINGS = b"RESET ALL"
 _SETTINGS = (
-    "SELECT 'SELECT ' || string_agg(format('set_config(%L, %L, false)', name, value), ', ') FROM ("
+    "SELECT concat_ws('; ', 'SELECT ' || "
+    "string_agg(format('set_config(%L, %L, false)', name, value), ', '), "
+    "CASE WHEN NOT EXISTS (SELECT FROM pg_listening_channels()) THEN 'UNLISTEN *' END, "
+    "CASE WHEN NOT EXISTS (SELECT FROM pg_cursors WHERE is_holdable) THEN 'CLOSE ALL' END, "
+    "CASE WHEN NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema()) "
+    "THEN 'DISCARD TEMP' END, 'SELECT ' || CASE WHEN NOT EXISTS (SELECT FROM pg_locks "
+    "WHERE locktype = 'advisory' AND pid = pg_backend_pid()) THEN 'pg_advisory_unlock_all(), ' "
+    "ELSE '' END || format('current_setting(''role'') = %L', current_setting('role'))) FROM ("
     "SELECT name, current_setting(name, true) AS value FROM unnest(ARRAY['search_path', "
     "'TimeZone', 'DateStyle', 'IntervalStyle', 'application_name', 'statement_timeout', "
     "'lock_timeout', 'idle_in_transaction_session_timeout', 'default_transaction_isolation', "
@@ -112,9 +128,11 @@ _SETTINGS = (
 )
 """Asks for the statement that sets again what transactions change.
 
-After RESET ALL settings of an extension or the application itself would be lost that a function of
-the application has made: no view of the server lists them.
+What the session had when it was new (a channel that it listens to, a temporary table) is left
+alone. After RESET ALL settings of an extension or the application itself would be lost that a
+function of the application has made: no view of the server lists them.
 """
+_BACKEND = "SELECT pg_backend_pid()"
 _FACTORIES = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
 _factories_of = attrgetter(*_FACTORIES)
 
@@ -164,6 +182,8 @@ class PostgresResource(ConnectionResource[Connection]):
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
         self.made_by_url = False
+        self.reset = _RESET
+        """Statements that end what a transaction has left in a session made by URL."""
         self.resets: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
         """Statements that make settings of a session again what they were when it was new."""
 
@@ -171,22 +191,44 @@ class PostgresResource(ConnectionResource[Connection]):
     def from_url(cls, name: str, url: str) -> PostgresResource:
         """Return the database of a libpq connection string or URL, with libpq's options.
 
+        Beside them: ``prepare_threshold``, psycopg's, a number or ``none``; and ``reset``: ``all``,
+        or ``settings`` to reset nothing else after a transaction. Without ``prepare_threshold``
+        psycopg prepares no statements behind a pooler: the next one may go to another server
+        session.
+
         Raises:
             ValueError: libpq cannot read it.
         """
         check_scheme(name, url, "psycopg")
-        plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        plain, own = _own_options(name, url.replace("postgresql+psycopg://", "postgresql://", 1))
         try:
             limit = conninfo_to_dict(plain).get("connect_timeout", CONNECT_TIMEOUT_S)
             address = make_conninfo(plain, connect_timeout=limit)
         except psycopg.Error as error:
             raise ValueError("not a connection string of libpq") from error
-        made = cls(
-            name,
-            lambda: psycopg.connect(address),
-            connect_async=lambda: psycopg.AsyncConnection.connect(address),
-        )
+
+        def connect() -> Connection:
+            connection = psycopg.connect(address)
+            if "prepare_threshold" in own:
+                connection.prepare_threshold = own["prepare_threshold"]
+            elif is_pooled(connection, execute(connection, _BACKEND)):
+                connection.prepare_threshold = None
+            return connection
+
+        async def connect_async() -> AsyncConnection:
+            connection = await psycopg.AsyncConnection.connect(address)
+            if "prepare_threshold" in own:
+                connection.prepare_threshold = own["prepare_threshold"]
+                return connection
+            connection.pgconn.send_query(_BACKEND.encode("ascii"))
+            *_, result = await connection.wait(generators.execute(connection.pgconn))
+            if is_pooled(connection, result):
+                connection.prepare_threshold = None
+            return connection
+
+        made = cls(name, connect, connect_async=connect_async)
         made.made_by_url = True
+        made.reset = own.get("reset", _RESET)
         return made
 
     def start(self, connection: Connection, xid: Xid) -> PostgresBranch:
@@ -330,8 +372,19 @@ class PostgresResource(ConnectionResource[Connection]):
             row = _query(connection, "SHOW max_prepared_transactions").fetchone()
             (reads_only,) = _query(connection, "SHOW transaction_read_only").fetchone()
             connection.rollback()
+            pooled = is_pooled(connection, execute(connection, _BACKEND))
+            threshold = connection.prepare_threshold
         self.prepare_for_rows(again=True)
         problems = []
+        if pooled and threshold is not None:
+            problems.append(
+                Problem(
+                    self.name,
+                    "the connections go through a pooler, and psycopg prepares statements on them: "
+                    "in transaction mode they fail now and then",
+                    "prepare_threshold=none in the URL, or prepare_threshold=None for psycopg",
+                )
+            )
         if reads_only == "on":
             problems.append(
                 Problem(
@@ -412,7 +465,7 @@ class BasePostgresBranch:
                 advice="End it where the connection is made",
             )
         if self._resource.made_by_url:
-            self._reset = _RESET
+            self._reset = self._resource.reset
         elif isinstance(self._resource.pool, Pool):  # an engine resets its sessions itself
             yield from self._note_settings()
         begin = connection._get_tx_start_command().decode("ascii")
@@ -513,7 +566,7 @@ class BasePostgresBranch:
                     yield from self._run("ROLLBACK PREPARED")
             else:
                 self._prepared = False
-                yield self._connection.tpc_rollback
+                yield from self._undo()
 
     def _give_back(self) -> None:
         sound = self._over and self._is_idle() and self._is_reset
@@ -533,15 +586,28 @@ class BasePostgresBranch:
         self._sent = False
         results = yield partial(self._answer, command)
         answer = results[: self._statements][-1]
-        for one in results[self._statements :]:
-            if one.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-                self._is_reset = False
+        self._note_reset(results)
         try:
             return command_tag(answer)
         except psycopg.Error as error:
             if was_ended(error):
                 raise ended_by_application(self._resource.name) from error
             raise
+
+    def _undo(self) -> Steps[None]:
+        """Run ROLLBACK. Locks, for one, outlive it, so the session is reset here, too."""
+        self._statements = 1
+        reset = [self._reset] if self._reset else []
+        results = yield partial(self._answer, b"; ".join([b"ROLLBACK", *reset]))
+        self._note_reset(results)
+        command_tag(results[0])
+
+    def _note_reset(self, results: list[PGresult]) -> None:
+        """Take note of a reset that failed, or that found another role than the session's."""
+        for one in results[self._statements :]:
+            done = one.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+            if not done or (one.nfields and one.get_value(0, one.nfields - 1) == b"f"):
+                self._is_reset = False
 
     def _command(self, verb: str) -> bytes:
         """Return the command.
@@ -692,6 +758,41 @@ def command_tag(result: PGresult) -> str:
     if isinstance(error, psycopg.errors.UndefinedObject) and not was_ended(error):
         raise BranchUnknown(message_of(error)) from error
     raise error
+
+
+def is_pooled(connection: Connection | AsyncConnection, backend: PGresult) -> bool:
+    """Return True if a session that asked for its process is not the one that was connected to."""
+    process = backend.get_value(0, 0)
+    return process is not None and int(process) != connection.pgconn.backend_pid
+
+
+def _own_options(name: str, url: str) -> tuple[str, dict[str, Any]]:
+    """Return a URL without the options that are not libpq's, and those."""
+    place, _, query = url.partition("?")
+    parts = query.split("&") if query else []
+    ours = [one for one in parts if one.partition("=")[0] in _OWN_OPTIONS]
+    rest = "&".join(one for one in parts if one not in ours)
+    return f"{place}?{rest}" if rest else place, url_options(
+        name, f"?{'&'.join(ours)}", _OWN_OPTIONS
+    )
+
+
+def _threshold(text: str) -> int | None:
+    return None if text.lower() == "none" else int(text)
+
+
+def _reset_of(text: str) -> bytes:
+    try:
+        return {"all": _RESET, "settings": _KEPT_SETTINGS}[text.lower()]
+    except KeyError as error:
+        raise ValueError(text) from error
+
+
+_OWN_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "prepare_threshold": _threshold,
+    "reset": _reset_of,
+}
+"""Options of a URL that are not libpq's."""
 
 
 def text_literal(text: str) -> str:
