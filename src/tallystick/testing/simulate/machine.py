@@ -296,12 +296,16 @@ def _is_stopped(pid: int, started: int) -> bool:
     return stopped and pid == started
 
 
+def _real_path(path: str) -> str:
+    return path
+
+
 KERNEL: Final[ModuleType] = Names(
     kernel,
     wait=_wait, wake=_wake, rename=_rename, rename_new=_rename_new, map_file=_map_file,
     open_file=_open_file, allocate=_allocate, names=_names, read_file=_read_file,
     write_anew=_write_anew, remove=_remove, try_lock=_try_lock, unlock=_unlock,
     try_lock_byte=_try_lock_byte, is_byte_locked=_is_byte_locked, process_id=_process_id,
-    boot_id=_boot_id, start_time=_start_time, is_stopped=_is_stopped,
+    boot_id=_boot_id, start_time=_start_time, is_stopped=_is_stopped, real_path=_real_path,
 )  # fmt: skip
 """Stands for `tallystick.storage.shared.kernel`."""
