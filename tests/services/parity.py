@@ -69,6 +69,8 @@ class RecordedCalls:
         def call(*arguments: Any, **settings: Any) -> Any:
             self._calls.append((threading.get_ident(), name))
             answer = found(*arguments, **settings)
-            return RecordedCalls(answer, self._calls) if name in ("open", "create") else answer
+            return (
+                RecordedCalls(answer, self._calls) if name in ("open", "create", "hold") else answer
+            )
 
         return call

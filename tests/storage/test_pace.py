@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tallystick import posix
 from tallystick.errors import LogUnreadableError
+from tallystick.storage import pace
 from tallystick.storage.pace import PIECE, Pace, paced
 from tallystick.storage.source import READ_WHOLE_MAX, open_source, read_head, read_part
 
@@ -115,13 +117,13 @@ def test_what_the_disk_cannot_read_is_told_as_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(bytes(10 * PIECE))
-    real = os.pread
+    real = posix.pread
 
     def broken(descriptor: int, size: int, offset: int) -> bytes:
         if offset >= 5 * PIECE:
             raise OSError(5, "Input/output error")
         return real(descriptor, size, offset)
 
-    monkeypatch.setattr(os, "pread", broken)
+    monkeypatch.setattr(pace, "pread", broken)
     with paced(Pace()), pytest.raises(LogUnreadableError, match="Input/output error"):
         open_source(str(tmp_path / "a"))

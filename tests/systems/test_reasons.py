@@ -32,6 +32,7 @@ from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.registry import system, systems
+from tallystick.systems.tally.format.layout import archive_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
@@ -424,6 +425,41 @@ def closed_before_rot(folder: Path) -> None:
         data[end : end + 100] = b"\xff" * 100
 
 
+def archived(folder: Path) -> None:
+    """Leave the sealed segments of a log behind, as a disposer names them."""
+    log = TallyLog(str(folder / "live"), settings=IDLE)
+    for _ in range(4):
+        log.append_durably(b"A" * 3000)
+        log.roll()
+    identity = log.identity
+    log.close()
+    copy = folder / "copy"
+    copy.mkdir()
+    for path in sorted((folder / "live").glob("0*.tally"))[:4]:
+        shutil.copy(path, copy / archive_name(identity, path.name))
+    shutil.rmtree(folder / "live")
+
+
+def archived_with_a_gap(folder: Path) -> None:
+    archived(folder)
+    sorted((folder / "copy").iterdir())[1].unlink()
+
+
+def archived_before_names(folder: Path) -> None:
+    archived(folder)
+    for path in (folder / "copy").iterdir():
+        path.rename(path.with_name(path.name.partition("-")[2]))
+
+
+def archived_with_a_torn_end(folder: Path) -> None:
+    """Cut the only group of the last segment, and the index that proves it."""
+    archived(folder)
+    last = sorted((folder / "copy").iterdir())[-1]
+    with edited(last) as data:
+        begin = data.index(b"A" * 3000)
+        data[begin:] = bytes(len(data) - begin)
+
+
 def damaged_first_group(folder: Path) -> None:
     closed(folder)
     (path,) = (folder / "copy").glob("0*.tally")
@@ -479,6 +515,7 @@ PROOFS = [
         without("activemq-data-2.amq"),
         "next-file-missing",
     ),
+    (Row("tally", NONE, archived, "archived-segments"), archived_with_a_gap, "archive-gap"),
     (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
     (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
     (Row("tally", NONE, crashed, "last-group-whole"), overwritten_last_group, "odd-end"),
@@ -516,6 +553,8 @@ OTHERS = [
     Row("jboss", NONE, forced_change_of_files, "room-left"),
     Row("jboss", NONE, added_twice, "odd-record"),
     Row("jboss", NONE, emptied_file, "empty-after-full"),
+    Row("tally", NONE, archived_before_names, "archive-unnamed"),
+    Row("tally", NONE, archived_with_a_torn_end, "archive-end"),
     Row("tally", NONE, damaged_first_group, "refused"),
     Row("tally", NONE, overwritten_last_group, "odd-end"),
     Row("tally", NONE, misplaced_last_group, "misplaced-group"),

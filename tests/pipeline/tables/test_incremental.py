@@ -27,10 +27,11 @@ from tallystick.services.page_store import backup, recovery
 from tallystick.services.transactions.coordinator_dir import (
     CLOSED_FILE,
     IDENTITIES_FILE,
+    LOST_FILE,
     NODE_FILE,
     TRACES_FILE,
 )
-from tallystick.services.write_behind.service_dir import IDENTITY_FILE
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE, REFUSED_FILE
 from tallystick.storage.shared.members import PREFIX
 from tallystick.systems import registry
 from tallystick.systems.protocol import LogSource
@@ -157,6 +158,6 @@ def test_carrying_leaves_out_logs_and_nothing_else(tmp_path: Path) -> None:
 def test_files_beside_native_logs_have_the_names_that_their_stores_give_them() -> None:
     pages = {backup.PAGES, backup.BACKUP_MARK, recovery.SIDE, recovery.FRESH}
     closed = {CLOSED_FILE, f"{CLOSED_FILE}.old", TRACES_FILE, f"{TRACES_FILE}.old"}
-    manager = {NODE_FILE, IDENTITIES_FILE, outcomes.FILE, *closed}
-    others = {IDENTITY_FILE, LOCK_NAME, PREFIX.removesuffix(".")}
+    manager = {NODE_FILE, IDENTITIES_FILE, LOST_FILE, outcomes.FILE, *closed}
+    others = {IDENTITY_FILE, REFUSED_FILE, LOCK_NAME, PREFIX.removesuffix(".")}
     assert pages | manager | others == system(NATIVE).companions

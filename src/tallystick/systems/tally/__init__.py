@@ -42,6 +42,7 @@ SYSTEM = System(
             "backup",
             "closed",
             "closed.old",
+            "disposal-refused",
             "fresh",
             "identities.json",
             "identity",
