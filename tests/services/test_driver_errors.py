@@ -191,7 +191,7 @@ POSTGRES_CASES: dict[str, tuple[ErrorKind, list[Statement]]] = {
         ["BEGIN", "SET LOCAL statement_timeout = 1", "SELECT pg_sleep(9)"],
     ),
     "read only": (TRANSIENT, ["BEGIN READ ONLY", "INSERT INTO kinds VALUES (5)"]),
-    "lock timeout": (TRANSIENT, ["BEGIN", "LOCK TABLE held NOWAIT"]),
+    "lock timeout": (TRANSIENT, ["BEGIN", "LOCK TABLE locked_table NOWAIT"]),
     "killed": (LOST, ["SELECT pg_terminate_backend(pg_backend_pid())"]),
     "after it": (LOST, ["SELECT pg_terminate_backend(pg_backend_pid())", "SELECT 1"]),
 }
@@ -215,9 +215,9 @@ def postgres(postgres_server: Server) -> Iterator[str]:
     """A server with the tables, one of which is locked."""
     with psycopg.connect(postgres_server.url) as admin:
         admin.execute(POSTGRES_TABLES)
-        admin.execute("CREATE TABLE IF NOT EXISTS held ()")
+        admin.execute("CREATE TABLE IF NOT EXISTS locked_table ()")
         admin.commit()
-        admin.execute("LOCK TABLE held")
+        admin.execute("LOCK TABLE locked_table")
         yield postgres_server.url
         admin.rollback()
 
@@ -274,7 +274,10 @@ MARIADB_CASES: dict[str, tuple[ErrorKind, list[Statement]]] = {
     "syntax": (UNKNOWN, ["SELEC 1"]),
     "statement timeout": (UNKNOWN, ["SET STATEMENT max_statement_time = 0.01 FOR SELECT SLEEP(9)"]),
     "read only": (TRANSIENT, ["START TRANSACTION READ ONLY", "DELETE FROM kinds"]),
-    "lock timeout": (TRANSIENT, ["SET innodb_lock_wait_timeout = 0", "UPDATE held SET id = 2"]),
+    "lock timeout": (
+        TRANSIENT,
+        ["SET innodb_lock_wait_timeout = 0", "UPDATE locked_row SET id = 2"],
+    ),
     "killed": (LOST, ["KILL CONNECTION_ID()"]),
     "after it": (LOST, ["KILL CONNECTION_ID()", "SELECT 1"]),
 }
@@ -289,10 +292,10 @@ def mariadb(mariadb_server: Server) -> Iterator[str]:
     with admin, admin.cursor() as cursor:
         for statement in (
             *MARIADB_TABLES,
-            "CREATE OR REPLACE TABLE held (id INT) ENGINE=InnoDB",
-            "INSERT INTO held VALUES (1)",
+            "CREATE OR REPLACE TABLE locked_row (id INT) ENGINE=InnoDB",
+            "INSERT INTO locked_row VALUES (1)",
             "COMMIT",
-            "UPDATE held SET id = 3",
+            "UPDATE locked_row SET id = 3",
         ):
             cursor.execute(statement)
         yield mariadb_server.url

@@ -523,8 +523,13 @@ def test_a_branch_that_a_live_session_holds_is_found_and_freed_by_what_is_typed(
 
     owner, other = connect(), connect()
     with owner.cursor() as cursor, other.cursor() as admin:
-        admin.execute("CREATE TABLE IF NOT EXISTS held (i INTEGER)")
-        statements = ("XA START 'x'", "INSERT INTO held VALUES (1)", "XA END 'x'", "XA PREPARE 'x'")
+        admin.execute("CREATE TABLE IF NOT EXISTS held_branch (i INTEGER)")
+        statements = (
+            "XA START 'x'",
+            "INSERT INTO held_branch VALUES (1)",
+            "XA END 'x'",
+            "XA PREPARE 'x'",
+        )
         for statement in statements:
             cursor.execute(statement)
         with pytest.raises(pymysql.MySQLError, match="XAER_NOTA"):
@@ -541,7 +546,7 @@ def test_a_branch_that_a_live_session_holds_is_found_and_freed_by_what_is_typed(
                 break
         assert not held()
         admin.execute("XA ROLLBACK 'x'")
-        admin.execute("DROP TABLE held")
+        admin.execute("DROP TABLE held_branch")
     other.close()
 
 
@@ -581,13 +586,17 @@ def test_old_prepared_transactions_are_named_with_what_they_hold_up(
 ) -> None:
     """One of a coordinator, and one that is no XA id, which is ended by what is typed."""
     coordinator(tmp_path / "tm", {}).close()
+    # A database of its own: others leave branches and tables on the server.
+    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE old_branches")
+    url = postgres_server.url.replace("/postgres", "/old_branches")
 
     def named() -> list[Check]:
-        checks = examine(str(tmp_path / "tm"), {"pg": postgres_server.url})
+        checks = examine(str(tmp_path / "tm"), {"pg": url})
         return [one for one in checks if (one.subject, one.what) == ("pg", "branch")]
 
-    with psycopg.connect(postgres_server.url, autocommit=True) as pg:
-        pg.execute("CREATE TABLE IF NOT EXISTS held (id int)")
+    with psycopg.connect(url, autocommit=True) as pg:
+        pg.execute("CREATE TABLE held (id int)")
         pg.execute("BEGIN; INSERT INTO held VALUES (1); PREPARE TRANSACTION 'cron''s job'")
         assert [one.level for one in named()] == [Level.OK]
         monkeypatch.setattr(branches, "OLD_S", 0)
