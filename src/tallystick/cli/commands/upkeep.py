@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,11 +23,12 @@ from tallystick.cli.output import (
     reading_options,
     stake_text,
 )
+from tallystick.printable import printable
 from tallystick.reading import scrub
 from tallystick.reading.scrubbing import Scrub, ScrubbedLog
 from tallystick.records import Judgement
 from tallystick.roles import RecoveryResult
-from tallystick.services.page_store import PageStore
+from tallystick.services.page_store import PageStore, is_store
 
 _SIZES = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
@@ -141,6 +143,8 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
     The first word is the answer about its log as it was found, and about its pages. Exit code 1 if
     anything is wrong or in doubt, or if the log may have lost something.
     """
+    if not is_store(Path(path)):  # opening would begin one beside whatever is there
+        raise click.BadParameter(f"{printable(path)} holds no page store", param_hint="PATH")
     with PageStore(path) as store:
         defects = store.check()
         recovered = _with_pages(store.recovered, len(defects))

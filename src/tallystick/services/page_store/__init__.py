@@ -8,7 +8,7 @@ commit does, `checkpoint` and `recovery` the log's beginning and end, `pages` th
 from __future__ import annotations
 
 from tallystick.roles import Defect
-from tallystick.services.page_store.store import PageStore
+from tallystick.services.page_store.store import PageStore, is_store
 from tallystick.services.page_store.transactions import Session, Table
 
-__all__ = ["Defect", "PageStore", "Session", "Table"]
+__all__ = ["Defect", "PageStore", "Session", "Table", "is_store"]

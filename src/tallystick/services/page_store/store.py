@@ -31,10 +31,13 @@ from tallystick.roles import (
     UndoRedoLog,
     recovery_result,
 )
+from tallystick.services.page_store.backup import PAGES
 from tallystick.services.page_store.checkpoint import Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
 from tallystick.services.page_store.recovery import (
+    FRESH,
+    LOG_FOLDER,
     OpenLog,
     OpenStore,
     open_own_pages,
@@ -300,6 +303,12 @@ class PageStore(Uncopied):
     @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def is_store(path: Path, fs: FileSystem = LOCAL) -> bool:
+    """Tell whether opening a store in a folder finds something there; nothing is written."""
+    own = any(fs.exists(str(path / name)) for name in (PAGES, FRESH))
+    return own or bool(fs.list(str(path / LOG_FOLDER))) or paged_system_in(path, fs) is not None
 
 
 def _opener(
