@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from tallystick.errors import LogFormatError
@@ -75,6 +77,19 @@ def test_types_have_their_names_and_kinds(name: str, declared: str, kind: str) -
 )  # fmt: skip
 def test_values_are_read(name: str, data: str, value: Plain) -> None:
     assert sql_type(name).read(bytes.fromhex(data)) == value
+
+
+@pytest.mark.parametrize("digits", range(1, 39))
+def test_a_decimal_has_all_of_its_digits(digits: int) -> None:
+    """Derby has up to 31 digits, the widest type of Spark 38."""
+    largest = int("1234567890" * 4) // 10 ** (40 - digits)
+    for number in (largest, -largest, 10**digits - 1, 1 - 10**digits, 0, 1, -1):
+        packed = number.to_bytes(number.bit_length() // 8 + 1, signed=True)
+        for scale in range(digits + 1):
+            shown = sql_type("DECIMAL").read(bytes([scale, len(packed)]) + packed)
+            sign, shown_digits, exponent = Decimal(str(shown)).as_tuple()
+            assert int("".join(map(str, shown_digits))) == abs(number)
+            assert (sign, -int(exponent)) == (number < 0, scale)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 
 from tallystick.errors import LogFormatError
 from tallystick.systems.derby.format.compressed_numbers import Cursor
@@ -132,7 +131,11 @@ def _boolean(data: bytes) -> bool:
 def _decimal(data: bytes) -> str:
     if len(data) < 2 or data[1] != len(data) - 2:
         raise LogFormatError("a DECIMAL of another length", found=data.hex())
-    return format(Decimal(_number(data[2:])).scaleb(-data[0]), "f")
+    number, scale = _number(data[2:]), data[0]
+    # Not by Decimal, whose arithmetic rounds to 28 digits unless told otherwise.
+    digits = f"{abs(number):0{scale + 1}}"
+    point = len(digits) - scale
+    return f"{'-' * (number < 0)}{digits[:point]}{'.' * (scale > 0)}{digits[point:]}"
 
 
 def _date(data: bytes) -> str:

@@ -1,0 +1,105 @@
+"""Typed feeds applied, and what `SELECT` showed: both as rows of plain values that are compared."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import struct
+import uuid
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from tallystick.pipeline.options import parse
+from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.source.batch import with_collection
+from tallystick.pipeline.task import execute
+from tallystick.pipeline.typed import OF_FEED
+
+Row = tuple[Any, ...]
+Shown = dict[str, tuple[list[tuple[str, str]], list[Row]]]
+"""By name of a table names and types of its columns, and its rows."""
+
+_EXACT = decimal.Context(prec=100)
+_DECIMALS = ("DECIMAL", "NUMERIC")
+_BYTES = ("BLOB", "BINARY", "BIT DATA", "VARBINARY", "LONGVARBINARY")
+
+
+def feed_of(path: Path, collection: str, **given: str) -> list[dict[str, Any]]:
+    """The rows of the typed feed of a collection."""
+    wanted = {"path": str(path), "table": "changes", "collection": collection} | given
+    options = with_collection(parse(wanted))
+    found = (batch for task in tasks(options) for batch in execute(task, options))
+    rows = [row for batch in found for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: (row["_commit_version"], row["_ordinal"]))
+
+
+def applied(feed: Iterable[dict[str, Any]], heads: list[tuple[str, str]]) -> list[Row]:
+    """The rows of a collection with these columns after all of its changes, in order."""
+    table: dict[str, Row] = {}
+    for row in feed:
+        match row["_change_type"]:
+            case "truncate":
+                table.clear()
+            case "delete":
+                table.pop(row["_key"], None)
+            case "insert" | "update_postimage":
+                assert [*row][: -len(OF_FEED)] == [name for name, _ in heads]
+                table[row["_key"]] = tuple(_comparable(row[name], kind) for name, kind in heads)
+    return sorted(table.values(), key=repr)
+
+
+def rows_shown(lines: Iterable[str]) -> Shown:
+    """Rows as the engine's driver printed them: ``TABLE`` and ``ROW`` lines, bytes in hex."""
+    found: Shown = {}
+    heads: list[tuple[str, str]] = []
+    rows: list[Row] = []
+    for line in lines:
+        word, *values = line.rstrip("\n").split("\t")
+        if word == "TABLE":
+            heads = [(one.rpartition("=")[0], one.rpartition("=")[2]) for one in values[1:]]
+            rows = []
+            found[values[0]] = heads, rows
+        elif word == "ROW":
+            kinds = [kind for _, kind in heads]
+            rows.append(tuple(_shown(*one) for one in zip(values, kinds, strict=True)))
+    return {name: (heads, sorted(rows, key=repr)) for name, (heads, rows) in found.items()}
+
+
+def _shown(text: str, kind: str) -> object:
+    if text == "-":
+        return None
+    data = bytes.fromhex(text[1:])
+    if any(one in kind for one in _BYTES):
+        return data
+    if kind == "UUID" and text[0] == "h":
+        return str(uuid.UUID(bytes=data))
+    shown = data.decode("utf-8", "surrogatepass")
+    if kind in ("REAL", "DOUBLE", "FLOAT"):
+        return _real(float(shown)) if kind == "REAL" else float(shown)
+    if kind.startswith("TIMESTAMP") and "ZONE" not in kind:
+        seconds, _, digits = shown.partition(".")
+        return f"{seconds}.{digits[:6].ljust(6, '0')}"
+    if kind in _DECIMALS:
+        return str(Decimal(shown).normalize(_EXACT))
+    return shown.lower() if kind == "BOOLEAN" else shown
+
+
+def _real(number: float) -> float:
+    found: float = struct.unpack("f", struct.pack("f", number))[0]
+    return found
+
+
+def _comparable(value: object, kind: str) -> object:
+    if kind in _DECIMALS and value is not None:
+        return str(Decimal(str(value)).normalize(_EXACT))
+    match value:
+        case bool():
+            return str(value).lower()
+        case None | str() | bytes() | float():
+            return value
+        case datetime.datetime():
+            return value.isoformat(" ", "microseconds")
+        case _:
+            return str(value)
