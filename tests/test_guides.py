@@ -22,7 +22,7 @@ GUIDES = [
 # tests beside what they are about.
 ELSEWHERE = {
     f"docs/guide/{one}.md"
-    for one in ("lakehouse", "pipeline", "simulate", "testing", "typed-tables")
+    for one in ("lakehouse", "moving", "pipeline", "simulate", "testing", "typed-tables")
 }
 
 

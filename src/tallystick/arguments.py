@@ -19,6 +19,8 @@ _SHOWN_BITS: Final = 256
 """Integers up to this size are shown in an error."""
 _ONLY_BYTES: Final = frozenset({bytes})
 _ONLY_INTEGERS: Final = frozenset({int})
+_KEY_SIZES: Final = (16, 24, 32)
+"""Bytes of a key of AES."""
 _FIELD_NAME: Final = re.compile(":[^:]*:")
 """A name within the format of a buffer of structures."""
 
@@ -149,6 +151,31 @@ def texts(values: object, name: str, most: int) -> tuple[str, ...]:
     if len(found) > most:
         raise ValueError(f"{name} are {len(found)} texts; expected at most {most}")
     return found
+
+
+def secret(value: object, name: str) -> bytes:
+    """Return a key of AES, which the error does not show.
+
+    Raises:
+        TypeError: it is no buffer.
+        ValueError: it has another size than such keys have.
+    """
+    key = bytes_of(value, name)
+    if len(key) not in _KEY_SIZES:
+        raise ValueError(f"{name} has {len(key)} bytes; expected 16, 24 or 32")
+    return key
+
+
+def secret_of(provider: object, name: str) -> bytes | None:
+    """Return the key that a function gives, None for no function; raises as `secret` does."""
+    if provider is None:
+        return None
+    if not callable(provider):
+        raise TypeError(
+            f"{name} is of type {_kind(provider)}; expected a function that returns the key, such "
+            f"as {name}=lambda: secret"
+        )
+    return secret(provider(), f"what {name} returns")
 
 
 def _no_buffer(value: object, name: str) -> TypeError:

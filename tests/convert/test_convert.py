@@ -313,7 +313,10 @@ def test_what_has_no_counterpart_is_named_and_the_exit_code_is_1(tmp_path: Path)
     ran = run(tmp_path / "from", tmp_path / "jboss", "--to", "jboss")
     assert ran.exit_code == 1
     assert "without counterpart: 4 plain records" in ran.output
-    assert ran.output.count("plain records: record ") == 4
+    assert ran.output.count("    record ") == 3
+    assert "and 1 more; --verbose names all" in ran.output
+    ran = run(tmp_path / "from", tmp_path / "again", "--to", "jboss", "--verbose")
+    assert ran.output.count("    record ") == 4
 
 
 def test_the_xid_of_a_prepared_branch_goes_there_and_back(tmp_path: Path) -> None:
@@ -351,6 +354,25 @@ def test_an_encrypted_log_needs_its_key_and_is_not_left_in_clear_without_a_word(
     with pytest.raises(UnsupportedFormatError, match="not encrypted"):
         options = ReadOptions(encryption_key=KEY)
         convert(tmp_path / "from", tmp_path / "no", "jboss", options=options, key_to=KEY)
+
+
+def test_what_can_be_no_key_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with Journal(tmp_path / "from", key=lambda: KEY) as journal:
+        journal.add(1, b"TOPSECRET")
+    for option, given in (("--encryption-key", "abcd"), ("--encryption-key-to", "00" * 15)):
+        keys = {"--encryption-key": KEY.hex(), option: given}
+        both = [one for pair in keys.items() for one in pair]
+        ran = run(tmp_path / "from", tmp_path / "to", "--to", "tally", *both)
+        assert isinstance(ran.exception, UnsupportedFormatError)
+        assert f"has {len(given) // 2} bytes; expected 16, 24 or 32" in str(ran.exception)
+    for key, words in (
+        ("abc", "key is of type str; expected a function that returns the key"),
+        (lambda: "abc", "what key returns is of type str; expected bytes"),
+        (lambda: b"abc", "what key returns has 3 bytes; expected 16, 24 or 32"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            Journal(tmp_path / "log", key=key)
+    assert not (tmp_path / "log").exists()
 
 
 def test_the_log_of_a_page_store_is_refused(tmp_path: Path) -> None:

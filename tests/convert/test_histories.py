@@ -249,7 +249,7 @@ def require_accounted(
     assert not after - before, "the new log holds something that the source does not"
     gone = Counter(one[0] for one in (before - after).elements())
     assert gone == +report.left
-    assert sum(gone.values()) <= len(report.named)
+    assert gone == Counter({kind: len(names) for kind, names in report.named.items()})
 
 
 def history(seed: int, folder: Path) -> ConversionReport:

@@ -15,19 +15,23 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from tallystick.arguments import secret
 from tallystick.convert.roles import CARRIERS, ConversionReport, Holdings, differences
+from tallystick.convert.service_folder import complete, log_folder
 from tallystick.convert.source import locked_copy, require_apart
 from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
     NotALogError,
     TallystickError,
+    TransactionUsageError,
     UnsupportedFormatError,
 )
 from tallystick.reading.survey import survey
 from tallystick.records import Severity, State
 from tallystick.roles import Role
 from tallystick.storage.local import LOCAL, made_whole
+from tallystick.systems.folders import how_to_open
 from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import system, systems_with
 
@@ -48,6 +52,8 @@ def convert(
     force: bool = False,
     options: ReadOptions | None = None,
     key_to: bytes | None = None,
+    service: bool = False,
+    node: str | None = None,
 ) -> ConversionReport:
     """Make the log at ``source`` into a new one of the system ``to`` in the folder ``target``.
 
@@ -61,6 +67,10 @@ def convert(
         force: take what can be believed of a damaged log.
         options: how to read the source, with its key.
         key_to: seals the new log; for systems that encrypt.
+        service: make ``target`` the folder of the service that opens such a log, with what the
+            service of the source keeps beside its log.
+        node: the node id of a coordinator, with ``service``; by default the one that the source
+            tells.
 
     Returns:
         What was carried over, what is over, and what has no counterpart.
@@ -69,11 +79,15 @@ def convert(
         NotALogError: there is not exactly one log.
         LogLockedError: it is open.
         CorruptLogError: it is damaged.
-        UnsupportedFormatError: the systems share no role, or the key is missing.
+        UnsupportedFormatError: the systems share no role, or a key is missing or can be none.
         LogWriteError: the target is not empty, is inside the source, does not hold the same as the
             source, or an unfinished one stands beside it.
+        TransactionUsageError: the node of a coordinator is not told, or is another one.
     """
+    if node is not None and not service:
+        raise TransactionUsageError("a node is that of a service's folder", advice="Ask for one")
     options = options or ReadOptions()
+    _require_keys(options.encryption_key, key_to)
     reading = _only_log(os.fspath(source), options)
     folder = Path(target).absolute()
     require_apart(folder, os.fspath(source), reading.source.path)
@@ -90,7 +104,11 @@ def convert(
                 report = ConversionReport(
                     reading.source.path, reading.source.system, str(target), to, role.value
                 )
-                _make(role, reading, copy, unfinished, report, options, key_to, force=force)
+                with _named_as(str(unfinished), str(target)):
+                    at = log_folder(unfinished, role) if service else unfinished
+                    _make(role, reading, copy, at, report, options, key_to, force=force)
+                    if service:
+                        complete(unfinished, reading, report, key_to, node)
                 _account(reading, report)
         finally:
             for one in unfinished.glob(f"{_COPY}*"):
@@ -100,6 +118,8 @@ def convert(
             "the new log is in clear text, also what the source had encrypted: --encryption-key-to "
             "encrypts it"
         )
+    place = log_folder(Path(target), role) if service else Path(target)
+    report.next = how_to_open(to, str(place), role)
     return report
 
 
@@ -137,12 +157,12 @@ def _make(
 
 
 @contextlib.contextmanager
-def _named_as(copy: str, source: str) -> Iterator[None]:
-    """Let errors name the files of the source, not those of its copy."""
+def _named_as(folder: str, name: str) -> Iterator[None]:
+    """Let errors name the files by the folder that is known outside, not by a passing one."""
     try:
         yield
     except TallystickError as error:
-        error.file = error.file and error.file.replace(copy, source)
+        error.file = error.file and error.file.replace(folder, name)
         raise
 
 
@@ -173,6 +193,15 @@ def _require_sound(reading: LogReading, *, force: bool) -> None:
             offset=bad[0].offset,
             advice="See 'tallystick explain'; with force what can be believed is converted",
         )
+
+
+def _require_keys(*keys: bytes | None) -> None:
+    for key in keys:
+        try:
+            if key is not None:
+                secret(key, "a key")
+        except (TypeError, ValueError) as error:
+            raise UnsupportedFormatError(str(error)) from error
 
 
 def _require_sealing(to: str, key: bytes | None) -> None:

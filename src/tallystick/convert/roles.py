@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.errors import LogWriteError, TransactionUsageError
+from tallystick.errors import LogFullError, LogWriteError, TallystickError, TransactionUsageError
 from tallystick.roles import (
     DecisionOutcome,
     HoldsPlainRecords,
@@ -25,8 +25,6 @@ from tallystick.roles import (
     Ticket,
 )
 
-NAMES_MAX = 100
-"""What has no counterpart is named so often at most for each kind of it, and counted."""
 _TICKETS_MAX = 1000
 """Records that wait for the disk at a time."""
 
@@ -44,8 +42,9 @@ class ConversionReport:
         carried: what went over, by kind.
         over: what is over and needs no counterpart, by kind: transactions that have ended.
         left: what has no counterpart in the new log, by kind.
-        named: each of what has none, at most `NAMES_MAX` of a kind.
+        named: each of what has none, with the reason, by kind.
         notes: what else an operator should know.
+        next: how to open the new log.
     """
 
     source: str
@@ -56,14 +55,22 @@ class ConversionReport:
     carried: Counter[str] = field(default_factory=Counter)
     over: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
-    named: list[str] = field(default_factory=list)
+    named: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    next: str = ""
 
-    def leave(self, kind: str, name: str, why: object = "") -> None:
-        """Count and name something that has no counterpart."""
+    def leave(self, kind: str, name: str, why: str | Exception = "") -> None:
+        """Count and name something that has no counterpart, as the error of the new log says.
+
+        Raises:
+            LogFullError: that is the error; it is not about what was to be written.
+        """
+        if isinstance(why, LogFullError):
+            raise why
+        if isinstance(why, TallystickError):
+            why.file = None  # the unfinished folder
         self.left[kind] += 1
-        if self.left[kind] <= NAMES_MAX:
-            self.named.append(f"{kind}: {name}" + (f" ({why})" if why else ""))
+        self.named.setdefault(kind, []).append(f"{name} ({why})" if why else name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

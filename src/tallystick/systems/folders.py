@@ -26,7 +26,7 @@ NATIVE: Final = "tally"
 SERVICE_FOLDERS: Final = ("log", "decisions")
 """The folders, in that of a service, in which services keep their logs."""
 
-_CALLS: Final = {
+CALLS: Final = {
     Role.JOURNAL: ("", "Journal({path!r}{system})"),
     Role.RECORD_JOURNAL: ("", "Journal({path!r}{system})"),
     Role.PAGED_LOG: ("", "PageStore({path!r}{system})"),
@@ -47,11 +47,12 @@ def how_to_open(name: str, path: str, role: Role | None) -> str:
     """
     if role is None:
         return f"Look at it with: tallystick explain {path}"
+    inner, call = CALLS[role]
+    service, folder = posixpath.split(path) if inner else (path, "")
     if role is Role.DECISION_LOG and name != NATIVE:
         log = f"open_decision_log({path!r}, {name!r})"
-        return f"Open it with: TransactionManager(FOLDER, resources, log={log})"
-    inner, call = _CALLS[role]
-    service, folder = posixpath.split(path) if inner else (path, "")
+        at = repr(service) if folder == inner else "FOLDER"
+        return f"Open it with: TransactionManager({at}, resources, log={log})"
     moved = ""
     if folder != inner:
         service = path

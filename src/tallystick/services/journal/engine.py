@@ -129,7 +129,7 @@ class RecordJournalEngine(Uncopied):
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         """Prepare a transaction; raise `UnsupportedFormatError` for an ``xid``."""
         if xid is not None:
-            raise self._unsupported("an Xid; put it into extra")
+            raise self._unsupported("Xid: put it into extra")
         ticket = self._role.prepare(transaction, extra)
         self._begun.add(transaction)
         return ticket

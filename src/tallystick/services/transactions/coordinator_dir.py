@@ -45,6 +45,13 @@ TRACES_FILE = "traces"
 TRACES_FILE_SIZE = 4 << 20
 """Bytes of each of two files: some ten thousand sampled transactions."""
 
+BESIDE_LOG = (
+    IDENTITIES_FILE,
+    *(name for one in (CLOSED_FILE, TRACES_FILE) for name in (one, f"{one}.old")),
+    LOST_FILE,
+)
+"""What a coordinator keeps beside its log, except its node id."""
+
 _OWNER = "node "
 """The owner of a decision log is named so, with the node id."""
 _log = logger("tallystick.transactions")
@@ -470,11 +477,16 @@ def _new_node() -> str:
     return f"tally-{secrets.token_hex(4)}"
 
 
+def read_node(file: str, fs: FileSystem = LOCAL) -> str:
+    """Return the node id in a file. Raises `TransactionUsageError` if it can be none."""
+    return check_node(read_file(fs, file).decode("ascii", "replace").strip())
+
+
 def _recorded_node(fs: FileSystem, file: str, wanted: str | None) -> str | None:
     """Return the node id of the directory, None of a new one; refuse another than ``wanted``."""
     if not fs.exists(file):
         return None
-    node = check_node(read_file(fs, file).decode("ascii", "replace").strip())
+    node = read_node(file, fs)
     if wanted not in (None, node):
         raise TransactionUsageError(
             f"the directory belongs to node {node!r}, not {wanted!r}",

@@ -79,9 +79,15 @@ def identify(folder: str, fs: FileSystem, system: str | None, log: PersistLog) -
         return found[0]
     if log.last_number:
         raise _lost(path, log, system)
+    return new_identity(folder, fs, system, log)
+
+
+def new_identity(folder: str, fs: FileSystem, system: str | None, log: PersistLog) -> str:
+    """Write the id of a new service, durably, and return it; arguments as of `identify`."""
     identity = log.identity or str(uuid.uuid4())
     lines = [identity] if system is None else [identity, system]
-    write_whole(fs, path, ["".join(f"{line}\n" for line in lines).encode("ascii")])
+    content = "".join(f"{line}\n" for line in lines).encode("ascii")
+    write_whole(fs, posixpath.join(folder, IDENTITY_FILE), [content])
     return identity
 
 

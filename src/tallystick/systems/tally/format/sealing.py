@@ -13,6 +13,7 @@ import os
 import zlib
 from typing import Any, Final, Protocol
 
+from tallystick.arguments import secret
 from tallystick.errors import CorruptLogError, MissingExtraError, UnsupportedFormatError
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.layout import (
@@ -27,7 +28,6 @@ from tallystick.systems.tally.format.layout import (
 )
 
 TAG_SIZE: Final = 16
-KEY_SIZES: Final = (16, 24, 32)
 COMPRESSIONS: Final = {"none": 0, "zlib": ZLIB, "zstd": ZSTD}
 
 
@@ -85,7 +85,7 @@ def payload_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
     """Return columns and bodies of a group from its stored payload: decrypted and decompressed.
 
     Raises:
-        KeyMissingError: the group is encrypted and ``key`` is None.
+        KeyMissingError: the group is encrypted and ``key`` is None, or can be no key.
         UnsupportedFormatError: the group has flags of a later version.
         CorruptLogError: the key is wrong, or the bytes were altered.
     """
@@ -132,6 +132,10 @@ class BatchSealing:
 def _decrypt(data: Bytes, header: GroupHeader, key: bytes | None) -> bytes:
     if key is None:
         raise KeyMissingError("a group is encrypted", advice="Give the log's key")
+    try:
+        secret(key, "the key that was given")
+    except (TypeError, ValueError) as error:
+        raise KeyMissingError(f"a group is encrypted, and {error}") from error
     from cryptography.exceptions import InvalidTag
 
     try:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self, TypeVar
 
-from tallystick.arguments import integer
+from tallystick.arguments import integer, secret_of
 from tallystick.errors import RecordTooLargeError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem, absolute
@@ -37,7 +37,7 @@ from tallystick.systems.tally.live.items import (
     size_of,
     too_large,
 )
-from tallystick.systems.tally.live.opening import Term, load_key, open_log
+from tallystick.systems.tally.live.opening import Term, open_log
 from tallystick.systems.tally.live.reclaim import Reclaimer, open_work
 from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.read.claim import ANYONES, Claim
@@ -90,7 +90,7 @@ class TallyLog(Uncopied):
     ) -> None:
         self.path = path = absolute(path)
         self.settings = settings or Settings()
-        self.key = load_key(key)
+        self.key = secret_of(key, "key")
         claim.require_folder(fs, path, self.key)
         fs.mkdir(path)
         self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME))

@@ -40,7 +40,7 @@ from tallystick.systems.tally.format.layout import (
     archived_as,
     segment_name,
 )
-from tallystick.systems.tally.format.sealing import KEY_SIZES, KeyMissingError, KeyProvider
+from tallystick.systems.tally.format.sealing import KeyMissingError
 from tallystick.systems.tally.live.appender import Appender
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.claim import Claim
@@ -101,18 +101,6 @@ class Term:
     epoch: int = 0
     others: bool = False
     known: Callable[[bytes | None], Known | None] | None = None
-
-
-def load_key(provider: KeyProvider | None) -> bytes | None:
-    """Return the key from its provider.
-
-    Raises:
-        ValueError: it has a wrong length.
-    """
-    key = provider() if provider is not None else None
-    if key is not None and len(key) not in KEY_SIZES:
-        raise ValueError(f"a key has one of {KEY_SIZES} bytes, not {len(key)}")
-    return key
 
 
 def open_log(

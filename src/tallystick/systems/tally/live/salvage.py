@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tallystick.arguments import secret_of
 from tallystick.errors import TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
@@ -19,7 +20,6 @@ from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.sealing import KeyMissingError, KeyProvider
 from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.opening import load_key
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.claim import ANYONES, claim_of
 from tallystick.systems.tally.read.files import control_in, read_folder
@@ -70,7 +70,7 @@ def salvage(
     if fs.list(target):
         raise FileExistsError(f"{target} is not empty: salvage writes to a new folder")
     report = SalvageReport()
-    secret = load_key(key)
+    secret = secret_of(key, "key")
     control = control_in(fs, source)
     claim = ANYONES if control is None else claim_of(control)
     with TallyLog(target, settings=settings, key=key, fs=fs, claim=claim) as log:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
 from typing import Any, Final, Self
 
-from tallystick.arguments import bytes_of
+from tallystick.arguments import bytes_of, secret_of
 from tallystick.errors import (
     LogWriteError,
     UnsupportedFormatError,
@@ -41,7 +41,6 @@ from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
 from tallystick.systems.tally.live.items import RECORD_BYTES, Item, checked, size_of, too_large
 from tallystick.systems.tally.live.log import PLAIN_RECORD_BYTES, TallyLog
-from tallystick.systems.tally.live.opening import load_key
 from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.live.shared.batches import (
     ITEMS_MAX,
@@ -124,7 +123,7 @@ class SharedTallyLog(Uncopied):
             raise UnsupportedFormatError("only the files of this machine can be shared", file=path)
         self.path = absolute(path)
         self.settings = settings or Settings()
-        self.key = load_key(key)
+        self.key = secret_of(key, "key")
         self._provider, self._before, self._claim = key, before, claim
         self._leader: Leader | None = None
         self._closed = False
