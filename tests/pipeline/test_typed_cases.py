@@ -9,7 +9,11 @@ import pytest
 from tests.fixtures import fixture_dir
 from tests.pipeline.applied import applied, feed_of, rows_shown
 
-CASES = sorted(one.name for one in fixture_dir("typed").iterdir() if one.name.startswith("dec"))
+CASES = sorted(
+    one.name
+    for one in fixture_dir("typed").iterdir()
+    if one.name.startswith(("dec", "h-dc", "h-drop"))
+)
 
 
 def _path(case: str) -> Path:

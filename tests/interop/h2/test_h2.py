@@ -18,7 +18,7 @@ from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.read.changes import table_names
+from tallystick.systems.h2.read.catalogue import table_names
 from tallystick.systems.h2.read.scan import whole_entries
 from tallystick.systems.h2.read.stream import LogStream, open_stream
 from tallystick.testing import RecordingFileSystem

@@ -35,7 +35,8 @@ from tallystick.systems.h2.format.layout import (
     decode_static_header,
 )
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.changes import changes_of, collections, table_names
+from tallystick.systems.h2.read.catalogue import collections
+from tallystick.systems.h2.read.changes import changes_of
 from tallystick.systems.h2.read.files import OpenedFile, open_file, zone_of
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
@@ -171,9 +172,9 @@ class H2Reading:
         """Yield committed changes in commit order."""
         result = self._result
         if not isinstance(result, Finding) and result.file.stream is not None:
-            stream, names = result.file.stream, table_names(result.opening.catalog.values())
+            stream, lives = result.file.stream, result.opening.tables
             entries = Scan(stream, result.file.zone).entries()
-            yield from changes_of(entries, stream, names, self.source.path)
+            yield from changes_of(entries, stream, lives, self.source.path)
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
@@ -185,15 +186,15 @@ class H2Reading:
             return
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
-        names = table_names(result.opening.catalog.values())
-        yield from ChangeColumns(plain, names, self.source.path).batches(rows)
+        lives = result.opening.tables
+        yield from ChangeColumns(plain, lives, self.source.path).batches(rows)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of the database with their columns, from its own catalogue."""
         result = self._result
         if isinstance(result, Finding):
             return ()
-        return collections(table_names(result.opening.catalog.values()))
+        return collections(result.opening.tables.names)
 
     def findings(self) -> Sequence[Finding]:
         """Return every finding, the file's own first."""
@@ -286,8 +287,7 @@ class H2Reading:
         result, plain = self._result, self._plain
         if plain is None or isinstance(result, Finding):
             raise NotClosedInPartsError("the log is not in order throughout", file=self._path)
-        names = table_names(result.opening.catalog.values())
-        whole = Whole(plain, names, hand_commits_of(plain.stream, plain.zone))
+        whole = Whole(plain, result.opening.tables, hand_commits_of(plain.stream, plain.zone))
         return join(whole, self.source.path, [unpacked(one, Rest.built) for one in rests], rows)
 
     def _part(self, split: Split) -> tuple[Part, LogStream] | None:

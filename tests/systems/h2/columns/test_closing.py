@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tallystick.arrow.schemas import RECORDS, plain
+from tallystick.arrow.schemas import RECORDS, batches_of_changes, plain
 from tallystick.reading.tables import batches_of
 from tallystick.systems.h2 import reader
 from tallystick.systems.h2.format import entries, layout
@@ -23,7 +23,7 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
 )
-from tests.fixtures import cases
+from tests.fixtures import cases, fixture_dir
 from tests.sweeps import Sweep
 from tests.systems.h2.kit import fixture
 from tests.systems.h2.made_logs import damaged, file_of, long_log, random_log
@@ -119,6 +119,17 @@ def test_parts_of_damaged_logs_give_the_same_or_refuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", [one for one in cases("h2") if one.endswith("-512")])
 def test_parts_of_logs_of_the_engine_give_the_same_or_refuse(case: str) -> None:
     _agree(lambda: fixture(case), 6000)
+
+
+@pytest.mark.parametrize("case", ["h-drop-create", "h-dc2", "h-dc3"])
+def test_rows_of_a_dropped_table_are_not_those_of_the_next_one_with_its_number(case: str) -> None:
+    path = fixture_dir("typed") / case / "x.h2.db"
+    dropped = [one.collection for one in _reader(path)().changes() if one.collection == "15#1"]
+    assert len(dropped) == 2
+    found = _rows("changes", _reader(path)().change_batches(ROWS))
+    one_by_one = batches_of_changes(_reader(path)().changes(), "none", ROWS)
+    assert found == _rows("changes", one_by_one)
+    assert _agree(_reader(path), 2000)
 
 
 @pytest.mark.parametrize("ending", ["committed", "prepared", "by-name", "open"])

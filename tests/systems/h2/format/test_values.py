@@ -23,7 +23,7 @@ from tallystick.systems.h2.format.values.types import (
     decode_row,
     decode_value,
 )
-from tallystick.systems.h2.read.changes import table_names
+from tallystick.systems.h2.read.catalogue import table_names
 
 UTC = Zone()
 NEW_YORK = zone_named("America/New_York")

@@ -25,7 +25,7 @@ from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, CODE, NUMBER, START
 from tallystick.systems.h2.format.session_kernels import CHANGES as COUNT
 from tallystick.systems.h2.format.session_kernels import END, NONE, SLOT
-from tallystick.systems.h2.read.changes import TableName
+from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.ledger import Ledger, Page
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.skim import PlainLog
@@ -104,21 +104,23 @@ class ChangeColumns:
     """Makes batches of the changes of one plain log, or of a part of it.
 
     Of a part: ``commits`` is the number of commits before it, and ``fates`` tells of sessions what
-    becomes of the transactions that are open at its end.
+    becomes of the transactions that are open at its end; ``base`` is the offset of its first page.
     """
 
     def __init__(
         self,
         log: PlainLog,
-        names: Mapping[int, TableName],
+        lives: TableLives,
         path: str,
         commits: int = 0,
         fates: Mapping[int, Fate] | None = None,
+        base: int = 0,
     ) -> None:
         self._log = log
-        self._names = names
+        self._lives = lives
+        self._base = base
         self._path = path
-        self._texts = RowTexts(names, log.zone)
+        self._texts = RowTexts(lives, log.zone)
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
         self._commits = commits
@@ -133,7 +135,7 @@ class ChangeColumns:
 
     @property
     def tables(self) -> set[int]:
-        """The tables whose changes were given so far."""
+        """The tables whose changes were given so far, each life by its number."""
         return self._tables
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
@@ -197,7 +199,7 @@ class ChangeColumns:
         return _Rows(
             piece.data,
             table[CODE],
-            piece.tables,
+            self._lives.numbers(piece.tables, piece.starts + self._base),
             table[NUMBER],
             offsets,
             table[BODY_START],
@@ -277,7 +279,7 @@ class ChangeColumns:
     def _collections(self, tables: Any) -> pa.Array:
         ids, places = distinct(tables)
         self._tables.update(ids)
-        names = [self._names[one].name if one in self._names else str(one) for one in ids]
+        names = list(map(self._lives.name, ids))
         return pa.array(names, pa.string()).take(pa.array(places))
 
 

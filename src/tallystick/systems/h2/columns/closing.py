@@ -8,7 +8,7 @@ parts were told right, and gives the transactions that never end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +33,7 @@ from tallystick.systems.h2.columns.transactions import TransactionColumns
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.session_kernels import CHANGES, END, PREPARED_AT
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.changes import TableName
+from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.ledger import Endings, Ledger, Page, logged, open_state
 from tallystick.systems.h2.read.scan import ScanEnd
 from tallystick.systems.h2.read.skim import ROWS, PlainLog, ended_plainly
@@ -68,7 +68,7 @@ class Rest(NamedTuple):
     told: Sequence[Ending]
     ended: Sequence[Ending]
     doubtful: Longs
-    names: dict[int, TableName]
+    names: TableLives
     unnamed: Longs
 
     @classmethod
@@ -106,7 +106,7 @@ class ClosingPart:
         self._ledger = Ledger(plain, opened)
         self._transactions = TransactionColumns(plain, log, tuple, part.begin.listed)
         self._changes = ChangeColumns(
-            plain, part.names, log, part.begin.commits, dict(self._fates())
+            plain, part.names, log, part.begin.commits, dict(self._fates()), part.base
         )
         self._filled = bool(part.begin.filled)
         self._ended: list[Ending] = []
@@ -137,8 +137,8 @@ class ClosingPart:
             part.endings,
             self._ended,
             np.concatenate(self._doubtful) + part.base,
-            {table: one for table, one in part.names.items() if table in used},
-            np.array(sorted(used - part.names.keys()), np.int64),
+            part.names.within(used),
+            np.array(sorted(used - part.names.names.keys()), np.int64),
         ).packed()
 
     def _of(self, page: Page) -> Batches:
@@ -212,7 +212,7 @@ class Whole(NamedTuple):
     """
 
     log: PlainLog
-    names: Mapping[int, TableName]
+    names: TableLives
     by_hand: Callable[[], Collection[int]]
 
 
@@ -270,12 +270,15 @@ def _require_endings(rests: Sequence[Rest]) -> None:
         known |= {(one.session, one.begin): one for one in rest.ended}
 
 
-def _require_names(names: Mapping[int, TableName], rests: Sequence[Rest]) -> None:
-    """Check the names of tables that the parts have used."""
+def _require_names(lives: TableLives, rests: Sequence[Rest]) -> None:
+    """Check the tables that the parts have used."""
     for rest in rests:
-        if not names.keys().isdisjoint(rest.unnamed.tolist()):
+        unnamed, known = rest.unnamed.tolist(), rest.names.names
+        if not lives.names.keys().isdisjoint(unnamed):
             raise NotClosedInPartsError("a table has a name that was not expected")
-        for table, name in rest.names.items():
-            found = names.get(table)
+        if lives.within([*unnamed, *known]).births != rest.names.births:
+            raise NotClosedInPartsError("a table was made where that was not expected")
+        for table, name in known.items():
+            found = lives.get(table)
             if found is None or (found.name, found.columns) != (name.name, name.columns):
                 raise NotClosedInPartsError(f"table {table} has another name than expected")

@@ -1,8 +1,8 @@
 """The tables of a database as they are expected to be after recovery.
 
-In: the pieces of a plain log. Out: the names of tables, as the catalogue has them if every change
-of it in the log is applied. That is right for nearly all logs and costs little; whoever uses these
-names compares them afterwards with what the recovery of the whole log gives.
+In: the pieces of a plain log. Out: the names and lives of tables, as the catalogue has them if
+every change of it in the log is applied. That is right for nearly all logs and costs little;
+whoever uses these names compares them afterwards with what the recovery of the whole log gives.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ import numpy as np
 
 from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
-from tallystick.systems.h2.format.entries import TABLE_CATALOG, Entry, Type
+from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.record_kernels import NUMBER
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.changes import TableName, table_names
+from tallystick.systems.h2.read.catalogue import Catalogue, Row, TableLives, TableName, table_names
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.walk import Piece, entries_of
 
 _VALUED = frozenset((TABLE_CATALOG,))
-_Catalog = dict[int, tuple[Value | None, ...]]
 
 
 class ExpectedNames:
@@ -31,27 +29,26 @@ class ExpectedNames:
     def __init__(self, stream: LogStream, zone: Zone) -> None:
         self._stream, self._zone = stream, zone
         self._recovery = Recovery()
-        self._changes: dict[int, Entry] = {}
+        self._changes: list[Entry] = []
 
     def take(self, piece: Piece) -> None:
         """Take the next piece."""
         for page, pos, start in piece.undone_pages():
             self._recovery.undo.setdefault(page, (pos, start))
-        for entry in entries_of(piece, self._stream, self._zone, _VALUED, _last_changes(piece)):
-            self._changes[entry.key] = entry
+        self._changes += entries_of(
+            piece, self._stream, self._zone, _VALUED, _telling_changes(piece)
+        )
 
-    def names(self) -> dict[int, TableName]:
+    def names(self) -> TableLives:
         """Return the tables by id, without the types of their columns."""
-        catalog = self._before()
-        for key, entry in self._changes.items():
-            if entry.code == Type.ADD:
-                catalog[key] = entry.values
-            else:
-                catalog.pop(key, None)
-        found = table_names(catalog.values())
-        return {table: TableName(one.name, one.columns) for table, one in found.items()}
+        catalogue = Catalogue(self._before())
+        for entry in self._changes:
+            catalogue.apply(entry)
+        found = table_names(catalogue.rows.values())
+        names = {table: TableName(one.name, one.columns) for table, one in found.items()}
+        return TableLives(names, catalogue.births)
 
-    def _before(self) -> _Catalog:
+    def _before(self) -> dict[int, Row]:
         """Return the rows of the catalogue before the log; none where they cannot be read."""
         tables = Tables(UndonePages(self._stream.pages, self._stream, self._recovery), self._zone)
         try:
@@ -62,9 +59,15 @@ class ExpectedNames:
             return {}
 
 
-def _last_changes(piece: Piece) -> Any:
-    """Return the place of the last change of each row of the catalogue."""
-    places = np.flatnonzero(piece.changes)
-    places = places[piece.tables[places] == TABLE_CATALOG][::-1]
-    _, firsts = np.unique(piece.table[NUMBER][places], return_index=True)
-    return np.sort(places[firsts])
+def _telling_changes(piece: Piece) -> Any:
+    """Return the places of new rows of the page index, and of changes of the catalogue.
+
+    Of these only the last one of each row before the next row of the page index.
+    """
+    changes = np.flatnonzero(piece.changes)
+    tables = piece.tables[changes]
+    made = changes[(tables == TABLE_META) & (piece.codes[changes] == Type.ADD)]
+    places = changes[tables == TABLE_CATALOG][::-1]
+    telling = np.stack((np.searchsorted(made, places), piece.table[NUMBER][places]))
+    _, firsts = np.unique(telling, axis=1, return_index=True)
+    return np.sort(np.concatenate((made, places[firsts])))

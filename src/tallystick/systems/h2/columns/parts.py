@@ -6,7 +6,7 @@ are those of the whole stream; the stream of a part begins with the page of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import DATA_START
 from tallystick.systems.h2.format.page_kernels import count_whole_pages
-from tallystick.systems.h2.read.changes import TableName
+from tallystick.systems.h2.read.catalogue import TableLives, TableName
 from tallystick.systems.h2.read.ledger import OpenTransaction
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkChain
 from tallystick.systems.h2.read.walk import Progress
@@ -179,7 +179,7 @@ class Part(NamedTuple):
     end: End | None
     pages: Pages
     endings: Sequence[Ending]
-    names: dict[int, TableName]
+    names: TableLives
 
     @classmethod
     def built(cls, value: Any) -> Part:
@@ -245,15 +245,18 @@ def keys_of(stream: LogStream) -> Longs:
     return keys[first : first + len(stream.data_pages)]
 
 
-def stored_names(names: dict[int, TableName]) -> list[Any]:
-    """Return names of tables as they are packed, without the types of columns."""
-    return [(table, one.name, one.columns) for table, one in names.items()]
+def stored_names(lives: TableLives) -> list[Any]:
+    """Return tables as they are packed, without the types of columns."""
+    names = [(table, one.name, one.columns) for table, one in lives.names.items()]
+    return [names, [(table, *births) for table, births in lives.births.items()]]
 
 
-def names_of(stored: Iterable[Any]) -> dict[int, TableName]:
-    """Return names of tables that were packed."""
+def names_of(stored: Any) -> TableLives:
+    """Return tables that were packed."""
+    names, births = items(stored, list, list)
     found = {}
-    for one in stored:
+    for one in names:
         table, name, columns = items(one, int, str, list)
         found[table] = TableName(name, tuple(items(columns, *[str] * len(columns))))
-    return found
+    born = (items(one, *[int] * len(one)) for one in births)
+    return TableLives(found, {table: tuple(places) for table, *places in born})

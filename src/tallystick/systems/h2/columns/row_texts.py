@@ -7,7 +7,7 @@ In: rows of bytes in order, their tables and the names of these. Out: what `chan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC
 from typing import Any
 
@@ -33,7 +33,8 @@ from tallystick.systems.h2.format.values.types import (
     decode_row,
     decode_value,
 )
-from tallystick.systems.h2.read.changes import TableName, by_column, column_names, plain_value
+from tallystick.systems.h2.read.catalogue import TableLives, TableName
+from tallystick.systems.h2.read.changes import by_column, column_names, plain_value
 from tallystick.systems.h2.read.walk import distinct
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -48,8 +49,8 @@ _VALUE_SIZE = 48
 class RowTexts:
     """Makes JSON of the rows of one log."""
 
-    def __init__(self, names: Mapping[int, TableName], zone: Zone) -> None:
-        self._names = names
+    def __init__(self, lives: TableLives, zone: Zone) -> None:
+        self._lives = lives
         self._zone = zone
         self._kinds = kinds_of(zone.zone is UTC and not zone.raw_ms and not zone.julian)
         self._constants = _joined(_constant_texts())
@@ -80,7 +81,7 @@ class RowTexts:
         bases, sizes = [], []
         for pair, rows in zip(pairs, repeated, strict=True):
             table, count = ids[pair // len(widths)], widths[pair % len(widths)]
-            names = column_names(self._names.get(table), count)
+            names = column_names(self._lives.get(table), count)
             base = len(labels) if count else NO_OBJECT
             own = [_label(name, at) for at, name in enumerate(names)]
             if len(set(names)) < count:  # the last value of a name counts
@@ -103,7 +104,7 @@ class RowTexts:
         for place, double in zip(places.tolist(), doubles.view(np.float64).tolist(), strict=True):
             if place < 0:
                 row = view[int(starts[~place]) :][: int(lengths[~place])]
-                text = row_text(row, self._names[int(tables[~place])], self._zone)
+                text = row_text(row, self._lives.get(int(tables[~place])), self._zone)
             elif view[place] == DOUBLE:
                 text = f'"{number_text(double)}"'
             else:
@@ -113,7 +114,7 @@ class RowTexts:
         return _joined(texts)
 
 
-def row_text(row: Any, table: TableName, zone: Zone) -> str:
+def row_text(row: Any, table: TableName | None, zone: Zone) -> str:
     """Return the JSON of one row."""
     values, _ = decode_row(row, zone)
     return _encode(jsonable(by_column(values, table)))

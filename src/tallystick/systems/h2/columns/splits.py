@@ -21,7 +21,7 @@ from tallystick.systems.h2.format import session_kernels as kernels
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.numbers import decode_string, decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.changes import TableName
+from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.skim import ROWS, ended_plainly
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.walk import Piece, Progress, walk
@@ -37,7 +37,7 @@ _Transaction = tuple[int, int]
 
 def splits_of(
     stream: LogStream, zone: Zone, target_bytes: int, observe: Observer,
-    names: Callable[[], dict[int, TableName]],
+    names: Callable[[], TableLives],
 ) -> list[Split]:  # fmt: skip
     """Return parts of about ``target_bytes`` that are the whole file; none where it has no parts.
 
@@ -173,7 +173,7 @@ def _splits(
     marks: Sequence[Mark],
     endings: dict[_Transaction, Ending],
     ids: Any,
-    names: dict[int, TableName],
+    names: TableLives,
 ) -> Iterator[Split]:
     """Yield the parts that begin at each mark but the last one, which is the end of the log."""
     keys = keys_of(stream)

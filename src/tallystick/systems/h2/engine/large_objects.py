@@ -17,7 +17,7 @@ from tallystick.systems.h2.engine.tables import StoreError, Tables
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.changes import TableName
+from tallystick.systems.h2.read.catalogue import TableName
 
 _MAP, _DATA = "INFORMATION_SCHEMA.LOB_MAP", "INFORMATION_SCHEMA.LOB_DATA"
 _BITS = 32

@@ -16,6 +16,7 @@ from typing import Any
 
 from tallystick.errors import CorruptLogError
 from tallystick.systems.h2.engine.catalog import contradictions
+from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.large_objects import block_tables, damaged_blocks
 from tallystick.systems.h2.engine.recovery import Recovery, recover
 from tallystick.systems.h2.engine.redo import Redo
@@ -31,8 +32,7 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.changes import table_names
-from tallystick.systems.h2.read.digest import LogDigest
+from tallystick.systems.h2.read.catalogue import TableLives, table_names
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile
@@ -63,6 +63,7 @@ class Opening:
             offset in the file, -1 if unknown, as ``failed_at``.
         replaced: the engine would discard the file and start a new one.
         catalog: rows of SYS by key.
+        births: as `TableLives.births`.
         emptied: tables whose root page is zeroed without an image in the log, to that page.
         damaged_pages: table pages that the database has before redo and that are damaged, and
             why: the engine fails, or finds other rows, when it comes to them.
@@ -87,6 +88,7 @@ class Opening:
     failed_at: int = -1
     replaced: bool = False
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+    births: dict[int, tuple[int, ...]] = field(default_factory=dict)
     emptied: dict[int, int] = field(default_factory=dict)
     damaged_pages: dict[int, str] = field(default_factory=dict)
     damaged_blocks: tuple[int, ...] = ()
@@ -94,6 +96,11 @@ class Opening:
     odd_changes: dict[str, tuple[int, int]] = field(default_factory=dict)
     odd_sql: str = ""
     odd_catalog: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> TableLives:
+        """The tables of the database, and which of them a number means where."""
+        return TableLives(table_names(self.catalog.values()), self.births)
 
     @property
     def opened(self) -> bool:
@@ -230,12 +237,12 @@ def _simulate_redo(
     if unreadable is not None:  # redo may end early, but the catalog is read after it
         opening.error_code, opening.error = unreadable.code, unreadable.text
         return
-    opening.catalog = redo.catalog
+    opening.catalog, opening.births = redo.catalogue.rows, redo.catalogue.births
     _check_catalog(opening)
     if opening.opened and not opening.partial:
-        meta, catalog = redo.tables.meta, redo.catalog.values()
+        meta, catalog = redo.tables.meta, opening.catalog.values()
         opening.odd_catalog = tuple(contradictions(meta, catalog, recovery.used_pages))
-    names = table_names(redo.catalog.values())
+    names = table_names(opening.catalog.values())
     entries = _redone(stream, recovery, zone, block_tables(names), plain)
     blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
     opening.damaged_blocks = tuple(blocks) if opening.opened and not opening.partial else ()

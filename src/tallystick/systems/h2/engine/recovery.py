@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.scan import ScanEnd
 from tallystick.systems.h2.read.skim import PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream

@@ -27,6 +27,8 @@ from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value, decode_row
+from tallystick.systems.h2.read.catalogue import Catalogue
+from tallystick.systems.h2.read.skim import OWN_TABLES
 from tallystick.systems.h2.read.stream import LogStream
 
 DUPLICATE_KEY = 23505
@@ -44,14 +46,15 @@ class Redo:
     """As `Opening.odd_changes`."""
     changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
     emptied: set[int] = field(default_factory=set)
-    catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
+    catalogue: Catalogue = field(default_factory=lambda: Catalogue({}))
 
     def start(self, read_only: bool) -> StoreError | None:
         """Read the catalog as it is before redo; return what kept it from being read."""
         row = self.tables.meta.get(TABLE_CATALOG)
         self.tables.read_only = read_only
         try:
-            self.catalog = dict(self.tables.rows(row.root)) if row is not None else {}
+            if row is not None:
+                self.catalogue = Catalogue(dict(self.tables.rows(row.root)))
         except StoreError as error:
             return error
         return None
@@ -101,8 +104,8 @@ class Redo:
                 return
             raise StoreError(DUPLICATE_KEY, f"table {entry.table} has a row with key {key} already")
         self.changed[entry.table].set(key, present=True)
-        if entry.table == TABLE_CATALOG:
-            self.catalog[key] = entry.values
+        if entry.table in OWN_TABLES:
+            self.catalogue.apply(entry)
 
     def _key(self, entry: Entry, table: MetaRow) -> int | None:
         """Return the key that the engine gives an added row; None where that is not known."""
@@ -142,8 +145,8 @@ class Redo:
         if entry.table == TABLE_META:
             self.tables.put_meta(entry.key - 1, None)
         self.changed[entry.table].set(entry.key, present=False)
-        if entry.table == TABLE_CATALOG:
-            self.catalog.pop(entry.key, None)
+        if entry.table in OWN_TABLES:
+            self.catalogue.apply(entry)
 
     def _truncate(self, entry: Entry) -> None:
         self.root(entry.table)

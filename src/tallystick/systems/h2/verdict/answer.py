@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Finding, Severity
 from tallystick.systems.answers import Ground
+from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Type
-from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.verdict.closed import not_closed
 from tallystick.systems.h2.verdict.losses import lost_with

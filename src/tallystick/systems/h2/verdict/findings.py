@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding
 from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult, Opening
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.digest import LogDigest
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import entries_after, salvaged
 from tallystick.systems.h2.read.scan import Scan

@@ -1,0 +1,213 @@
+"""Tables of a database by its own catalogue, as it changes along the log.
+
+In: rows of the catalogue table (id, head, type, SQL), and the records of a log that change them.
+Out: names and columns of tables, and from which record on a number means a table: the engine gives
+the number of a table that was dropped to the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.values.java_text import whole_number
+from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.protocol import Collection, Column
+
+Row = tuple[Value | None, ...]
+
+_NAME = r'(?:"(?:[^"]|"")*"|\w+)'
+_CREATE = re.compile(rf"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?({_NAME}(?:\.{_NAME})?)\(")
+_COLUMN = re.compile(rf"\s*({_NAME})\s")
+_PARTS = re.compile(_NAME)
+_SQL_COLUMN = 3
+
+
+_KINDS = {
+    "TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "int", "INTEGER": "int",
+    "BIGINT": "bigint", "IDENTITY": "bigint", "BOOLEAN": "boolean", "BIT": "boolean",
+    "REAL": "float", "FLOAT4": "float", "DOUBLE": "double", "FLOAT": "double", "FLOAT8": "double",
+    "DATE": "date", "TIMESTAMP": "timestamp_ntz", "BINARY": "binary", "VARBINARY": "binary",
+}  # fmt: skip
+"""Types of columns whose text Spark's types hold without loss; others stay text."""
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\((\d+), (\d+)\)")
+_DECIMAL_DIGITS = 38
+_TYPE = re.compile(
+    r"\s*(TIMESTAMP(?:\(\d+\))? WITH TIME ZONE|TIME(?:\(\d+\))? WITH TIME ZONE|"
+    r"(?:DOUBLE PRECISION|\w+)(?:\([^)]*\))?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Name of a table and of its columns; ``columns`` is empty where they are not known.
+
+    ``types`` are those of the columns as the SQL states them.
+    """
+
+    name: str
+    columns: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+_OWN = {
+    TABLE_META: TableName("PAGE_INDEX", ("ID", "TYPE", "PARENT", "HEAD", "OPTIONS", "COLUMNS")),
+    TABLE_CATALOG: TableName("SYS", ("ID", "HEAD", "TYPE", "SQL")),
+}
+
+
+def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
+    """Return the names of tables by id, the engine's two own tables included."""
+    names = dict(_OWN)
+    for values in rows:
+        identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
+        match = _CREATE.match(sql)
+        if match is not None and identity is not None:
+            columns = _columns(sql[match.end() :])
+            names[identity] = TableName(_unquoted(match[1]), *columns)
+    return names
+
+
+def collections(names: Mapping[int, TableName]) -> list[Collection]:
+    """Return the tables whose columns are known, without the engine's own two, by name."""
+    own = {one.name for one in _OWN.values()}
+    found = []
+    for table in names.values():
+        if table.name not in own and table.columns:
+            pairs = zip(table.columns, table.types, strict=True)
+            columns = tuple(Column(name, kind, _kind(kind)) for name, kind in pairs)
+            found.append(Collection(table.name, columns))
+    return sorted(found, key=lambda one: one.name)
+
+
+def _kind(declared: str) -> str:
+    if match := _DECIMAL.fullmatch(declared):
+        digits, scale = int(match[1]), int(match[2])
+        return f"decimal({digits},{scale})" if digits <= _DECIMAL_DIGITS else "string"
+    if declared.endswith("WITH TIME ZONE"):
+        return "string"
+    return _KINDS.get(declared.partition("(")[0].partition(" ")[0], "string")
+
+
+def _text(values: Row, at: int) -> str:
+    value = values[at] if at < len(values) else None
+    return value.text if value is not None and isinstance(value.text, str) else ""
+
+
+def _unquoted(name: str) -> str:
+    return ".".join(
+        part[1:-1].replace('""', '"') if part.startswith('"') else part
+        for part in _PARTS.findall(name)
+    )
+
+
+def _columns(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names and the types of columns. The engine writes one column a line."""
+    names, types = [], []
+    for line in sql.split("\n")[1:]:
+        match = _COLUMN.match(line)
+        if match is None:
+            break
+        declared = _TYPE.match(line, match.end())
+        names.append(_unquoted(match[1]))
+        types.append("" if declared is None else declared[1].rstrip(","))
+    return tuple(names), tuple(types)
+
+
+_LIFE = 1 << 32
+"""What an earlier life of a number adds to it, so that each is a number of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLives:
+    """Which table a number means, at each place of a log.
+
+    Attributes:
+        names: the tables at the log's end.
+        births: by number the offsets in the stream of the records that make a table under it anew,
+            ascending.
+    """
+
+    names: Mapping[int, TableName]
+    births: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    def number(self, table: int, position: int) -> int:
+        """Return the number of the life to which a record at an offset belongs.
+
+        The last life has the number of the table itself.
+        """
+        births = self.births.get(table, ())
+        life = bisect_right(births, position)
+        return table if life == len(births) else table + (life + 1) * _LIFE
+
+    def numbers(self, tables: Any, positions: Any) -> Any:
+        """Return `number` of each of some tables, as an array; ``positions`` ascend."""
+        import numpy as np
+
+        found = tables
+        for table, births in self.births.items():
+            if len(positions) and positions[0] < births[-1]:
+                own = np.flatnonzero(tables == table)
+                lives = np.searchsorted(np.array(births), positions[own], "right")
+                earlier = lives < len(births)
+                if earlier.any():
+                    found = tables.copy() if found is tables else found
+                    found[own[earlier]] += (lives[earlier] + 1) * _LIFE
+        return found
+
+    def get(self, number: int) -> TableName | None:
+        """Return the table of a life; None where the catalogue does not name it (any more)."""
+        return self.names.get(number)
+
+    def name(self, number: int) -> str:
+        """Return the name of a life's table: the number, where the catalogue has no name."""
+        known = self.names.get(number)
+        if known is not None:
+            return known.name
+        life, table = divmod(number, _LIFE)
+        return f"{table}#{life - 1}" if life > 0 else str(number)
+
+    def within(self, numbers: Iterable[int]) -> TableLives:
+        """Return what is known of the tables of some lives."""
+        tables = {number % _LIFE if number >= _LIFE else number for number in numbers}
+        names = {table: self.names[table] for table in tables if table in self.names}
+        births = {table: self.births[table] for table in tables if table in self.births}
+        return TableLives(names, births)
+
+
+class Catalogue:
+    """The rows of the catalogue along a log, and where numbers are given to tables anew.
+
+    Args:
+        rows: by key, where the log begins.
+    """
+
+    def __init__(self, rows: Mapping[int, Row]) -> None:
+        self.rows = dict(rows)
+        self._described = set(map(_identity, self.rows.values()))
+        self._births: dict[int, list[int]] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Take in a change of the catalogue, or of the page index."""
+        if entry.table == TABLE_META:
+            # The page index has a new row, too, when a root page is moved: SYS has its row then.
+            if entry.code == Type.ADD and (table := entry.key - 1) not in self._described:
+                self._births.setdefault(table, []).append(entry.start)
+        elif entry.code == Type.ADD:
+            self.rows[entry.key] = entry.values
+            self._described.add(_identity(entry.values))
+        elif entry.code == Type.REMOVE and entry.key in self.rows:
+            self._described.discard(_identity(self.rows.pop(entry.key)))
+
+    @property
+    def births(self) -> dict[int, tuple[int, ...]]:
+        """As `TableLives.births`."""
+        return {table: tuple(births) for table, births in self._births.items()}
+
+
+def _identity(values: Row) -> int | None:
+    return whole_number(_text(values, 0))
