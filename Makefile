@@ -21,7 +21,7 @@ run: $(READY)
 
 # docs/testing.md: what runs where, and why.
 test: $(READY)
-	@scripts/ensure.sh java maven postgres mariadb browser sail
+	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail
 	$(PYTEST) $(SPREAD) -m "not soak and not interop" $(ARGS)
 	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
 	  -m "both_cores and not soak and not interop" $(BOTH_CORES)
@@ -46,12 +46,12 @@ sparks: $(READY)
 
 # The rest of all samples: what a landing runs a seventh of (ARGS="--turn today").
 nightly: $(READY)
-	@scripts/ensure.sh java maven postgres mariadb browser sail
+	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail
 	$(PYTEST) $(SPREAD) -m turns $(ARGS)
 
 # The same with more examples, and what takes hours.
 soak: $(READY)
-	@scripts/ensure.sh java maven postgres mariadb
+	@scripts/ensure.sh java maven postgres pgbouncer mariadb
 	$(PYTEST) -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
 
 # Mutants of the logs of one system: make fuzz SYSTEM=h2 ARGS="--seconds 3600"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|mariadb|browser|sail ...
+# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|pgbouncer|mariadb|browser|sail ...
 # Installs it where that is possible (Debian, root or password-less sudo) and otherwise says what
 # to type. Only java and python are needed to run; without the others their tests are skipped,
 # loudly, unless TALLYSTICK_REQUIRE names them.
@@ -40,6 +40,7 @@ have() {
     java) java_is_new ;;
     maven) command -v mvn >/dev/null ;;
     postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null ;;
+    pgbouncer) command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] ;;
     mariadb) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
     compiler) compiler_works ;;
     sail) .venv-sail/bin/python -c 'import pysail, pyspark, tallystick' 2>/dev/null ;;
@@ -54,6 +55,7 @@ packages() {
     java) echo openjdk-17-jdk-headless ;;
     maven) echo maven ;;
     postgres) echo postgresql ;;
+    pgbouncer) echo pgbouncer ;;
     mariadb) echo mariadb-server ;;
     compiler) echo gcc libc6-dev python3-dev ;;
     browser) echo chromium chromium-driver ;;

@@ -62,9 +62,9 @@ def postgres_bin() -> Path | None:
     return Path(on_path).parent if on_path else None
 
 
-def mariadb_server() -> Path | None:
-    """MariaDB's server program."""
-    for candidate in (shutil.which("mariadbd"), "/usr/sbin/mariadbd"):
+def server_program(name: str) -> Path | None:
+    """A server's program, also where the path of a plain user lacks its folder."""
+    for candidate in (shutil.which(name), f"/usr/sbin/{name}"):
         if candidate and Path(candidate).exists():
             return Path(candidate)
     return None
@@ -80,7 +80,8 @@ _FINDERS: dict[str, Callable[[], bool]] = {
     "streams": lambda: find_spec("pyspark.sql.streaming.datasource") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     "postgres": lambda: postgres_bin() is not None,
-    "mariadb": lambda: mariadb_server() is not None,
+    "pgbouncer": lambda: server_program("pgbouncer") is not None,
+    "mariadb": lambda: server_program("mariadbd") is not None,
     "sail": lambda: SAIL.exists(),
     **{kind: partial(shutdowns.possible, kind) for kind in shutdowns.MAKE},
     "browser": lambda: bool(shutil.which("chromium") and shutil.which("chromedriver")),

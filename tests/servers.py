@@ -1,9 +1,9 @@
 """Database servers for tests, started here and nowhere else touched.
 
 `postgres_server` and `mariadb_server` start a server of their own once per test session, on
-loopback and a free port, with a data directory of their own, and stop it by its process. A
-`Server` can be killed and started again, for tests of recovery. Servers refuse to run as
-root, so root starts them as another user.
+loopback and a free port, with a data directory of their own, and stop it by its process;
+`make_pooler` makes a PgBouncer before a server of PostgreSQL. A `Server` can be killed and started
+again, for tests of recovery. Servers refuse to run as root, so root starts them as another user.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.need import mariadb_server as find_mariadbd
-from tests.need import need, postgres_bin
+from tests.need import need, postgres_bin, server_program
 
 START_SECONDS = 60.0
 
@@ -188,9 +187,36 @@ def _postgres(
     return Server(url, port, command, folder, user, ready)
 
 
+def make_pooler(server: Server, **settings: str) -> Server:
+    """A new PgBouncer before a PostgreSQL server, in transaction mode; not yet started."""
+    program = server_program("pgbouncer")
+    assert program is not None
+    user, port = _unprivileged("postgres"), free_port()
+    folder = _home(user)
+    options = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": str(port),
+        "unix_socket_dir": "",
+        "auth_type": "any",
+        "pool_mode": "transaction",
+        "server_login_retry": "0.05",
+    } | settings
+    lines = [f"{name} = {value}" for name, value in options.items()]
+    target = f"* = host=127.0.0.1 port={server.port} user=tally"
+    text = "\n".join(["[databases]", target, "[pgbouncer]", *lines, ""])
+    (folder / "pgbouncer.ini").write_text(text)
+    url = server.url.replace(f":{server.port}/", f":{port}/")
+
+    def ready() -> None:
+        psycopg.connect(url, connect_timeout=2).close()
+
+    command = [str(program), str(folder / "pgbouncer.ini")]
+    return Server(url, port, command, folder, user, ready)
+
+
 def make_mariadb() -> Server:
     """A new MariaDB server, not yet started."""
-    program = find_mariadbd()
+    program = server_program("mariadbd")
     assert program is not None
     user, port = _unprivileged("mysql"), free_port()
     folder = _home(user)

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from tallystick.services.transactions import IdempotencyKey as IdempotencyKey
     from tallystick.services.transactions import Outbox as Outbox
     from tallystick.services.transactions import Relay as Relay
+    from tallystick.services.transactions import ResourceUnreachable as ResourceUnreachable
     from tallystick.services.transactions import Retry as Retry
     from tallystick.services.transactions import TransactionManager as TransactionManager
     from tallystick.services.write_behind import WriteBehind as WriteBehind
@@ -79,6 +80,7 @@ _SERVICES = {
     "IdempotencyKey": "transactions",
     "Outbox": "transactions",
     "Relay": "transactions",
+    "ResourceUnreachable": "transactions",
     "Retry": "transactions",
     "WriteBehind": "write_behind",
 }
@@ -122,6 +124,7 @@ __all__ = [
     "RecordIdError",
     "RecordTooLargeError",
     "Relay",
+    "ResourceUnreachable",
     "Retry",
     "RolledBackError",
     "Severity",

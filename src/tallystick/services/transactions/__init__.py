@@ -14,7 +14,7 @@ from tallystick.services.transactions.messaging.outbox import Message, Outbox, P
 from tallystick.services.transactions.messaging.relay import Relay, from_journal
 from tallystick.services.transactions.messaging.retry import Retry
 from tallystick.services.transactions.recovery import BranchInDoubt, RecoveryReport
-from tallystick.services.transactions.resource import Problem, Resource, Vote
+from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable, Vote
 from tallystick.services.transactions.transaction import Status, Transaction
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "RecoveryReport",
     "Relay",
     "Resource",
+    "ResourceUnreachable",
     "Retry",
     "Status",
     "Transaction",

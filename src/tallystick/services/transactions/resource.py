@@ -42,6 +42,8 @@ class BranchHeuristic(ResourceAnswer):
 class ResourceUnreachable(ResourceAnswer):
     """Nothing is known about the branch; ask again later."""
 
+    retryable = True
+
 
 class Vote(Enum):
     """A branch's answer to prepare; a refusal is `BranchRolledBack`."""

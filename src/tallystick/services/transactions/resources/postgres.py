@@ -459,6 +459,8 @@ class BasePostgresBranch:
             psycopg.Error: the server refuses.
         """
         connection = self._connection
+        if connection.closed:
+            raise psycopg.OperationalError("the connection is lost or closed")
         if not self._is_idle():
             raise TransactionUsageError(
                 f"a new connection of {self._resource.name!r} is in a transaction already",
@@ -761,9 +763,14 @@ def command_tag(result: PGresult) -> str:
 
 
 def is_pooled(connection: Connection | AsyncConnection, backend: PGresult) -> bool:
-    """Return True if a session that asked for its process is not the one that was connected to."""
-    process = backend.get_value(0, 0)
-    return process is not None and int(process) != connection.pgconn.backend_pid
+    """Return True if a session that asked for its process is not the one that was connected to.
+
+    Raises:
+        psycopg.Error: the question has no answer.
+    """
+    if backend.status != ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(backend)
+    return int(backend.get_value(0, 0) or b"") != connection.pgconn.backend_pid
 
 
 def _own_options(name: str, url: str) -> tuple[str, dict[str, Any]]:
