@@ -34,7 +34,9 @@ SET_PG = (
     "SET statement_timeout = '7min'",
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
 )
-ASK_MARIA = "SELECT @@time_zone, @@sql_mode, @@tx_isolation, DATABASE(), @noted"
+ASK_MARIA = (
+    "SELECT @@time_zone, @@sql_mode, @@tx_isolation, DATABASE(), @noted, IS_USED_LOCK('noted')"
+)
 SET_MARIA = (
     "SET SESSION time_zone = '+03:00'",
     "-- for this report\n/* only */ set sql_mode = 'ANSI'",
@@ -42,6 +44,14 @@ SET_MARIA = (
     "USE information_schema",
     "SELECT @noted := 1",
     "CREATE TEMPORARY TABLE mysql.left_behind (id INTEGER)",
+)
+MORE_MARIA = (
+    "SELECT 1 INTO @noted",
+    "BEGIN NOT ATOMIC SET @noted = 1; END",
+    "/*!50000 SET time_zone = '+03:00' */",
+    "SELECT GET_LOCK('noted', 1)",
+    "DO get_lock ('noted', 1)",
+    "create or replace temporary table mysql.left_behind (id INTEGER)",
 )
 ENDS = ["commit", "commit alone", "rollback", "failed statement"]
 
@@ -134,8 +144,10 @@ async def test_settings_of_a_task_end_with_its_transaction(
     assert first == second
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("statement", SET_MARIA)
+@pytest.mark.parametrize(
+    ("statement", "end"),
+    [*itertools.product(SET_MARIA, ENDS), *itertools.product(MORE_MARIA, ["commit"])],
+)
 def test_settings_of_a_transaction_on_mariadb_end_with_it(
     tmp_path: Path, mariadb_server: Server, statement: str, end: str
 ) -> None:
