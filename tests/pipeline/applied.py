@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import struct
 import uuid
 from collections.abc import Iterable
@@ -46,7 +47,8 @@ def applied(feed: Iterable[dict[str, Any]], heads: list[tuple[str, str]]) -> lis
                 table.pop(row["_key"], None)
             case "insert" | "update_postimage":
                 assert [*row][: -len(OF_FEED)] == [name for name, _ in heads]
-                table[row["_key"]] = tuple(_comparable(row[name], kind) for name, kind in heads)
+                whole = row | json.loads(row["_rescued"] or "{}")
+                table[row["_key"]] = tuple(_comparable(whole[name], kind) for name, kind in heads)
     return sorted(table.values(), key=repr)
 
 
@@ -77,7 +79,7 @@ def _shown(text: str, kind: str) -> object:
         return str(uuid.UUID(bytes=data))
     shown = data.decode("utf-8", "surrogatepass")
     if kind in ("REAL", "DOUBLE", "FLOAT"):
-        return _real(float(shown)) if kind == "REAL" else float(shown)
+        return repr(_real(float(shown)) if kind == "REAL" else float(shown))
     if kind.startswith("TIMESTAMP") and "ZONE" not in kind:
         seconds, _, digits = shown.partition(".")
         return f"{seconds}.{digits[:6].ljust(6, '0')}"
@@ -97,7 +99,11 @@ def _comparable(value: object, kind: str) -> object:
     match value:
         case bool():
             return str(value).lower()
-        case None | str() | bytes() | float():
+        case str() if kind.startswith("TIMESTAMP") and "ZONE" not in kind:
+            return _shown("s" + value.encode().hex(), kind)  # it was rescued
+        case float():
+            return repr(value)  # equal for no numbers, too, and other than a zero below zero
+        case None | str() | bytes():
             return value
         case datetime.datetime():
             return value.isoformat(" ", "microseconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,7 @@ import pytest
 from tests.fixtures import fixture_dir
 from tests.pipeline.applied import applied, feed_of, rows_shown
 
-CASES = sorted(
-    one.name
-    for one in fixture_dir("typed").iterdir()
-    if one.name.startswith(("dec", "h-dc", "h-drop"))
-)
+CASES = sorted(one.name for one in fixture_dir("typed").iterdir())
 
 
 def _path(case: str) -> Path:
@@ -30,3 +27,9 @@ def test_the_typed_feed_applied_is_what_select_showed(case: str) -> None:
     for table, (heads, rows) in shown.items():
         assert applied(feed_of(path, f"{schema}.{table.upper()}"), heads) == rows
     assert shown
+
+
+def test_a_date_that_spark_cannot_hold_is_rescued_alone() -> None:
+    far, near = feed_of(_path("h-dates-far"), "PUBLIC.T")
+    assert (far["ID"], far["DA"], far["_rescued"]) == (1, None, '{"DA": "10000-01-01"}')
+    assert (near["ID"], near["DA"], near["_rescued"]) == (2, datetime.date(2020, 1, 1), None)

@@ -91,7 +91,11 @@ def judged_batches(
 def fed(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield changes as a feed, in the columns of their collection where one is wanted."""
     rows = feed(batches)
-    return typed(rows, options.collection or "", options.typed) if options.typed else rows
+    if not options.typed:
+        return rows
+    asked = options.schema.names
+    columns = [(name, kind) for name, kind in options.typed if name in asked]
+    return typed(rows, options.collection or "", columns)
 
 
 def tables_of(

@@ -15,9 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.errors import CorruptLogError
 from tallystick.pipeline.change_feed import FEED
-from tallystick.systems.protocol import Catalogued, Collection, LogReading, Typed
+from tallystick.systems.protocol import LOST, Catalogued, Collection, LogReading, Typed
 
 OF_FEED = {
     "_change_type": "_change_type",
@@ -28,8 +27,13 @@ OF_FEED = {
     "_transaction": "transaction",
     "_gtrid": "gtrid",
     "_log": "log",
+    "_rescued": "values",
 }
-"""The columns that follow those of the collection, and the columns of the feed that they are."""
+"""The columns that follow those of the collection, and the columns of the feed that they are.
+
+Of the values only those are rescued, as JSON by column, that the types of their columns cannot
+hold, and what is known of those that are lost.
+"""
 
 _ARROW = {
     "tinyint": pa.int8(),
@@ -45,6 +49,10 @@ _ARROW = {
     "string": pa.string(),
 }
 """By kind of a `Column` its Arrow type."""
+
+RESCUED = "_rescued"
+
+_BELOW_MICROSECONDS = re.compile(r"(?<=\.\d{6})\d+")
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -82,10 +90,8 @@ def typed(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a collection with these names and kinds of columns.
 
-    A change of which the log has no columns (the old row of an H2 delete, say) has nulls.
-
-    Raises:
-        CorruptLogError: a value is none of its column's type.
+    A change of which the log has no columns (the old row of an H2 delete, say) has nulls. So has a
+    value that its column cannot hold, which stands in ``_rescued``.
     """
     columns = tuple(columns)
     schema = typed_schema(columns)
@@ -94,24 +100,46 @@ def typed(
         if not ours.num_rows:
             continue
         rows = [{} if text is None else json.loads(text) for text in ours["values"].to_pylist()]
-        arrays = [_column(rows, name, _arrow_type(kind), ours) for name, kind in columns]
-        arrays += [ours[of] for of in OF_FEED.values()]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        rescued: list[dict[str, object]] = [{} for _ in rows]
+        arrays = [_column(rows, name, _arrow_type(kind), rescued) for name, kind in columns]
+        of_feed = {name: ours[of] for name, of in OF_FEED.items()}
+        texts = [json.dumps(one) if one else None for one in rescued]
+        of_feed[RESCUED] = pa.array(texts, pa.string())
+        yield pa.RecordBatch.from_arrays([*arrays, *of_feed.values()], schema=schema)
 
 
 def _column(
-    rows: list[dict[str, object]], name: str, kind: pa.DataType, batch: pa.RecordBatch
+    rows: list[dict[str, object]], name: str, kind: pa.DataType, rescued: list[dict[str, object]]
 ) -> pa.Array:
-    texts = [row.get(name) for row in rows]
+    values = [row.get(name) for row in rows]
+    if pa.types.is_temporal(kind):
+        cut = _BELOW_MICROSECONDS.sub
+        values = [cut("", one) if isinstance(one, str) else one for one in values]
     try:
-        if pa.types.is_binary(kind):
-            return pa.array([None if one is None else bytes.fromhex(str(one)) for one in texts])
-        plain = [one if one is None or isinstance(one, str) else json.dumps(one) for one in texts]
-        return pa.array(plain, pa.string()).cast(kind)
-    except (pa.ArrowInvalid, ValueError) as error:
-        raise CorruptLogError(
-            f"column {name} holds a value that is no {kind}: {error}", file=batch["file"][0].as_py()
-        ) from error
+        return _array(values, kind)
+    except (pa.ArrowInvalid, TypeError, ValueError):
+        pass
+    held = []
+    for value, row, others in zip(values, rows, rescued, strict=True):
+        try:
+            held.append(_array([value], kind))
+        except (pa.ArrowInvalid, TypeError, ValueError):
+            held.append(pa.nulls(1, kind))
+            others[name] = value[LOST] if isinstance(value, dict) and LOST in value else row[name]
+    return pa.concat_arrays(held)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values in a type; raises an error if one is not in it."""
+    if any(isinstance(one, dict) for one in values):
+        raise TypeError
+    if pa.types.is_binary(kind):
+        return pa.array([None if one is None else bytes.fromhex(one) for one in values], kind)
+    texts = [one if one is None or isinstance(one, str) else json.dumps(one) for one in values]
+    found = pa.array(texts, pa.string()).cast(kind)
+    if pa.types.is_temporal(kind) and pc.any(pc.equal(pc.year(found), 0)).as_py():
+        raise ValueError  # Arrow has this year, Python and Spark begin with the next one
+    return found
 
 
 def _arrow_type(kind: str) -> pa.DataType:

@@ -411,6 +411,11 @@ class ChangesBetween(Protocol):
         ...
 
 
+LOST = "lost"
+"""In ``values``, an object with this key stands for a value that cannot be had: what is known of
+it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a collection.

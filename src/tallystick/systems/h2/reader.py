@@ -8,9 +8,11 @@ never written. Memory: one record, open transactions, and the undo map (16 bytes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError
@@ -28,13 +30,17 @@ from tallystick.records import (
 from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.codes import CODES
+from tallystick.systems.h2.engine.large_objects import LargeObjects
 from tallystick.systems.h2.engine.opening import EngineResult, judge
+from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
+from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import (
     STATIC_HEADER,
     SYSTEM_NAME,
     decode_static_header,
 )
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.shown import Presentation
 from tallystick.systems.h2.read.catalogue import collections
 from tallystick.systems.h2.read.changes import changes_of
 from tallystick.systems.h2.read.files import OpenedFile, open_file, zone_of
@@ -172,9 +178,28 @@ class H2Reading:
         """Yield committed changes in commit order."""
         result = self._result
         if not isinstance(result, Finding) and result.file.stream is not None:
-            stream, lives = result.file.stream, result.opening.tables
-            entries = Scan(stream, result.file.zone).entries()
-            yield from changes_of(entries, stream, lives, self.source.path)
+            stream, shown = result.file.stream, self._presentation(result, result.file.stream)
+            tables = result.opening.tables
+            entries = Scan(stream, tables.zone(result.file.zone)).entries()
+            yield from changes_of(entries, stream, tables, shown, self.source.path)
+
+    def _presentation(self, result: EngineResult, stream: LogStream) -> Presentation:
+        """Return what shows values of the database, large objects included."""
+        zone, plain = result.file.zone, self._plain
+        tables = Tables(UndonePages(stream.pages, stream, result.recovery), zone)
+        with suppress(StoreError):
+            tables.open_meta()
+
+        def added(table: int) -> Iterator[Entry]:
+            if plain is None:
+                found = Scan(stream, zone).entries()
+                return (one for one in found if (one.type, one.table) == ("ADD", table))
+            pieces = ((piece, piece.added_to(table)) for piece in plain.pieces())
+            return chain.from_iterable(plain.entries(*one) for one in pieces)
+
+        known = result.opening.tables
+        objects = LargeObjects(tables, known.names, added, stream)
+        return Presentation(objects.content, known.build)
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
@@ -186,8 +211,9 @@ class H2Reading:
             return
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
-        lives = result.opening.tables
-        yield from ChangeColumns(plain, lives, self.source.path).batches(rows)
+        shown = self._presentation(result, plain.stream)
+        columns = ChangeColumns(plain, result.opening.tables, self.source.path, shown)
+        yield from columns.batches(rows)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of the database with their columns, from its own catalogue."""

@@ -10,7 +10,6 @@ the rows that the log changes in containers that were there before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,13 +33,13 @@ from tallystick.systems.derby.read.containers import (
     open_container,
 )
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.protocol import Collection, Column
+from tallystick.systems.protocol import LOST, Collection, Column
 
 Numbers = Sequence[int]
 Ranges = Callable[[Numbers, Numbers], Iterable[ByteRange]]
 """Gives ranges from the beginning of the log on. Records may be left out that tell nothing of what
 is committed on these containers, or by commits at these instants."""
-Values = dict[str, Plain]
+Values = dict[str, Plain | dict[str, str]]
 
 _OVERFLOW = 2
 """In the flag of an operation that makes a page: it is for continuations of rows."""
@@ -134,10 +133,7 @@ def _rows(before: Before, layout: Layout) -> Iterator[tuple[str, Values]]:
 
 
 def _values(columns: dict[int, bytes | None], layout: Layout, *, whole: bool) -> Values:
-    """Return values by names of columns; with ``whole`` those that a row does not reach are null.
-
-    A value that cannot be read is left out.
-    """
+    """Return values by names of columns; with ``whole`` null where a row does not reach."""
     found: Values = {}
     for number, one in enumerate(layout):
         if one is None:
@@ -148,8 +144,10 @@ def _values(columns: dict[int, bytes | None], layout: Layout, *, whole: bool) ->
                 found[name] = None
             continue
         data = columns[number]
-        with suppress(LogFormatError):
+        try:
             found[name] = None if data is None else kind.read(data)
+        except LogFormatError:
+            found[name] = {LOST: (data or b"").hex()}
     return found
 
 

@@ -25,6 +25,7 @@ from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, CODE, NUMBER, START
 from tallystick.systems.h2.format.session_kernels import CHANGES as COUNT
 from tallystick.systems.h2.format.session_kernels import END, NONE, SLOT
+from tallystick.systems.h2.format.values.shown import Presentation
 from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.ledger import Ledger, Page
 from tallystick.systems.h2.read.records import KINDS
@@ -45,10 +46,14 @@ class _Rows:
     offsets: Any
     starts: Any
     lengths: Any
+    positions: Any
 
     def chosen(self, places: Any) -> _Rows:
         """Return some of the changes."""
-        columns = (self.codes, self.tables, self.keys, self.offsets, self.starts, self.lengths)
+        columns = (
+            self.codes, self.tables, self.keys, self.offsets, self.starts, self.lengths,
+            self.positions,
+        )  # fmt: skip
         return _Rows(self.data, *(one[places] for one in columns))
 
     def copied(self) -> _Rows:
@@ -58,8 +63,9 @@ class _Rows:
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         kernels.gather(self.data, self.starts, self.lengths, data)
         return _Rows(
-            data, self.codes, self.tables, self.keys, self.offsets, ends - sizes, self.lengths
-        )
+            data, self.codes, self.tables, self.keys, self.offsets, ends - sizes, self.lengths,
+            self.positions,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -112,6 +118,7 @@ class ChangeColumns:
         log: PlainLog,
         lives: TableLives,
         path: str,
+        presentation: Presentation,
         commits: int = 0,
         fates: Mapping[int, Fate] | None = None,
         base: int = 0,
@@ -120,7 +127,7 @@ class ChangeColumns:
         self._lives = lives
         self._base = base
         self._path = path
-        self._texts = RowTexts(lives, log.zone)
+        self._texts = RowTexts(lives, lives.zone(log.zone), presentation)
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
         self._commits = commits
@@ -196,14 +203,16 @@ class ChangeColumns:
             offsets, piece.begin, self._ids, stream.pages.page_size, stream.body_size
         )
         lengths = np.where(piece.codes == Type.ADD, table[BODY_LENGTH], -1)
+        positions = piece.starts + self._base
         return _Rows(
             piece.data,
             table[CODE],
-            self._lives.numbers(piece.tables, piece.starts + self._base),
+            self._lives.numbers(piece.tables, positions),
             table[NUMBER],
             offsets,
             table[BODY_START],
             lengths,
+            positions,
         )
 
     def _committed(self, page: Page, committed: Any) -> _Commits:
@@ -268,7 +277,9 @@ class ChangeColumns:
             "key": _keys(rows),
             "transaction": commits.sessions.take(pa.array(commits.slots[ranks])),
             "after": _bodies(rows, added),
-            "values": self._texts.column(rows.data, rows.starts, rows.lengths, rows.tables),
+            "values": self._texts.column(
+                rows.data, rows.starts, rows.lengths, rows.tables, rows.positions
+            ),
             "offset": numbers(rows.offsets, None),
         }
         if commits.gtrids:

@@ -30,9 +30,11 @@ from tallystick.systems.h2.columns.parts import (
     stored_names,
 )
 from tallystick.systems.h2.columns.transactions import TransactionColumns
+from tallystick.systems.h2.engine.large_objects import block_tables
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.session_kernels import CHANGES, END, PREPARED_AT
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.shown import Presentation
 from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.ledger import Endings, Ledger, Page, logged, open_state
 from tallystick.systems.h2.read.scan import ScanEnd
@@ -106,12 +108,18 @@ class ClosingPart:
         self._ledger = Ledger(plain, opened)
         self._transactions = TransactionColumns(plain, log, tuple, part.begin.listed)
         self._changes = ChangeColumns(
-            plain, part.names, log, part.begin.commits, dict(self._fates()), part.base
-        )
+            plain, part.names, log, Presentation(self._refuse, part.names.build),
+            part.begin.commits, dict(self._fates()), part.base,
+        )  # fmt: skip
         self._filled = bool(part.begin.filled)
         self._ended: list[Ending] = []
         self._doubtful: list[Longs] = [np.empty(0, np.int64)]
         self._plain = False
+        self._refused = False
+
+    def _refuse(self, _number: int, _position: int) -> None:
+        """Note that a large object is needed, whose blocks may be anywhere in the database."""
+        self._refused |= bool(block_tables(self._part.names.names))
 
     def batches(self) -> Batches:
         """Yield transactions and changes by table."""
@@ -120,6 +128,8 @@ class ClosingPart:
             if piece.has_odd_session() or _is_unexplained(page):
                 return
             yield from self._of(page)
+            if self._refused:
+                return
             self._filled = int(piece.codes[-1]) == Type.NOOP
         for batch in self._transactions.gathered(self._rows, 1):
             yield "transactions", batch
@@ -276,9 +286,9 @@ def _require_names(lives: TableLives, rests: Sequence[Rest]) -> None:
         unnamed, known = rest.unnamed.tolist(), rest.names.names
         if not lives.names.keys().isdisjoint(unnamed):
             raise NotClosedInPartsError("a table has a name that was not expected")
-        if lives.within([*unnamed, *known]).births != rest.names.births:
+        found = lives.within([*unnamed, *known])
+        if (found.births, found.build) != (rest.names.births, rest.names.build):
             raise NotClosedInPartsError("a table was made where that was not expected")
         for table, name in known.items():
-            found = lives.get(table)
-            if found is None or (found.name, found.columns) != (name.name, name.columns):
+            if lives.get(table) != name:
                 raise NotClosedInPartsError(f"table {table} has another name than expected")

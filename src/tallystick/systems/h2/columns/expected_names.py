@@ -16,7 +16,13 @@ from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
 from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.record_kernels import NUMBER
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.catalogue import Catalogue, Row, TableLives, TableName, table_names
+from tallystick.systems.h2.read.catalogue import (
+    Catalogue,
+    Row,
+    TableLives,
+    build_of,
+    table_names,
+)
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.walk import Piece, entries_of
 
@@ -40,13 +46,12 @@ class ExpectedNames:
         )
 
     def names(self) -> TableLives:
-        """Return the tables by id, without the types of their columns."""
+        """Return the tables and their lives."""
         catalogue = Catalogue(self._before())
         for entry in self._changes:
             catalogue.apply(entry)
         found = table_names(catalogue.rows.values())
-        names = {table: TableName(one.name, one.columns) for table, one in found.items()}
-        return TableLives(names, catalogue.births)
+        return TableLives(found, catalogue.births, build_of(catalogue.rows.values()))
 
     def _before(self) -> dict[int, Row]:
         """Return the rows of the catalogue before the log; none where they cannot be read."""

@@ -246,17 +246,18 @@ def keys_of(stream: LogStream) -> Longs:
 
 
 def stored_names(lives: TableLives) -> list[Any]:
-    """Return tables as they are packed, without the types of columns."""
-    names = [(table, one.name, one.columns) for table, one in lives.names.items()]
-    return [names, [(table, *births) for table, births in lives.births.items()]]
+    """Return tables as they are packed."""
+    names = [(table, one.name, one.columns, one.types) for table, one in lives.names.items()]
+    return [names, [(table, *births) for table, births in lives.births.items()], lives.build]
 
 
 def names_of(stored: Any) -> TableLives:
     """Return tables that were packed."""
-    names, births = items(stored, list, list)
+    names, births, build = items(stored, list, list, int)
     found = {}
     for one in names:
-        table, name, columns = items(one, int, str, list)
-        found[table] = TableName(name, tuple(items(columns, *[str] * len(columns))))
+        table, name, *lists = items(one, int, str, list, list)
+        columns, types = (tuple(items(each, *[str] * len(each))) for each in lists)
+        found[table] = TableName(name, columns, types)
     born = (items(one, *[int] * len(one)) for one in births)
-    return TableLives(found, {table: tuple(places) for table, *places in born})
+    return TableLives(found, {table: tuple(places) for table, *places in born}, build)

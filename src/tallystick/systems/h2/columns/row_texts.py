@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.records import jsonable
 from tallystick.systems.h2.columns.value_kernels import (
     NO_OBJECT,
     WHOLE_ROW,
@@ -26,6 +25,7 @@ from tallystick.systems.h2.columns.value_kernels import (
 from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import number_text
+from tallystick.systems.h2.format.values.shown import Presentation, is_enum
 from tallystick.systems.h2.format.values.types import (
     DOUBLE,
     TYPES,
@@ -33,8 +33,8 @@ from tallystick.systems.h2.format.values.types import (
     decode_row,
     decode_value,
 )
-from tallystick.systems.h2.read.catalogue import TableLives, TableName
-from tallystick.systems.h2.read.changes import by_column, column_names, plain_value
+from tallystick.systems.h2.read.catalogue import TableLives
+from tallystick.systems.h2.read.changes import by_column, column_names
 from tallystick.systems.h2.read.walk import distinct
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -49,21 +49,25 @@ _VALUE_SIZE = 48
 class RowTexts:
     """Makes JSON of the rows of one log."""
 
-    def __init__(self, lives: TableLives, zone: Zone) -> None:
+    def __init__(self, lives: TableLives, zone: Zone, presentation: Presentation) -> None:
+        self._presentation = presentation
         self._lives = lives
         self._zone = zone
         self._kinds = kinds_of(zone.zone is UTC and not zone.raw_ms and not zone.julian)
         self._constants = _joined(_constant_texts())
 
-    def column(self, data: Any, starts: Any, lengths: Any, tables: Any) -> pa.Array:
-        """Return the texts of rows; null where a length is negative or a row has no column."""
+    def column(self, data: Any, starts: Any, lengths: Any, tables: Any, positions: Any) -> pa.Array:
+        """Return the texts of rows; null where a length is negative or a row has no column.
+
+        ``positions`` are the offsets in the stream of the records that the rows are from.
+        """
         counts = np.zeros(len(starts), np.int64)
         added = np.flatnonzero(lengths >= 0)
         found = np.empty(len(added), np.int64)
         read_rows(data, starts[added], lengths[added], NO_COLUMN, found, found)
         counts[added] = found
         labels, bases, label_size = self._labels(tables, counts)
-        others = self._others(data, starts, lengths, tables, bases)
+        others = self._others(data, starts, lengths, tables, positions, bases)
         size = _ESCAPE_SIZE * int(lengths[added].sum()) + _VALUE_SIZE * int(counts.sum())
         size += label_size + len(others[0]) + len(starts)
         out, ends = np.empty(size, np.uint8), np.empty(len(starts) + 1, np.int64)
@@ -81,10 +85,12 @@ class RowTexts:
         bases, sizes = [], []
         for pair, rows in zip(pairs, repeated, strict=True):
             table, count = ids[pair // len(widths)], widths[pair % len(widths)]
-            names = column_names(self._lives.get(table), count)
+            known = self._lives.get(table)
+            names = column_names(known, count)
             base = len(labels) if count else NO_OBJECT
             own = [_label(name, at) for at, name in enumerate(names)]
-            if len(set(names)) < count:  # the last value of a name counts
+            by_type = known is not None and any(map(is_enum, known.types))
+            if by_type or len(set(names)) < count:  # the last value of a name counts
                 base, own = WHOLE_ROW, []
             bases.append(base)
             sizes.append(sum(map(len, own)) * rows)
@@ -92,32 +98,30 @@ class RowTexts:
         return _joined(labels), np.array(bases, np.int64)[places], sum(sizes)
 
     def _others(
-        self, data: Any, starts: Any, lengths: Any, tables: Any, bases: Any
+        self, data: Any, starts: Any, lengths: Any, tables: Any, positions: Any, bases: Any
     ) -> tuple[Any, Any]:
         """Return the texts of the values that `format.values` prints."""
-        places = np.empty(int(lengths[lengths > 0].sum()), np.int64)
-        places = places[: find_others(data, starts, lengths, bases, self._kinds, places)]
+        places, rows = np.empty((2, int(lengths[lengths > 0].sum())), np.int64)
+        count = find_others(data, starts, lengths, bases, self._kinds, places, rows)
+        places, rows = places[:count], rows[:count]
         doubles = np.empty(len(places), np.int64)
         read_doubles(data, places, doubles)
         view = memoryview(data)
         texts = []
-        for place, double in zip(places.tolist(), doubles.view(np.float64).tolist(), strict=True):
+        columns = places.tolist(), rows.tolist(), doubles.view(np.float64).tolist()
+        for place, row, double in zip(*columns, strict=True):
+            position = int(positions[row])
             if place < 0:
-                row = view[int(starts[~place]) :][: int(lengths[~place])]
-                text = row_text(row, self._lives.get(int(tables[~place])), self._zone)
+                values, _ = decode_row(view[int(starts[row]) :][: int(lengths[row])], self._zone)
+                table = self._lives.get(int(tables[row]))
+                text = _encode(by_column(values, table, self._presentation, position))
             elif view[place] == DOUBLE:
                 text = f'"{number_text(double)}"'
             else:
                 value, _ = decode_value(view, place, self._zone)
-                text = _encode(jsonable(plain_value(value)))
+                text = _encode(self._presentation.shown(value, position))
             texts.append(text.encode())
         return _joined(texts)
-
-
-def row_text(row: Any, table: TableName | None, zone: Zone) -> str:
-    """Return the JSON of one row."""
-    values, _ = decode_row(row, zone)
-    return _encode(jsonable(by_column(values, table)))
 
 
 def _label(name: str, at: int) -> bytes:
@@ -130,7 +134,7 @@ def _constant_texts() -> Iterator[bytes]:
         one = TYPES.get(code)
         constant = one is not None and one.layout is Layout.FIXED and not one.size
         value = decode_value(bytes((code,)), 0, Zone())[0] if constant else None
-        yield json.dumps(plain_value(value)).encode() if constant else b""
+        yield json.dumps(value and value.text).encode() if constant else b""
 
 
 def _joined(texts: Any) -> tuple[Any, Any]:

@@ -23,7 +23,6 @@ CONSTANT, WHOLE, TEXT, HEX, LARGE, UUID, DECIMAL, MOMENT, OTHER = range(9)
 NO_OBJECT, WHOLE_ROW = -1, -2
 """Of a row that has no JSON, and of one that `format.values` prints as a whole."""
 
-_LARGE_OBJECTS = (types.BLOB, types.CLOB)
 _MOMENTS = (types.TIME, types.DATE, types.TIMESTAMP)
 _LOCAL_MOMENTS = (types.LOCAL_TIME, types.LOCAL_DATE, types.LOCAL_TIMESTAMP)
 _WHOLE_NUMBERS = (
@@ -48,7 +47,6 @@ for _letter, _escape in zip(b'"\\\n\r\t\f\b', b'"\\nrtfb', strict=True):
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _QUOTE, _BACKSLASH, _DELETE = b'"\\\x7f'
 _ZERO, _MINUS, _POINT, _COLON, _BLANK = b"0-.: "
-_INLINE = np.frombuffer(b"inline:", np.uint8)
 _SHORT_TEXT, _SHORT_BYTES = types.STRING_0_31, types.BYTES_0_31
 _NS_PER_MS, _NS_PER_SECOND, _MS_PER_DAY = 1_000_000, 1_000_000_000, 86_400_000
 _LIMIT = 1 << 46
@@ -75,7 +73,8 @@ def kinds_of(plain_zone: bool) -> Any:
     kinds[types.BYTES_0_31] = HEX
     for codes, kind in (
         (_WHOLE_NUMBERS, WHOLE),
-        (_LARGE_OBJECTS, LARGE),
+        ((types.BLOB,), LARGE),
+        ((types.CLOB, types.JSON, types.GEOMETRY), OTHER),
         ((types.UUID,), UUID),
         ((types.DECIMAL_SMALL,), DECIMAL),
         (_LOCAL_MOMENTS, MOMENT),
@@ -86,12 +85,14 @@ def kinds_of(plain_zone: bool) -> Any:
 
 
 @kernel
-def find_others(data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, places: Any) -> int:
-    """List the places of values that `format.values` prints; ``~row`` stands for a whole row."""
+def find_others(
+    data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, places: Any, rows: Any
+) -> int:
+    """List the places and rows of values that `format.values` prints; -1: of a whole row."""
     count = 0
     for row in range(len(starts)):
         if bases[row] == WHOLE_ROW:
-            places[count] = ~row
+            places[count], rows[count] = -1, row
             count += 1
         if bases[row] < 0:
             continue
@@ -99,7 +100,7 @@ def find_others(data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, pl
         columns, at = number_at(data, starts[row], end, VAR_INT_MAX)
         for _ in range(columns):
             if is_other(data, at, end, kinds):
-                places[count] = at
+                places[count], rows[count] = at, row
                 count += 1
             at = _after(data, at, end)
     return count
@@ -229,10 +230,6 @@ def _write_bytes(data: Any, at: int, end: int, kind: int, out: Any, to: int) -> 
         count = code - _SHORT_BYTES
     else:
         count, at = number_at(data, at, end, VAR_INT_MAX)
-    if kind == LARGE:
-        for letter in _INLINE:
-            out[to] = letter
-            to += 1
     for place in range(count):
         if kind == UUID and place in _UUID_DASHES:
             out[to] = _MINUS

@@ -1,23 +1,29 @@
-"""Large objects of a page store: whether their blocks hold what was stored.
+"""Large objects of a page store: what they hold, and whether their blocks hold what was stored.
 
-In: the tables before redo, and what redo does to them. Out: blocks that are damaged. Pages and log
-records have no checksum over values, but the engine keeps a hash of each block of a large object in
-INFORMATION_SCHEMA.LOB_MAP, beside the number of the row of LOB_DATA that has the block.
+In: the tables before redo, and what redo does to them. Out: bytes of objects, and blocks that are
+damaged. Pages and log records have no checksum over values, but the engine keeps a hash of each
+block of a large object in INFORMATION_SCHEMA.LOB_MAP, beside the number of the row of LOB_DATA that
+has the block.
 """
 
 from __future__ import annotations
 
+import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from typing import Any
 
 from tallystick.systems.h2.engine.sparse import Numbers
 from tallystick.systems.h2.engine.tables import StoreError, Tables
 from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.lzf import LENGTH_MAX, ExpansionError, expand_into
 from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.h2.format.values.types import Value, decode_row
 from tallystick.systems.h2.read.catalogue import TableName
+from tallystick.systems.h2.read.stream import LogStream
 
 _MAP, _DATA = "INFORMATION_SCHEMA.LOB_MAP", "INFORMATION_SCHEMA.LOB_DATA"
 _BITS = 32
@@ -25,6 +31,8 @@ _FACTOR = 31
 _NO_HASH = 1 << _BITS
 _DATA_COLUMN = 2
 _Row = tuple[Value | None, ...]
+_MAP_COLUMNS = 4
+Added = Callable[[int], Iterable[Entry]]
 _Reader = Callable[[_Row], tuple[int | None, int | None]]
 """Returns the number of a block, and its hash."""
 
@@ -55,6 +63,128 @@ def _powers(size: int) -> Any:
     powers = np.full(size + 1, _FACTOR, np.uint32)
     powers[0] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)[::-1].copy()
+
+
+class LargeObjects:
+    """The large objects that a database had at any time of its log.
+
+    The engine removes the blocks of an object that is not used any more, but the log has them where
+    it was stored in it, and the pages before redo where it was stored before.
+
+    Args:
+        tables: the tables; their pages are those before redo.
+        names: the names of the tables, by their ids.
+        added: returns the records of the log that add rows to a table.
+        stream: the log.
+    """
+
+    def __init__(
+        self, tables: Tables, names: Mapping[int, TableName], added: Added, stream: LogStream
+    ) -> None:
+        self._tables, self._added, self._stream = tables, added, stream
+        self._ids = {one.name: index for index, one in names.items()}
+
+    def content(self, number: int, position: int) -> bytes | None:
+        """Return the bytes of an object that a record at an offset in the stream names.
+
+        None where one of its blocks is not there. The number of an object that was removed is
+        given again: the last one that has it before the record is meant.
+        """
+        parts = self._parts.get(number, [])
+        end = bisect_left(parts, position, key=itemgetter(0))
+        begin = end
+        while begin and parts[begin - 1][1] > 0:
+            begin -= 1
+        blocks = dict(one[1:] for one in parts[max(begin - 1, 0) : end])
+        found = [self._block(blocks.get(at), position) for at in range(len(blocks))]
+        whole = [one for one in found if one is not None]
+        return b"".join(whole) if whole and len(whole) == len(found) else None
+
+    @cached_property
+    def _parts(self) -> dict[int, list[tuple[int, int, int]]]:
+        """By object its blocks: where the log names each, its place in the object, its number."""
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for at, values in self._map_rows():
+            if len(values) < _MAP_COLUMNS:
+                continue
+            number, place, block = (_number(values[column]) for column in (0, 1, -1))
+            if number is not None and place is not None and block is not None:
+                found.setdefault(number, []).append((at, place, block))
+        for parts in found.values():
+            parts.sort()
+        return found
+
+    def _map_rows(self) -> Iterator[tuple[int, _Row]]:
+        if (index := self._ids.get(_MAP)) is None:
+            return
+        row = self._tables.meta.get(index)
+        if row is not None and row.root:
+            with suppress(StoreError):
+                yield from ((-1, values) for _, values in self._tables.rows(row.root))
+        for entry in self._added(index):
+            yield entry.start, decode_row(entry.row, self._tables.zone)[0]
+
+    @cached_property
+    def _logged(self) -> dict[int, list[tuple[int, int]]]:
+        """By block the offsets in the stream of its rows, and their sizes."""
+        index, found = self._ids.get(_DATA), dict[int, list[tuple[int, int]]]()
+        for entry in () if index is None else self._added(index):
+            begin = entry.start + entry.length - len(entry.row)
+            found.setdefault(entry.key, []).append((begin, len(entry.row)))
+        return found
+
+    def _block(self, number: int | None, position: int) -> bytes | None:
+        if number is None:
+            return None
+        places = self._logged.get(number, ())
+        if at := bisect_left(places, position, key=itemgetter(0)):
+            row = self._stream.raw(*places[at - 1])
+            values: _Row | None = decode_row(row, self._tables.zone)[0]
+        else:
+            values = self._stored(number)
+        if values is None or len(values) <= _DATA_COLUMN:
+            return None
+        data, compressed = values[_DATA_COLUMN], _number(values[1])
+        if data is None or not isinstance(data.text, str):
+            return None
+        found = bytes.fromhex(data.text)
+        return unpacked_block(found) if compressed else found
+
+    def _stored(self, number: int) -> _Row | None:
+        row = self._tables.meta.get(self._ids.get(_DATA, -1))
+        with suppress(StoreError):
+            return self._tables.row(row.root, number) if row is not None and row.root else None
+        return None
+
+
+def unpacked_block(data: bytes) -> bytes | None:
+    """Return what a compressed block holds; None where it is damaged, or packed in another way."""
+    if not data:
+        return None
+    size, at = _size_of(data)
+    try:
+        match data[0]:
+            case 0:
+                return data[at:]
+            case 1:
+                found = bytearray(size + LENGTH_MAX)
+                expand_into(data[at:], found, size)
+                return bytes(found[:size])
+            case 2:
+                return zlib.decompress(data[at:])
+    except (ExpansionError, zlib.error, IndexError):
+        return None
+    return None
+
+
+def _size_of(data: bytes) -> tuple[int, int]:
+    """Return the size of a block before it was compressed, and where its packed bytes begin."""
+    first = data[1]
+    more = sum(first >= border for border in (0x80, 0xC0, 0xE0, 0xF0))
+    size = first & 0x7F >> more
+    for byte in data[2 : 2 + more]:
+        size = size << 8 | byte
+    return size, 2 + more
 
 
 class _Hashed:

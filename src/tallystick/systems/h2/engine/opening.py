@@ -32,7 +32,7 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.catalogue import TableLives, table_names
+from tallystick.systems.h2.read.catalogue import TableLives, build_of, table_names
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile
@@ -100,7 +100,8 @@ class Opening:
     @property
     def tables(self) -> TableLives:
         """The tables of the database, and which of them a number means where."""
-        return TableLives(table_names(self.catalog.values()), self.births)
+        rows = self.catalog.values()
+        return TableLives(table_names(rows), self.births, build_of(rows))
 
     @property
     def opened(self) -> bool:

@@ -8,6 +8,7 @@ leaves, nodes and overflow pages; of b-tree pages the header only.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -230,6 +231,17 @@ class Tables:
         for leaf in self._leaves(root, _DEPTH_MAX):
             for at, key in enumerate(leaf.keys):
                 yield key, self._row(leaf, at)
+
+    def row(self, root: int, key: int) -> tuple[Value | None, ...] | None:
+        """Return the values of the row with this key below ``root``; None where there is none."""
+        page_id, parent = root, 0
+        for _ in range(_DEPTH_MAX):
+            part = self._data_page(page_id, parent)
+            if not isinstance(part, DataNode):
+                known = part is not None and key in part.keys
+                return self._row(part, part.keys.index(key)) if part and known else None
+            parent, page_id = page_id, part.children[bisect_left(part.keys, key)]
+        raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
 
     def damaged_pages(self) -> Iterator[tuple[int, str]]:
         """Yield each page of a table or an index that its tree names and that is damaged, and why.

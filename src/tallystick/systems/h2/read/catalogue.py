@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.protocol import Collection, Column
@@ -24,21 +25,30 @@ _NAME = r'(?:"(?:[^"]|"")*"|\w+)'
 _CREATE = re.compile(rf"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?({_NAME}(?:\.{_NAME})?)\(")
 _COLUMN = re.compile(rf"\s*({_NAME})\s")
 _PARTS = re.compile(_NAME)
+_BUILD = re.compile(r"SET CREATE_BUILD (\d{1,9})")
 _SQL_COLUMN = 3
 
 
 _KINDS = {
-    "TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "int", "INTEGER": "int",
-    "BIGINT": "bigint", "IDENTITY": "bigint", "BOOLEAN": "boolean", "BIT": "boolean",
+    "TINYINT": "tinyint", "SMALLINT": "smallint", "YEAR": "smallint", "INT2": "smallint",
+    "INT": "int", "INTEGER": "int", "MEDIUMINT": "int", "INT4": "int", "SIGNED": "int",
+    "SERIAL": "int", "BIGINT": "bigint", "INT8": "bigint", "LONG": "bigint",
+    "IDENTITY": "bigint", "BIGSERIAL": "bigint",
+    "BOOLEAN": "boolean", "BIT": "boolean", "BOOL": "boolean",
     "REAL": "float", "FLOAT4": "float", "DOUBLE": "double", "FLOAT": "double", "FLOAT8": "double",
-    "DATE": "date", "TIMESTAMP": "timestamp_ntz", "BINARY": "binary", "VARBINARY": "binary",
+    "DATE": "date", "TIMESTAMP": "timestamp_ntz", "DATETIME": "timestamp_ntz",
+    "DATETIME2": "timestamp_ntz", "SMALLDATETIME": "timestamp_ntz",
+    "BINARY": "binary", "VARBINARY": "binary", "LONGVARBINARY": "binary", "RAW": "binary",
+    "BYTEA": "binary", "LONG RAW": "binary", "BLOB": "binary", "TINYBLOB": "binary",
+    "MEDIUMBLOB": "binary", "LONGBLOB": "binary", "IMAGE": "binary", "OID": "binary",
 }  # fmt: skip
 """Types of columns whose text Spark's types hold without loss; others stay text."""
-_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\((\d+), (\d+)\)")
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|DEC|NUMBER)\((\d+), *(\d+)\)")
 _DECIMAL_DIGITS = 38
 _TYPE = re.compile(
     r"\s*(TIMESTAMP(?:\(\d+\))? WITH TIME ZONE|TIME(?:\(\d+\))? WITH TIME ZONE|"
-    r"(?:DOUBLE PRECISION|\w+)(?:\([^)]*\))?)"
+    r"ENUM\s*\((?:'(?:[^']|'')*'[,\s]*)*\)|"
+    r"(?:DOUBLE PRECISION|LONG RAW|\w+)(?:\([^)]*\))?)"
 )
 
 
@@ -72,6 +82,12 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
     return names
 
 
+def build_of(rows: Iterable[Row]) -> int:
+    """Return the number of the engine's release that made the database; 0 if it is not known."""
+    found = (_BUILD.fullmatch(_text(values, _SQL_COLUMN)) for values in rows)
+    return next((int(one[1]) for one in found if one is not None), 0)
+
+
 def collections(names: Mapping[int, TableName]) -> list[Collection]:
     """Return the tables whose columns are known, without the engine's own two, by name."""
     own = {one.name for one in _OWN.values()}
@@ -90,7 +106,8 @@ def _kind(declared: str) -> str:
         return f"decimal({digits},{scale})" if digits <= _DECIMAL_DIGITS else "string"
     if declared.endswith("WITH TIME ZONE"):
         return "string"
-    return _KINDS.get(declared.partition("(")[0].partition(" ")[0], "string")
+    name = declared.partition("(")[0]
+    return _KINDS.get(name) or _KINDS.get(name.partition(" ")[0], "string")
 
 
 def _text(values: Row, at: int) -> str:
@@ -118,6 +135,8 @@ def _columns(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(types)
 
 
+_LAST_JULIAN_BUILD = 176
+"""The last release of 1.3: later ones count all days in the Gregorian calendar."""
 _LIFE = 1 << 32
 """What an earlier life of a number adds to it, so that each is a number of its own."""
 
@@ -130,10 +149,12 @@ class TableLives:
         names: the tables at the log's end.
         births: by number the offsets in the stream of the records that make a table under it anew,
             ascending.
+        build: the number of the engine's release that made the database; 0 where it is not known.
     """
 
     names: Mapping[int, TableName]
     births: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    build: int = 0
 
     def number(self, table: int, position: int) -> int:
         """Return the number of the life to which a record at an offset belongs.
@@ -171,12 +192,16 @@ class TableLives:
         life, table = divmod(number, _LIFE)
         return f"{table}#{life - 1}" if life > 0 else str(number)
 
+    def zone(self, zone: Zone) -> Zone:
+        """Return the zone of the writer with the calendar of its release."""
+        return replace(zone, julian=True) if 0 < self.build <= _LAST_JULIAN_BUILD else zone
+
     def within(self, numbers: Iterable[int]) -> TableLives:
         """Return what is known of the tables of some lives."""
         tables = {number % _LIFE if number >= _LIFE else number for number in numbers}
         names = {table: self.names[table] for table in tables if table in self.names}
         births = {table: self.births[table] for table in tables if table in self.births}
-        return TableLives(names, births)
+        return TableLives(names, births, self.build)
 
 
 class Catalogue:

@@ -7,11 +7,13 @@ order. The log itself knows tables by number only; where the SQL says nothing th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tallystick.records import Change, State
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.values.types import Value, json_of
+from tallystick.systems.h2.format.values.shown import Presentation, Shown
+from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.catalogue import TableLives, TableName
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.stream import LogStream
@@ -19,7 +21,11 @@ from tallystick.systems.h2.read.transactions import LoggedTransaction, transacti
 
 
 def changes_of(
-    entries: Iterable[Entry], stream: LogStream, lives: TableLives, log: str
+    entries: Iterable[Entry],
+    stream: LogStream,
+    lives: TableLives,
+    presentation: Presentation,
+    log: str,
 ) -> Iterator[Change]:
     """Yield the changes of committed transactions in commit order; commits count from 1."""
     commits = 0
@@ -30,7 +36,10 @@ def changes_of(
         for ordinal, entry in enumerate(one.changes):
             number = lives.number(entry.table, entry.start)
             table = lives.get(number) or TableName(lives.name(number))
-            yield _change(commits, ordinal, entry, one, stream, table, log)
+            added = entry.code == Type.ADD
+            values = by_column(entry.values, table, presentation, entry.start) if added else None
+            change = _change(commits, ordinal, entry, one, stream, log)
+            yield replace(change, collection=table.name, values=values)
 
 
 def _change(
@@ -39,25 +48,22 @@ def _change(
     entry: Entry,
     one: LoggedTransaction,
     stream: LogStream,
-    table: TableName,
     log: str,
 ) -> Change:
     xid = one.xid
-    added = entry.code == Type.ADD
     return Change(
         SYSTEM_NAME,
         log,
         commit,
         ordinal,
         KINDS[Type(entry.code)],
-        table.name,
+        "",
         "" if entry.code == Type.TRUNCATE else str(entry.key),
         stream.pages.file,
         stream.file_offset(entry.start),
         transaction=str(entry.session),
         gtrid=xid.gtrid if xid else None,
-        after=entry.row if added else None,
-        values=by_column(entry.values, table) if added else None,
+        after=entry.row if entry.code == Type.ADD else None,
     )
 
 
@@ -68,14 +74,15 @@ def column_names(table: TableName | None, count: int) -> Sequence[str]:
     return [f"C{at + 1}" for at in range(count)]
 
 
-def by_column(values: tuple[Value | None, ...], table: TableName | None) -> dict[str, object]:
-    """Return the values of a row, as JSON has them, by column."""
+def by_column(
+    values: tuple[Value | None, ...],
+    table: TableName | None,
+    presentation: Presentation,
+    position: int,
+) -> dict[str, Shown]:
+    """Return the values of a row of a record at an offset as a query shows them, by column."""
     names = column_names(table, len(values))
-    return {name: plain_value(value) for name, value in zip(names, values, strict=True)}
-
-
-def plain_value(value: Value | None) -> object:
-    """Return a value as JSON has it: a text, None, or the form of an array."""
-    if value is None or isinstance(value.text, str):
-        return value.text if value is not None else None
-    return json_of(value)
+    known = table is not None and len(table.types) == len(values)
+    types = table.types if known and table is not None else [""] * len(values)
+    columns = zip(names, values, types, strict=True)
+    return {name: presentation.shown(one, position, kind) for name, one, kind in columns}
