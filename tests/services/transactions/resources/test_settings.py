@@ -339,6 +339,7 @@ TRACES_PG = {
         "SELECT count(nullif(current_setting('app.tenant', true), ''))",
     ),
     "role": ("SET ROLE pg_monitor", "SELECT (current_user <> session_user)::int"),
+    "user": ("SET SESSION AUTHORIZATION pg_monitor", "SELECT (session_user <> 'tally')::int"),
 }
 
 
@@ -348,7 +349,7 @@ def test_what_a_transaction_leaves_in_a_session_of_postgresql_ends_with_it(
     tmp_path: Path, postgres_server: Server, trace: str, end: str
 ) -> None:
     leave, question = TRACES_PG[trace]
-    if end == "commit" and trace in ("temporary table", "channel", "cursor", "role"):
+    if end == "commit" and trace in ("temporary table", "channel", "cursor", "role", "user"):
         end = "commit alone"  # PREPARE TRANSACTION refuses it, or the role has no rights
     resources: dict[str, Any] = {"pg": postgres_server.url}
     if trace != "setting":  # no view of the server lists those of an application

@@ -100,17 +100,19 @@ _ENDED = "tallystick.ended_by_application"
 """A setting that does not exist; asking for it lets a request fail."""
 _FAILED = "a statement failed, so the server only rolls back"
 _WROTE_NOTHING = b"SELECT pg_current_xact_id_if_assigned() IS NULL"
-_RESET = (
-    b"RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; "
-    b"SELECT pg_advisory_unlock_all(), current_setting('role') = 'none'"
+_SAME_USER = "format('(current_user, session_user) = (%L, %L)', current_user, session_user)"
+_ALL = (
+    "SELECT 'RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; "
+    f"SELECT pg_advisory_unlock_all(), ' || {_SAME_USER}"
 )
-"""The parts of DISCARD ALL that may follow another statement in a request.
+"""Asks for the statements that reset a session.
 
-It leaves the statements that psycopg prepared, and the role: only the one that prepared a branch
-may commit it. A session with another role is closed: the last column tells.
+They are the parts of DISCARD ALL that may follow another statement in a request. They leave what
+psycopg prepared, and the role: only the one that prepared a branch may commit it. A session of
+another user than before is closed: the last column tells.
 """
-_KEPT_SETTINGS = b"RESET ALL"
-_SETTINGS = (
+_SETTINGS_ALONE = "SELECT 'RESET ALL'"
+_MADE = (
     "SELECT concat_ws('; ', 'SELECT ' || "
     "string_agg(format('set_config(%L, %L, false)', name, value), ', '), "
     "CASE WHEN NOT EXISTS (SELECT FROM pg_listening_channels()) THEN 'UNLISTEN *' END, "
@@ -118,7 +120,7 @@ _SETTINGS = (
     "CASE WHEN NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema()) "
     "THEN 'DISCARD TEMP' END, 'SELECT ' || CASE WHEN NOT EXISTS (SELECT FROM pg_locks "
     "WHERE locktype = 'advisory' AND pid = pg_backend_pid()) THEN 'pg_advisory_unlock_all(), ' "
-    "ELSE '' END || format('current_setting(''role'') = %L', current_setting('role'))) FROM ("
+    f"ELSE '' END || {_SAME_USER}) FROM ("
     "SELECT name, current_setting(name, true) AS value FROM unnest(ARRAY['search_path', "
     "'TimeZone', 'DateStyle', 'IntervalStyle', 'application_name', 'statement_timeout', "
     "'lock_timeout', 'idle_in_transaction_session_timeout', 'default_transaction_isolation', "
@@ -126,7 +128,7 @@ _SETTINGS = (
     "'synchronous_commit', 'work_mem', 'jit', 'client_min_messages']) AS name) AS new "
     "WHERE value IS NOT NULL"
 )
-"""Asks for the statement that sets again what transactions change.
+"""Asks for the statements that set again what transactions change.
 
 What the session had when it was new (a channel that it listens to, a temporary table) is left
 alone. After RESET ALL settings of an extension or the application itself would be lost that a
@@ -181,11 +183,10 @@ class PostgresResource(ConnectionResource[Connection]):
         self.detect_read_only = detect_read_only
         self.begin_async = None if connect_async is None else self._begin_async
         self._tasks = None if connect_async is None else AsyncPool(connect_async, _finish)
-        self.made_by_url = False
-        self.reset = _RESET
-        """Statements that end what a transaction has left in a session made by URL."""
+        self.ask_reset = _MADE
+        """Asks a new session for the statements that make it again what it is."""
         self.resets: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
-        """Statements that make settings of a session again what they were when it was new."""
+        """The answers."""
 
     @classmethod
     def from_url(cls, name: str, url: str) -> PostgresResource:
@@ -227,8 +228,7 @@ class PostgresResource(ConnectionResource[Connection]):
             return connection
 
         made = cls(name, connect, connect_async=connect_async)
-        made.made_by_url = True
-        made.reset = own.get("reset", _RESET)
+        made.ask_reset = own.get("reset", _ALL)
         return made
 
     def start(self, connection: Connection, xid: Xid) -> PostgresBranch:
@@ -466,20 +466,18 @@ class BasePostgresBranch:
                 f"a new connection of {self._resource.name!r} is in a transaction already",
                 advice="End it where the connection is made",
             )
-        if self._resource.made_by_url:
-            self._reset = self._resource.reset
-        elif isinstance(self._resource.pool, Pool):  # an engine resets its sessions itself
-            yield from self._note_settings()
+        if isinstance(self._resource.pool, Pool):  # an engine resets its sessions itself
+            yield from self._learn_reset()
         begin = connection._get_tx_start_command().decode("ascii")
         *_, result = yield partial(self._answer, beginning(self._gid, begin).encode("ascii"))
         command_tag(result)
         connection._tpc = self._gid, False  # type: ignore[assignment] # psycopg takes its text
 
-    def _note_settings(self) -> Steps[None]:
-        """Learn how to reset a session that the application's own function has made."""
+    def _learn_reset(self) -> Steps[None]:
+        """Learn how to reset the session, when it is new."""
         resource, connection = self._resource, self._connection
         if connection not in resource.resets:
-            *_, result = yield partial(self._answer, _SETTINGS.encode("ascii"))
+            *_, result = yield partial(self._answer, resource.ask_reset.encode("ascii"))
             if result.status != ExecStatus.TUPLES_OK:
                 raise psycopg.errors.error_from_result(result)
             resource.resets[connection] = result.get_value(0, 0)
@@ -605,7 +603,7 @@ class BasePostgresBranch:
         command_tag(results[0])
 
     def _note_reset(self, results: list[PGresult]) -> None:
-        """Take note of a reset that failed, or that found another role than the session's."""
+        """Take note of a reset that failed, or that found another user than before."""
         for one in results[self._statements :]:
             done = one.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
             if not done or (one.nfields and one.get_value(0, one.nfields - 1) == b"f"):
@@ -788,9 +786,9 @@ def _threshold(text: str) -> int | None:
     return None if text.lower() == "none" else int(text)
 
 
-def _reset_of(text: str) -> bytes:
+def _reset_of(text: str) -> str:
     try:
-        return {"all": _RESET, "settings": _KEPT_SETTINGS}[text.lower()]
+        return {"all": _ALL, "settings": _SETTINGS_ALONE}[text.lower()]
     except KeyError as error:
         raise ValueError(text) from error
 
