@@ -92,6 +92,29 @@ def test_a_value_without_an_encoding_is_refused_or_serialised() -> None:
         encode_value(loop)
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({1: "a"}, "keys of type int"),
+        ({None: "a"}, "keys of type NoneType"),
+        ({"a": [({True: Decimal(1)},)]}, "keys of type bool"),
+        ("a\ud800b", "surrogates not allowed"),
+        ({"a": {"\udfff": Decimal(1)}}, "surrogates not allowed"),
+    ],
+)
+def test_what_would_come_back_as_another_value_is_refused(value: Any, why: str) -> None:
+    with pytest.raises(TransactionUsageError, match=why):
+        encode_value(value)
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused_as_such() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(TransactionUsageError, match="nested too deeply"):
+        encode_value(deep)
+
+
 def test_what_earlier_versions_wrote_is_read() -> None:
     assert decode_value('{"a": 1, "b": [Infinity]}') == {"a": 1, "b": [math.inf]}
     assert decode_value('{"$tallystick": ["of a later version", 1]}') == {

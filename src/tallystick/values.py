@@ -53,17 +53,40 @@ def encode_value(value: Any, serializer: Callable[[Any], Any] | None = None) -> 
         TransactionUsageError: the value, or one in it, has no encoding.
     """
     try:
-        text = "".join(_pieces(value, 0)) if _pieces else _ENCODER.encode(value)
-        if TAG not in text:
-            return text
-    except (TypeError, ValueError):  # not plain
-        pass
+        return _encoded(value, serializer)
     except RecursionError as error:
-        raise TransactionUsageError("a value that holds itself has no encoding") from error
-    try:
-        return _ENCODER.encode(_tagged(value, serializer))
-    except (TypeError, ValueError, RecursionError) as error:
+        raise TransactionUsageError(
+            "a value that holds itself, or is nested too deeply, has no encoding"
+        ) from error
+    except (TypeError, ValueError) as error:
         raise TransactionUsageError(f"a value has no encoding: {error}") from error
+
+
+def _encoded(value: Any, serializer: Callable[[Any], Any] | None) -> str:
+    try:
+        text = "".join(_pieces(value, 0)) if _pieces else _ENCODER.encode(value)
+        if TAG in text:
+            text = _ENCODER.encode(_tagged(value, serializer))
+    except (TypeError, ValueError):  # not plain
+        text = _ENCODER.encode(_tagged(value, serializer))
+    _require_text_keys(value)
+    if not text.isascii():
+        text.encode()  # a lone surrogate has no UTF-8, which is what stores it
+    return text
+
+
+def _require_text_keys(value: Any) -> None:
+    """Raise `TypeError` for a key that JSON would make a text of, or two keys one text."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            kinds = sorted({type(key).__name__ for key in value if not isinstance(key, str)})
+            raise TypeError(f"a mapping has keys of type {', '.join(kinds)}; expected texts (str)")
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    for one in value:
+        if not isinstance(one, _PLAIN):
+            _require_text_keys(one)
 
 
 def decode_value(text: str) -> Any:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tallystick.arguments import bytes_of
 from tallystick.values import TAG, decode_value, encode_value, untagged
 
 Row = Mapping[str, Any]
@@ -20,14 +21,15 @@ _WHITESPACE = " \t\n\r"
 
 
 def encode_row(row: Row | bytes, serializer: Callable[[Any], Any] | None = None) -> bytes:
-    """Return the row as canonical JSON; bytes are returned as they are.
+    """Return the row as canonical JSON; bytes, or another buffer, are returned as they are.
 
     Raises:
+        TypeError: It is neither.
         TransactionUsageError: A value has no encoding.
     """
-    if isinstance(row, bytes):
-        return row
-    return encode_value(row, serializer).encode()
+    if isinstance(row, Mapping):
+        return encode_value(row, serializer).encode()
+    return bytes_of(row, "a row that is no mapping of columns")
 
 
 def decode_row(data: bytes) -> dict[str, Any]:
