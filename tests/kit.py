@@ -3,13 +3,14 @@
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path
 * `same_rows`: the vectorised path of a reader gives the rows of its records, in every column
+* `same_both_ways`: a log says the same read in runs and record by record
 * `closed_alike`: the splits of a log give the transactions and changes of the whole one, or refuse
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,17 @@ import pyarrow as pa
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES, batches_of
-from tallystick.systems.protocol import AttributeBatches, ClosesBySplit, NotClosedInPartsError
+from tallystick.systems import runs
+from tallystick.systems.protocol import (
+    AttributeBatches,
+    ClosesBySplit,
+    NotClosedInPartsError,
+    judgement_on,
+)
 
 if TYPE_CHECKING:
+    import pytest
+
     from tallystick.systems.protocol import LogReading
 
 
@@ -107,6 +116,44 @@ def _same(ours: list[dict[str, Any]], expected: list[dict[str, Any]], *but: str)
         differing = [name for name in other if name not in but and one[name] != other[name]]
         assert not differing, f"row {number}: {[(n, one[n], other[n]) for n in differing]}"
     assert len(ours) == len(expected)
+
+
+def read_in_runs(monkeypatch: pytest.MonkeyPatch, *, always: bool = True) -> None:
+    """Have even the shortest run read in chunks, or none at all."""
+    least = 0 if always else 1 << 62
+    monkeypatch.setattr(runs, "COMPILED_FROM", least)
+    monkeypatch.setattr(runs, "LOADED_FROM", least)
+    monkeypatch.setattr(runs, "RUN_MIN", 1)
+
+
+def same_both_ways(
+    opened: Callable[[], LogReading], monkeypatch: pytest.MonkeyPatch, rows: int = 100
+) -> None:
+    """Assert that all that is said of a log is the same read in runs and record by record.
+
+    Args:
+        opened: returns a new reading of the log.
+        monkeypatch: sets from which size on logs are read in runs.
+        rows: of a batch, at most.
+    """
+    read_in_runs(monkeypatch, always=False)
+    one_by_one = _all_of(opened(), rows)
+    read_in_runs(monkeypatch)
+    same_json(_all_of(opened(), rows), one_by_one)
+
+
+def _all_of(reading: LogReading, rows: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "answer": judgement_on(reading).to_dict(),
+        "verdict": reading.verdict().to_dict(),
+        "spans": [repr(one) for one in reading.files()],
+        "objects": [repr(one) for one in (*reading.transactions(), *reading.changes())],
+    }
+    for table in TABLES:
+        batches = list(batches_of(reading, table, rows=rows))
+        assert all(one.num_rows <= rows for one in batches)
+        found[table] = sorted(_texts(table, batches))
+    return found
 
 
 def closed_alike(reading: LogReading, target_bytes: int, rows: int = 100) -> bool:

@@ -30,13 +30,16 @@ PLAN = {
     "format": {"layout"},
     "read": {"detect", "files", "records", "scan", "spans", "transactions"},
     "verdict": {"strict"},
-    "columns": {"batches", "kernels"},
+    "columns": {"batches"},
     "live": {"log"},
 }
 """The modules that every system has, by package; further ones have names of their own."""
 
 WITH_ORIGINAL = {"engine": {"report"}, "verdict": {"differences", "findings"}}
 """The same for systems that have an original, whose recovery is emulated."""
+
+WITH_RUNS = {"runs": {"walk", "chunk", "pieces", "transactions"}}
+"""The same for systems whose verdicts read in runs; of the others the kernels are in `columns`."""
 
 NOT_MIRRORED = {"fixtures", "fuzz", "interop"}
 """Folders of tests that have no package of their name: data, mutants, runs of the originals."""
@@ -100,6 +103,9 @@ def test_all_systems_have_the_same_plan() -> None:
     for system in systems():
         folder = SOURCE / "systems" / system.name
         plan = [*PLAN.items(), *(WITH_ORIGINAL.items() if system.name != NATIVE else ())]
+        plan += (
+            WITH_RUNS.items() if (folder / "runs").exists() else {"columns": {"kernels"}}.items()
+        )
         for package, modules in plan:
             present = {path.stem for path in (folder / package).iterdir()}
             assert modules <= present, f"{folder / package} lacks {modules - present}"

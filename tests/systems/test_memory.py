@@ -14,9 +14,9 @@ import pytest
 
 from tallystick.reading.discovery import discover
 from tallystick.storage import source
-from tallystick.systems.bitronix.columns import batches as columns
 from tallystick.systems.bitronix.format.layout import make_gtrid
 from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.bitronix.runs import chunk as bitronix_chunk
 from tallystick.systems.cloudtran.columns import block_runs as cloudtran_runs
 from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
 from tallystick.systems.cloudtran.live.log import BlockLog
@@ -44,7 +44,7 @@ SMALL, LARGE = 600, 6000
 BODY = bytes(range(250))
 DIFFERENCE_MAX = 384 << 10
 """Bytes by which the two peaks may differ; the logs differ by more than two million."""
-WINDOWS = ((columns, "WINDOW"), (h2_walk, "WINDOW"), (cloudtran_runs, "RUN_BYTES"))
+WINDOWS = ((bitronix_chunk, "WINDOW"), (h2_walk, "WINDOW"), (cloudtran_runs, "RUN_BYTES"))
 """What is looked at in one go; small here, so that the small log fills it too."""
 
 

@@ -165,6 +165,20 @@ def map_file(path: str, descriptor: int, size: int) -> mmap.mmap:
     return mapped
 
 
+def let_go(data: memoryview, begin: int, end: int) -> None:
+    """Have the system take the pages of a range out of this process, if they are those of a file.
+
+    A reader that has passed over them then does not count as holding them; touching them again
+    only costs time. Nothing happens to ranges that hold no whole page.
+    """
+    mapped = data.obj
+    if isinstance(mapped, mmap.mmap) and len(mapped) == len(data) and hasattr(mapped, "madvise"):
+        first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = end // mmap.PAGESIZE * mmap.PAGESIZE - first
+        if size > 0:
+            mapped.madvise(mmap.MADV_DONTNEED, first, size)
+
+
 def lost_pages(paths: Iterable[str]) -> list[str]:
     """Return those of the files of which mapped bytes were gone, and forget them."""
     _guard.look()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from tallystick.systems.bitronix.engine.events import Accepted, Event, Refused, singles
+from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
+from tallystick.systems.bitronix.engine.cursor_v3 import PagedCursor
+from tallystick.systems.bitronix.engine.events import Accepted, Event, Refused, Stop, singles
 from tallystick.systems.bitronix.engine.opening import CODE_LINES
 from tests.interop.bitronix.original import COORDINATES, NEW, dump_cursor
 from tests.systems.bitronix.logs import CASES, file_bytes, parts_of, record
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.interop
 FILES = 400
 CALLS_MAX = 5_000
 """Calls of the cursor for each file, as `DumpCursor` makes them."""
-Cursor = Callable[[memoryview], Iterator[Event]]
+Cursor = Callable[[memoryview], RandomAccessCursor | PagedCursor]
 LENGTHS = (0, -1, 5, 28, 29, 51, -(1 << 31), 2 - (1 << 31), (1 << 31) - 1, 100, 8184, 40_000)
 
 
@@ -48,7 +50,7 @@ def _check(files: dict[Path, bytes], line: str, cursor: Cursor) -> None:
         path.write_bytes(content)
     reported = dump_cursor(list(files), line)
     for path, content in files.items():
-        events = islice(singles(cursor(memoryview(content))), CALLS_MAX)
+        events = islice(singles(cursor(memoryview(content)).events()), CALLS_MAX)
         assert _words(events) == reported[path], path.name
 
 
@@ -60,10 +62,10 @@ def _words(events: Iterable[Event]) -> list[str]:
             lines.append(f"{text}, end={event.record.end_record}")
         elif isinstance(event, Refused):
             lines.append(event.message)
-        elif event.error is None:
-            lines.append("end")
-        else:
+        elif isinstance(event, Stop) and event.error is not None:
             lines.append(f"stop {event.error.java_class} {event.error.message or 'null'}")
+        else:
+            lines.append("end")
     return lines
 
 

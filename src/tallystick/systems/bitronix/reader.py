@@ -6,15 +6,16 @@ files are open only while they are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
     Change,
     Clock,
+    Deferred,
     Finding,
     Judgement,
     LogFile,
@@ -25,8 +26,9 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source, read_head
 from tallystick.systems.bitronix.codes import CODES
-from tallystick.systems.bitronix.columns.plain_chunks import read_chunks, read_run
-from tallystick.systems.bitronix.engine.reached import with_reached
+from tallystick.systems.bitronix.engine.opening import events_of_lines
+from tallystick.systems.bitronix.engine.reached import ReachedRecords
+from tallystick.systems.bitronix.engine.report import engine_verdict
 from tallystick.systems.bitronix.format.layout import (
     FORMAT_NAME,
     HEADER_LENGTH,
@@ -35,15 +37,16 @@ from tallystick.systems.bitronix.format.layout import (
     WALL_CLOCK_MIN,
     FileHeader,
 )
-from tallystick.systems.bitronix.read import transactions as by_gtrid
 from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
 from tallystick.systems.bitronix.read.spans import Lives, log_file
+from tallystick.systems.bitronix.runs.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
-from tallystick.systems.bitronix.verdict.findings import findings
+from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.runs import RunCount, walk_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,19 +56,28 @@ if TYPE_CHECKING:
 _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 
+@dataclass(frozen=True, slots=True)
+class _Proved:
+    """What one pass over the files has found."""
+
+    evidence: Evidence
+    files: list[LogFile]
+    findings: list[Finding]
+
+
 @dataclass(slots=True)
 class BitronixReading:
     """One journal.
 
-    Memory grows with the records in `verdict`, and in `judgement` where not all are plain.
+    Memory grows with the open transactions; in `transactions` with all, and in the engine's part of
+    the verdict, once that is asked for, with the records.
     """
 
     source: LogSource
     options: ReadOptions
     _clock: Clock | None = field(default=None, repr=False)
     _judgement: Judgement | None = field(default=None, repr=False)
-    _files: list[LogFile] | None = field(default=None, repr=False)
-    _found: list[Finding] | None = field(default=None, repr=False)
+    _proved: _Proved | None = field(default=None, repr=False)
 
     @property
     def format(self) -> str:
@@ -83,10 +95,7 @@ class BitronixReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the earlier part, then the one in use."""
-        if self._files is None:
-            with self._opened() as pair:
-                self._files = self._log_files(pair)
-        return self._files
+        return self._proved_by_itself().files
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
         """Yield the records that 2.1.4 reaches when it skips damage, and damaged ranges.
@@ -97,28 +106,28 @@ class BitronixReading:
         with self._opened() as pair:
             for part in pair.order():
                 spans = part.spans(pair.newest) if salvage else part.counted_spans()
-                for span, reached in with_reached(part.data, spans):
-                    record = record_of(part.path or "", span, reached=reached)
+                reached = ReachedRecords(part.data or memoryview(b""))
+                for span in spans:
+                    record = record_of(part.path or "", span, reached=reached.reaches(span))
                     if record is not None and (salvage or not record.attributes.get("salvaged")):
                         yield record
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield one per gtrid, from both parts. Memory grows with the gtrids of the journal."""
         with self._opened() as pair:
-            yield from by_gtrid.transactions(pair, self.source.path)
+            yield from transactions(pair, self.source.path)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `transactions` in the same order, at most ``rows`` in a batch."""
         log, clock = self.source.path, self.clock.value
         with self._opened() as pair:
-            if any(part.plain is not None and part.plain.count for part in pair.parts):
-                from tallystick.systems.bitronix.columns.transactions import transaction_batches
-
-                yield from transaction_batches(pair, log, clock, rows)
+            size = sum(part.counted_end for part in pair.parts)
+            if (compiled := walk_for(size, _load_batches)) is not None:
+                yield from compiled(pair, log, clock, rows)
                 return
             from tallystick.arrow.schemas import batches_of_transactions
 
-            yield from batches_of_transactions(by_gtrid.transactions(pair, log), clock, rows)
+            yield from batches_of_transactions(transactions(pair, log), clock, rows)
 
     def changes(self) -> Sequence[Change]:
         """Return none: a coordinator's journal holds decisions, not data."""
@@ -145,24 +154,28 @@ class BitronixReading:
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings about the files, their order, damage and server ids."""
-        if self._found is None:
-            with self._opened() as pair:
-                self._found = self._findings(pair)
-        return self._found
+        return self._proved_by_itself().findings
 
     def verdict(self) -> Verdict:
-        """Return both verdicts. Memory grows with the records, which the engine's part lists."""
-        with self._opened(keeps=True) as pair:
-            return strict.verdict(pair, self.source.path, self._findings(pair))
+        """Return both verdicts; the engine's, which lists the records, is made when asked for."""
+        with self._opened() as pair:
+            known = self._proved_of(pair)
+            engine = Deferred(self._engine_verdict)
+            return strict.verdict(pair, self.source.path, known.evidence, known.findings, engine)
 
     @property
     def judgement(self) -> Judgement:
         """The answer about the journal; files and findings are found with it, in one opening."""
         if self._judgement is None:
-            with self._opened(keeps=True) as pair:
-                self._files, self._found = self._log_files(pair), self._findings(pair)
-                self._judgement = strict.judgement(pair, self._found)
+            with self._opened() as pair:
+                known = self._proved_of(pair)
+                _, self._judgement = strict.judged(pair, known.evidence, known.findings)
         return self._judgement
+
+    @property
+    def run_count(self) -> RunCount:
+        """How many records were read in runs."""
+        return self._proved_by_itself().evidence.run_count
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
@@ -198,14 +211,14 @@ class BitronixReading:
     # -- opening -------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self, *, keeps: bool = False) -> Iterator[DualFiles]:
+    def _opened(self) -> Iterator[DualFiles]:
         with ExitStack() as stack:
             parts = []
             for number, path in self._numbered():
                 data = None
                 with suppress(LogUnreadableError):  # `findings` reports it
                     data = None if path is None else stack.enter_context(open_source(path)).data
-                parts.append(Part(number, path, data, keeps, read_chunks, read_run))
+                parts.append(Part(number, path, data))
             yield DualFiles((parts[0], parts[1]))
 
     def _numbered(self) -> list[tuple[int, str | None]]:
@@ -216,16 +229,28 @@ class BitronixReading:
             paths = [None, *paths] if other else [*paths, None]
         return list(enumerate(paths, 1))
 
-    def _log_files(self, pair: DualFiles) -> list[LogFile]:
-        return [
-            log_file(part, order, pair.newest, self.clock)
-            for order, part in enumerate(pair.order())
-            if part.data is not None
-        ]
+    def _proved_by_itself(self) -> _Proved:
+        if self._proved is not None:
+            return self._proved
+        with self._opened() as pair:
+            return self._proved_of(pair)
 
-    def _findings(self, pair: DualFiles) -> list[Finding]:
-        build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
-        return [*self._unreadable(build), *findings(pair, build)]
+    def _proved_of(self, pair: DualFiles) -> _Proved:
+        if self._proved is None:
+            build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
+            evidence = Evidence(pair, build)
+            files = [
+                log_file(part, order, evidence.parts[part.number - 1].spans, self.clock)
+                for order, part in enumerate(pair.order())
+                if part.data is not None
+            ]
+            findings = [*self._unreadable(build), *evidence.findings]
+            self._proved = _Proved(evidence, files, findings)
+        return self._proved
+
+    def _engine_verdict(self) -> dict[str, Any]:
+        with self._opened() as pair:
+            return engine_verdict(pair.data, *events_of_lines(pair.data))
 
     def _unreadable(self, build: FindingBuilder) -> Iterator[Finding]:
         for path in self.source.files:
@@ -233,6 +258,12 @@ class BitronixReading:
                 read_head(path, 1)
             except LogUnreadableError as error:
                 yield build.unreadable(error)
+
+
+def _load_batches() -> Callable[[DualFiles, str, str, int], Iterator[pa.RecordBatch]]:
+    from tallystick.systems.bitronix.columns.transactions import transaction_batches
+
+    return transaction_batches
 
 
 def merge_records(readings: Iterable[BitronixReading]) -> Iterator[Record]:

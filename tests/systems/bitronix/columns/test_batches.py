@@ -12,9 +12,8 @@ import pytest
 
 from tallystick.arrow import crc_kernel
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
-from tallystick.systems.bitronix.columns import batches as columns
-from tallystick.systems.bitronix.columns import kernels
 from tallystick.systems.bitronix.reader import BitronixReading
+from tallystick.systems.bitronix.runs import chunk, walk
 from tests.kit import same_rows
 from tests.systems.bitronix.logs import CASES, file_bytes, folder_of, reading_of, record, write_pair
 
@@ -25,7 +24,6 @@ KERNELS = (
     "be_uint32",
     "le_word32",
     "crc_range",
-    "put_view",
     "has_high_bits",
     "is_ascending",
     "take_names",
@@ -67,7 +65,7 @@ def test_small_batches_and_splits_give_every_record_once(case: str) -> None:
 def test_a_record_larger_than_the_window_goes_the_other_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "WINDOW", 200)
+    monkeypatch.setattr(chunk, "WINDOW", 200)
     records = [record(8, 1, "a", "b"), record(8, 2, "x" * 900), record(3, 3, "a")]
     reading = write_pair(tmp_path, file_bytes(records, 9_000), file_bytes([], 8_000))
     assert rows_of(list(reading.batches())) == expected(reading)
@@ -75,7 +73,7 @@ def test_a_record_larger_than_the_window_goes_the_other_way(
 
 
 def test_records_with_more_names_than_fit_into_a_batch(tmp_path: Path) -> None:
-    many = [f"name-{number:03}" for number in range(3 * kernels.NAMES_PER_ROW)]
+    many = [f"name-{number:03}" for number in range(3 * walk.NAMES_PER_ROW)]
     records = [record(8, 1, "a"), record(8, 2, *many), record(3, 3, "a", "b"), record(8, 4, *many)]
     reading = write_pair(tmp_path, file_bytes(records, 9_000), file_bytes([], 8_000))
     for rows in (1, 2, 10_000):
@@ -88,9 +86,9 @@ def test_the_kernel_gives_the_same_as_plain_python(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in KERNELS:
-        function = getattr(kernels, name)
-        monkeypatch.setattr(kernels, name, getattr(function, "py_func", function))
-    monkeypatch.setattr(columns, "walk", kernels.walk)
+        function = getattr(walk, name)
+        monkeypatch.setattr(walk, name, getattr(function, "py_func", function))
+    monkeypatch.setattr(chunk, "walk", walk.walk)
     reading = reading_of(folder_of(case))
     assert rows_of(list(reading.batches())) == expected(reading)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
-from tallystick.systems.bitronix.engine.events import Refused, singles
+from tallystick.systems.bitronix.engine.events import Refused, Stop, singles
 from tallystick.systems.bitronix.format.layout import END_MARKER, HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tests.systems.bitronix.logs import CASES, file_bytes, parts_of, record, write_pair
@@ -95,6 +95,7 @@ def test_a_run_over_zeros_is_one_event() -> None:
     run, stop = RandomAccessCursor(memoryview(content)).events()
     assert isinstance(run, Refused)
     assert (run.times, run.stride, run.single(99).offset) == (100, 12, HEADER_LENGTH + 99 * 12)
+    assert isinstance(stop, Stop)
     assert stop.offset == len(content)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
 from tallystick.systems.bitronix.engine.events import Accepted
-from tallystick.systems.bitronix.engine.reached import ReachedRecords, with_reached
+from tallystick.systems.bitronix.engine.reached import ReachedRecords, reached_pieces
+from tallystick.systems.bitronix.read.files import Part
 from tallystick.systems.bitronix.read.scan import CountedWalk, RecordSpan
 from tests.systems.bitronix.logs import CASES, file_bytes, parts_of, record
 
@@ -22,8 +23,9 @@ def check_against_cursor(content: bytes) -> None:
     accepted = {
         event.offset for event in RandomAccessCursor(data).events() if isinstance(event, Accepted)
     }
-    for span, reached in with_reached(data, spans_of(content)):
-        assert reached == (span.record is not None and span.offset in accepted)
+    reached = ReachedRecords(data)
+    for span in spans_of(content):
+        assert reached.reaches(span) == (span.record is not None and span.offset in accepted)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -49,5 +51,6 @@ def test_the_cursor_is_out_of_step_after_a_wrong_length_until_it_meets_the_walk(
     assert not reached.in_step
 
 
-def test_a_missing_file_has_no_records() -> None:
-    assert list(with_reached(None, spans_of(file_bytes(RECORDS, 9_000, size=900)))) == []
+def test_a_missing_file_has_no_pieces() -> None:
+    part = Part(1, None, None)
+    assert list(reached_pieces(part, None)) == []

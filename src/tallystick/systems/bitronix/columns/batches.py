@@ -1,44 +1,37 @@
 """The rows of ``records()`` as Arrow batches, without a Python object per record.
 
 In: the bytes of one file. Out: batches of the `RECORDS` schema, its repeating strings
-dictionary-encoded, its texts as views, ``attributes`` only where asked for. A compiled kernel takes
-runs of whole records; the strict walk takes the rest (damage, names out of order, spare bytes) one
-span at a time.
+dictionary-encoded, its texts as views, ``attributes`` only where asked for. Runs of plain records
+come in chunks; what is odd (damage, names out of order, spare bytes) comes span by span.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tallystick.arrow.columns import coded, constant, numbers, record_batch, viewed
-from tallystick.arrow.crc_kernel import crc_table
+from tallystick.arrow.columns import byte_ranges, coded, constant, numbers, record_batch
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.systems.bitronix.columns.attributes import plain_attributes
-from tallystick.systems.bitronix.columns.kernels import new_columns, walk
 from tallystick.systems.bitronix.engine.reached import ReachedRecords
 from tallystick.systems.bitronix.format.layout import (
     FORMAT_ID,
+    GTRID_OFFSET,
     STATUS_NAMES,
     SYSTEM_NAME,
     status_name,
 )
 from tallystick.systems.bitronix.read.records import KIND_OF, record_of
-from tallystick.systems.bitronix.read.scan import CountedWalk, RecordSpan, header_span
+from tallystick.systems.bitronix.read.scan import CountedWalk, RecordSpan
+from tallystick.systems.bitronix.runs.chunk import ROWS, Chunk, read_chunk
+from tallystick.systems.bitronix.runs.pieces import Runs, counted_pieces
 
-WINDOW = 1 << 20
-"""Bytes that one call of the kernel may read: bounds its output arrays."""
-
-ROWS = 1 << 14
-"""Largest number of records in a batch."""
-_TABLE = crc_table()
 _TYPES = pa.array(STATUS_NAMES)
 _KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))])
 
@@ -58,21 +51,17 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records of one file, at most ``rows`` per batch, with ``attributes`` or without."""
     place = _Place(file, log, clock, attributes)
-    if not data or header_span(data).length == len(data):
-        return
-    walker, reached = CountedWalk(data), ReachedRecords(data)
-    array = np.frombuffer(data, np.uint8)
+    reached = ReachedRecords(data)
+    runs = Runs(data, partial(read_chunk, rows=rows))
     odd: list[Record] = []
-    while walker.place < walker.end:
-        if reached.in_step and (batch := _take(array, walker, place, rows)) is not None:
+    for piece in counted_pieces(CountedWalk(data), runs, lambda: reached.in_step):
+        if isinstance(piece, RecordSpan):
+            odd += _reached_record(file, piece, reached)
+        if odd and (len(odd) >= rows or not isinstance(piece, RecordSpan)):
             yield from _from_objects(odd, place)
             odd = []
-            yield batch
-            continue
-        odd += _reached_record(file, walker.next_span(), reached)
-        if len(odd) >= rows:
-            yield from _from_objects(odd, place)
-            odd = []
+        if not isinstance(piece, RecordSpan):
+            yield _from_chunk(piece, place)
     yield from _from_objects(odd, place)
 
 
@@ -81,50 +70,35 @@ def _reached_record(file: str, span: RecordSpan, reached: ReachedRecords) -> lis
     return [] if record is None or record.attributes.get("salvaged") else [record]
 
 
-def _take(
-    array: npt.NDArray[np.uint8], walker: CountedWalk, place: _Place, rows: int
-) -> pa.RecordBatch | None:
-    """Return a batch of the records that the kernel accepts; None if the next one is not plain."""
-    begin = walker.place
-    window = array[begin : min(walker.end, begin + WINDOW)]
-    columns = new_columns(min(rows, ROWS))
-    count, size, names = walk(window, _TABLE, **columns)
-    if not count:
-        return None
-    walker.place += int(size)
+def _from_chunk(chunk: Chunk, place: _Place) -> pa.RecordBatch:
+    columns, count = chunk.columns, chunk.count
     filled = {}
     if place.attributes:
-        plain = (columns[name][:count] for name in ("offsets", "lengths", "statuses"))
-        filled["attributes"] = plain_attributes(window, *plain)
-    columns["offsets"] += begin
-    data = pa.py_buffer(window)
-    filled |= _from_columns(columns, data, (int(count), int(names)), place)
-    return record_batch(filled, int(count))
-
-
-def _from_columns(
-    columns: dict[str, npt.NDArray[Any]], data: pa.Buffer, counts: tuple[int, int], place: _Place
-) -> dict[str, pa.Array]:
-    count, names = counts
-    lists = numbers(columns["list_ends"][: count + 1], None)
-    texts = viewed(columns["names"][:names], None, data, kind=pa.string_view())
-    types, kinds = _statuses(columns["statuses"][:count])
-    return {
+        plain = (columns[name] for name in ("offsets", "lengths", "statuses"))
+        filled["attributes"] = plain_attributes(chunk.window, *plain)
+    names = byte_ranges(chunk.window, columns["name_starts"], columns["name_sizes"])
+    types, kinds = _statuses(columns["statuses"])
+    filled |= {
         "system": constant(SYSTEM_NAME, count),
         "log": constant(place.log, count),
         "file": constant(place.file, count),
-        "offset": numbers(columns["offsets"][:count], None),
-        "length": numbers(columns["lengths"][:count], None),
+        "offset": numbers(columns["offsets"] + chunk.base, None),
+        "length": numbers(columns["lengths"], None),
         "outcome": constant(Outcome.VALID.value, count),
         "kind": kinds,
         "type": types,
-        "sequence": numbers(columns["sequences"][:count], None),
-        "time": numbers(columns["times"][:count], None),
+        "sequence": numbers(columns["sequences"], None),
+        "time": numbers(columns["times"], None),
         "clock": constant(place.clock.value, count),
         "format_id": _format_ids(ROWS).slice(0, count),
-        "gtrid": viewed(columns["gtrids"][:count], None, data),
-        "resources": pa.ListArray.from_arrays(lists, texts),
+        "gtrid": byte_ranges(
+            chunk.window, columns["offsets"] + GTRID_OFFSET, columns["gtrid_sizes"]
+        ),
+        "resources": pa.ListArray.from_arrays(
+            numbers(columns["list_ends"], None), names.view(pa.string_view())
+        ),
     }
+    return record_batch(filled, count)
 
 
 @cache

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,23 +17,26 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, constant, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, plain
-from tallystick.records import State
+from tallystick.records import Outcome, State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
-from tallystick.systems.bitronix.columns.chunk_columns import ROWS, PlainChunk, walk_chunks
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     FORMAT_ID,
     GTRID_OFFSET,
     GTRID_TAIL,
-    HEADER_LENGTH,
     SYSTEM_NAME,
     status_name,
 )
-from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.format.record import TransactionLogRecord, stored_names
 from tallystick.systems.bitronix.read.files import DualFiles
-from tallystick.systems.bitronix.read.plain_records import stored_names
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 from tallystick.systems.bitronix.read.scan import RecordSpan
 from tallystick.systems.bitronix.read.transactions import STATE_OF
+from tallystick.systems.bitronix.runs.chunk import ROWS, Chunk
+from tallystick.systems.bitronix.runs.pieces import apply, pieces
+
+if TYPE_CHECKING:
+    from tallystick.systems.bitronix.runs.pieces import Piece
 
 _FIRST_TIME, _STATUS, _TIME, _LAST, _DECISION, _RECORDS, _BYTES, _FILES, _NAMES = range(9)
 """Rows of a table of gtrids: status, time and place of the last record; `_DECISION` is the place of
@@ -50,20 +52,18 @@ def transaction_batches(
     pair: DualFiles, log: str, clock: str, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read.transactions.transactions` yields, in batches of at most ``rows`` rows."""
-    found = _Gtrids()
+    found, decisions = _Gtrids(), OpenDecisions()
     for number, part in enumerate(pair.order()):
-        if part.plain is not None and part.data is not None:
-            for chunk in walk_chunks(part.data, HEADER_LENGTH, part.plain.end):
-                found.add_chunk(chunk, number)
-        spans = iter(pair.records_of(part))
-        while some := list(islice(spans, ROWS)):
-            found.add_records(some, number)
+        for piece in pieces(part, pair.newest):
+            apply(piece, decisions)
+            found.add(piece, number)
+    if not found.count:
+        return
     gtrids, table = found.merged()
-    open_records = pair.dangling().records()
-    known = pa.array([record.gtrid for record in open_records], gtrids.type)
+    known = pa.array(list(decisions), gtrids.type)
     kept = pc.index_in(gtrids, value_set=known).fill_null(len(known)).to_numpy()
     paths = pa.array([part.path or "" for part in pair.order()], pa.string())
-    made = _Batches(log, clock, paths, found.names.sets, open_records)
+    made = _Batches(log, clock, paths, found.names.sets, decisions)
     for begin in range(0, len(gtrids), rows):
         some, place = gtrids.slice(begin, rows).cast(pa.binary()), slice(begin, begin + rows)
         yield made.batch(some, table[:, place], kept[place])
@@ -119,37 +119,55 @@ class _Gtrids:
         self.names = _NameSets()
         self._gtrids: list[pa.Array] = []
         self._tables: list[Any] = []
+        self._odd: list[tuple[int, int, TransactionLogRecord]] = []
 
-    def add_chunk(self, chunk: PlainChunk, file: int) -> None:
-        """Take plain records of a file."""
-        table, (groups, begins, ends) = chunk.by_gtrid()
-        starts, sizes, first, status, time, last, decision, records, size = table
-        data = np.frombuffer(chunk.data, np.uint8)
-        base = file * _FILE + chunk.base
-        decision = np.where(decision < 0, _NONE, decision + base)
-        names = self.names.united(groups, self.names.stored(data, begins, ends), len(starts))
-        files = np.full(len(starts), 1 << file)
-        self._gtrids.append(byte_ranges(data, starts + GTRID_OFFSET, sizes).cast(pa.large_binary()))
+    @property
+    def count(self) -> int:
+        """How many rows of gtrids there are."""
+        return sum(map(len, self._gtrids)) + len(self._odd)
+
+    def add(self, piece: Piece, file: int) -> None:
+        """Take the next piece of a file."""
+        if not isinstance(piece, RecordSpan):
+            self._add_odd()
+            self._add_chunk(piece, file)
+        elif piece.record is not None and piece.outcome is Outcome.VALID:
+            self._odd.append((file * _FILE + piece.offset, file, piece.record))
+            if len(self._odd) == ROWS:
+                self._add_odd()
+
+    def _add_chunk(self, chunk: Chunk, file: int) -> None:
+        first, status, time, last, decision, records, size = chunk.by_gtrid()
+        decision = np.where(decision < 0, _NONE, decision + file * _FILE)
+        groups, marks = chunk.groups, chunk.groups.new_names
+        stored = self.names.stored(chunk.window, *chunk.name_ranges(marks))
+        names = self.names.united(groups.of_rows[marks].astype(np.int64), stored, groups.count)
+        files = np.full(groups.count, 1 << file)
+        firsts, _ = chunk.ends()
+        starts = chunk.columns["offsets"][firsts] + GTRID_OFFSET
+        gtrids = byte_ranges(chunk.window, starts, chunk.columns["gtrid_sizes"][firsts])
+        self._gtrids.append(gtrids.cast(pa.large_binary()))
+        last += file * _FILE
         self._tables.append(
-            np.stack([first, status, time, last + base, decision, records, size, files, names])
+            np.stack([first, status, time, last, decision, records, size, files, names])
         )
 
-    def add_records(
-        self, found: Sequence[tuple[RecordSpan, TransactionLogRecord]], file: int
-    ) -> None:
-        """Take other records of a file, one row each."""
+    def _add_odd(self) -> None:
+        """Add the records that are in no chunk, one row each."""
         rows = []
-        for span, one in found:
-            place = file * _FILE + span.offset
+        for place, file, one in self._odd:
             decision = place if one.status == COMMITTING else _NONE
             names = self.names.number(one.unique_names)
             row = (one.time, one.status, one.time, place, decision, 1, one.size, 1 << file, names)
             rows.append(row)
-        self._gtrids.append(pa.array([one.gtrid for _, one in found], pa.large_binary()))
-        self._tables.append(np.array(rows, np.int64).T)
+        if rows:
+            self._gtrids.append(pa.array([one.gtrid for *_, one in self._odd], pa.large_binary()))
+            self._tables.append(np.array(rows, np.int64).T)
+        self._odd = []
 
     def merged(self) -> tuple[pa.Array, Any]:
         """Return the gtrids in the order of their first records, and their table."""
+        self._add_odd()
         found = pa.concat_arrays(self._gtrids).dictionary_encode()
         self._gtrids = []
         groups = found.indices.to_numpy()
@@ -169,10 +187,7 @@ class _Gtrids:
 
 
 class _Batches:
-    """Makes batches of gtrids with their table.
-
-    ``kept`` are the records of the decisions that are open.
-    """
+    """Makes batches of gtrids with their table."""
 
     def __init__(
         self,
@@ -180,7 +195,7 @@ class _Batches:
         clock: str,
         paths: pa.Array,
         sets: Sequence[tuple[str, ...]],
-        kept: Sequence[TransactionLogRecord],
+        decisions: OpenDecisions,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -189,7 +204,7 @@ class _Batches:
         self._files = pa.array([(), (one,), (two,), (one, two)], _LISTS)
         self._names = pa.array(sets, _LISTS)
         self._single = pa.array(["true" if len(names) == 1 else "false" for names in sets])
-        self._open = pa.array([*(record.unique_names for record in kept), ()], _LISTS)
+        self._open = pa.array([*decisions.values(), ()], _LISTS)
 
     def batch(self, gtrids: pa.Array, table: Any, kept: Any) -> pa.RecordBatch:
         """Return a batch; ``kept``: the place of each gtrid among the open ones, or after them."""

@@ -37,6 +37,7 @@ from tallystick.systems.bitronix.format.record import (
     decode_record,
     unique_names,
 )
+from tallystick.systems.bitronix.runs.pieces import Runs
 
 _GROUP = struct.Struct(">iii")
 """The fields that a refusal of 2.1.4 consumes if L skips nothing: status, L, not the end marker."""
@@ -62,12 +63,16 @@ class RandomAccessCursor:
             position = data[CURRENT_POSITION_HEADER:HEADER_LENGTH]
             self._end = int.from_bytes(position, "big", signed=True)
 
-    def events(self) -> Iterator[Event]:
-        """Yield every event of the cursor, a `Stop` last."""
+    def events(self, runs: Runs | None = None) -> Iterator[Event]:
+        """Yield every event of the cursor, a `Stop` last; with ``runs`` chunks among them."""
         if len(self._data) < HEADER_LENGTH:
             yield Stop(JavaError(EOF), None, None)
             return
+        end = min(self._end, len(self._data))
         while True:
+            while runs is not None and (chunk := runs.chunk(self.place, end)) is not None:
+                self.place = chunk.end
+                yield chunk
             event = self.step()
             yield event
             if isinstance(event, Stop):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tallystick.systems.bitronix.engine.events import (
     NEGATIVE_SIZE,
@@ -31,6 +32,10 @@ from tallystick.systems.bitronix.format.layout import (
     signed32,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, unique_names
+from tallystick.systems.bitronix.runs.pieces import Runs
+
+if TYPE_CHECKING:
+    from tallystick.systems.bitronix.runs.chunk import Chunk
 
 PAGE_SIZE = 8192
 REFILLS_AFTER_END_MAX = 4096
@@ -59,6 +64,23 @@ class _Page:
         self._bytes[:kept] = self._bytes[self.position :]
         self._mark = -1
         self._fill(kept)
+
+    @property
+    def offset(self) -> int:
+        """Where in the file the byte at the position stands, before the page has met its end."""
+        return self._read - PAGE_SIZE + self.position
+
+    def pass_over(self, chunk: Chunk) -> None:
+        """Move over plain records at the position; far from the end of the file."""
+        # A record is read by its first two fields; the page is filled again after them where what
+        # follows would not fit.
+        ends = chunk.columns["offsets"] + chunk.columns["lengths"] + (chunk.base + 8)
+        start = self.offset - self.position
+        while (number := int(ends.searchsorted(start + PAGE_SIZE, "right"))) < len(ends):
+            start = chunk.base + int(chunk.columns["offsets"][number]) + 8
+        self._read = start + PAGE_SIZE
+        self._bytes[:] = self._file[start : self._read]
+        self.position = chunk.end - start
 
     def _fill(self, place: int) -> None:
         piece = self._file[self._read : self._read + PAGE_SIZE - place]
@@ -108,13 +130,17 @@ class PagedCursor:
     """The cursor of 3.0.0-SNAPSHOT. ``_place`` is its own count of bytes, not a file offset."""
 
     def __init__(self, data: memoryview) -> None:
+        self._size = len(data)
         self._page = _Page(data)
         self._end = self._page.number(8)
         self._place = HEADER_LENGTH
 
-    def events(self) -> Iterator[Event]:
-        """Yield every event of the cursor, a `Stop` last."""
+    def events(self, runs: Runs | None = None) -> Iterator[Event]:
+        """Yield every event of the cursor, a `Stop` last; with ``runs`` chunks among them."""
         while self._place < self._end:
+            if runs is not None and (chunk := self._chunk(runs)) is not None:
+                yield chunk
+                continue
             start = self._place
             if self._page.refills_after_end > REFILLS_AFTER_END_MAX:
                 yield Stop(None, start, self._place, hangs=True)
@@ -129,6 +155,19 @@ class PagedCursor:
             else:
                 yield Accepted(start, record)
         yield Stop(None, self._place, self._place)
+
+    def _chunk(self, runs: Runs) -> Chunk | None:
+        """Return the plain records here, which the 3.0 line accepts; None where there are none.
+
+        The last ones of a file go record by record: there the page keeps bytes from before.
+        """
+        begin = self._page.offset
+        end = min(begin + self._end - self._place, self._size - 2 * PAGE_SIZE)
+        chunk = runs.chunk(begin, end) if begin < end else None
+        if chunk is not None:
+            self._page.pass_over(chunk)
+            self._place += chunk.end - begin
+        return chunk
 
     def _read(self) -> TransactionLogRecord:
         page = self._page

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from tallystick.systems.bitronix.format.layout import signed32
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
+
+if TYPE_CHECKING:
+    from tallystick.systems.bitronix.runs.chunk import Chunk
 
 EOF = "java.io.EOFException"
 NEGATIVE_SIZE = "java.lang.NegativeArraySizeException"
@@ -83,7 +87,8 @@ class Stop:
     hangs: bool = False
 
 
-Event = Accepted | Refused | Stop
+Event: TypeAlias = "Accepted | Refused | Stop | Chunk"
+"""What a cursor gives next; a chunk stands for its records, each accepted after the other."""
 
 
 def singles(events: Iterable[Event]) -> Iterator[Event]:

@@ -6,16 +6,17 @@ line, with ``skipCorruptedLogs`` on or off. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
 from tallystick.systems.bitronix.engine.cursor_v3 import PagedCursor
 from tallystick.systems.bitronix.engine.events import Accepted, Event, JavaError, Refused, Stop
 from tallystick.systems.bitronix.format.layout import FileHeader
-from tallystick.systems.bitronix.format.record import TransactionLogRecord
-from tallystick.systems.bitronix.read.files import Part
-from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.runs.pieces import Runs
 
 CORRUPTED = "bitronix.tm.journal.CorruptedTransactionLogException"
 DIFFERENT_LENGTHS = JavaError(
@@ -27,11 +28,10 @@ NEGATIVE_POSITION = JavaError("java.lang.IllegalArgumentException")
 Parts = tuple[memoryview | None, memoryview | None]
 Events = list[list[Event]]
 """What the cursor of one code line says about part 1 and part 2."""
-Lines = dict[str, Callable[[memoryview], Iterator[Event]]]
 
-CODE_LINES: Lines = {
-    "2.1.4": lambda data: RandomAccessCursor(data).events(),
-    "3.0.0-SNAPSHOT": lambda data: PagedCursor(data).events(),
+CODE_LINES: dict[str, Callable[[memoryview], RandomAccessCursor | PagedCursor]] = {
+    "2.1.4": RandomAccessCursor,
+    "3.0.0-SNAPSHOT": PagedCursor,
 }
 """The cursor of each code line, oldest first; the opening is the same in both.
 
@@ -41,14 +41,17 @@ The first is what findings and differences call *the manager*: nearly every inst
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The result of a start: ``error`` ends the opening, ``collect_error`` the collection."""
+    """The result of a start, with the decisions that it finds open.
+
+    ``error`` ends the opening, ``collect_error`` the collection.
+    """
 
     skip_corrupted: bool
     hangs: bool = False
     error: JavaError | None = None
     active: int | None = None
     collect_error: JavaError | None = None
-    dangling: tuple[TransactionLogRecord, ...] = ()
+    decisions: OpenDecisions = field(default_factory=OpenDecisions)
 
     @property
     def refusal(self) -> str:
@@ -58,15 +61,38 @@ class Opening:
             return "it does not come back"
         return "" if error is None else error.message or error.java_class
 
-    @property
-    def decisions(self) -> dict[bytes, tuple[str, ...]]:
-        """The names of each decision that it finds open, by gtrid."""
-        return {one.gtrid: one.unique_names for one in self.dangling}
+
+class Starts(NamedTuple):
+    """The results of a start without ``skipCorruptedLogs`` and with it."""
+
+    without: Opening
+    skipping: Opening
 
 
 def cursor_events(parts: Iterable[memoryview | None], line: str) -> Events:
     """Return the events of the cursor of that code line for each part; none for a missing file."""
-    return [list(CODE_LINES[line](part)) if part is not None else [] for part in parts]
+    return [list(CODE_LINES[line](part).events()) if part is not None else [] for part in parts]
+
+
+def starts_of_lines(parts: Parts, plain: Sequence[OpenDecisions | None]) -> tuple[Starts, Starts]:
+    """Return the starts of the older and of the newer code line.
+
+    Args:
+        parts: the bytes of both.
+        plain: the decisions that each part alone leaves open, where all records up to the position
+            in its header are plain: both cursors accept them one after the other.
+    """
+    older, newer = (open_pair(parts, partial(_start, parts, plain, line)) for line in CODE_LINES)
+    return older, newer
+
+
+def _start(parts: Parts, plain: Sequence[OpenDecisions | None], line: str, active: int) -> Starts:
+    decisions, data = plain[active], parts[active]
+    if decisions is not None:
+        return _collected(active, decisions)
+    assert data is not None  # a pair that is opened has both
+    runs = Runs.where_they_pay(data, _header(data).position)
+    return collect(CODE_LINES[line](data).events(runs), active)
 
 
 def events_of_lines(parts: Parts) -> tuple[Events, Events]:
@@ -77,30 +103,9 @@ def events_of_lines(parts: Parts) -> tuple[Events, Events]:
     older, newer = CODE_LINES
     events = cursor_events(parts, older)
     return events, [
-        [] if part is None else list(_shared(CODE_LINES[newer](part), known))
+        [] if part is None else list(_shared(CODE_LINES[newer](part).events(), known))
         for part, known in zip(parts, events, strict=True)
     ]
-
-
-def deciding_events(parts: Iterable[Part]) -> tuple[Events, Events]:
-    """Return events of both code lines that come to the `Opening`s that all events come to.
-
-    Both cursors accept plain records one after the other, up to the position in the header; of
-    these only the records that are kept stand here.
-    """
-    older, newer = CODE_LINES
-    events: Events = []
-    newer_events: Events = []
-    for part in parts:
-        if part.plain is not None:
-            kept: list[Event] = [Accepted(part.plain.end, one) for one in part.plain.kept]
-            events.append([*kept, Stop(None, part.plain.end, part.plain.end)])
-            newer_events.append(events[-1])
-        else:
-            data = (part.data,)
-            events += cursor_events(data, older)
-            newer_events += cursor_events(data, newer)
-    return events, newer_events
 
 
 def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
@@ -110,36 +115,69 @@ def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
         yield other if other is not None and other == event else event
 
 
-def open_pair(parts: Parts, events: Events, *, skip_corrupted: bool) -> Opening:
-    """Return the result of opening the pair and collecting its dangling records.
+def open_pair(parts: Parts, collected: Callable[[int], Starts]) -> Starts:
+    """Return the results of opening the pair and collecting its dangling records.
 
-    ``events`` are those of `cursor_events`.
+    Args:
+        parts: the bytes of both.
+        collected: returns what `collect` does for the part of that number, 0 or 1.
     """
+    without, skipping = (_refused(parts, skip_corrupted=skip) for skip in (False, True))
+    if skipping is None:
+        one, two = (_header(part) for part in parts)
+        starts = collected(0 if one.timestamp > two.timestamp else 1)
+        return starts if without is None else Starts(without, starts.skipping)
+    assert without is not None  # what stops a start that skips stops the other one, too
+    return Starts(without, skipping)
+
+
+def _refused(parts: Parts, *, skip_corrupted: bool) -> Opening | None:
+    """Return how a start ends before it reads a record; None where it goes on."""
     sizes = [None if part is None else len(part) for part in parts]
     if sizes[0] != sizes[1] and not skip_corrupted:
         return Opening(skip_corrupted, error=DIFFERENT_LENGTHS)
-    headers = []
     for part in parts:
         header = None if part is None else FileHeader.decode(part)
         if header is None:  # a missing file is made empty, and an empty one read for ever
             return Opening(skip_corrupted, hangs=True)
         if header.position < 0:
             return Opening(skip_corrupted, error=NEGATIVE_POSITION)
-        headers.append(header)
-    active = 0 if headers[0].timestamp > headers[1].timestamp else 1
-    return _collect(active, events[active], skip_corrupted)
+    return None
 
 
-def _collect(active: int, events: Iterable[Event], skip_corrupted: bool) -> Opening:
-    open_records = DanglingSet()
+def _header(part: memoryview | None) -> FileHeader:
+    header = None if part is None else FileHeader.decode(part)
+    assert header is not None  # a pair that is opened has both
+    return header
+
+
+def collect(events: Iterable[Event], active: int) -> Starts:
+    """Return the starts that read these events of the part of that number, 0 or 1."""
+    decisions = OpenDecisions()
+    refused: Opening | None = None
     for event in events:
         if isinstance(event, Accepted):
-            open_records.apply(event.record)
-        elif isinstance(event, Refused) and not skip_corrupted:
-            error = JavaError(CORRUPTED, event.message)
-            return Opening(skip_corrupted, active=active, collect_error=error)
-        elif isinstance(event, Stop) and event.hangs:
-            return Opening(skip_corrupted, hangs=True)
-        elif isinstance(event, Stop) and event.error is not None:
-            return Opening(skip_corrupted, active=active, collect_error=event.error)
-    return Opening(skip_corrupted, active=active, dangling=open_records.records())
+            decisions.apply(event.record)
+        elif isinstance(event, Refused):
+            if refused is None:
+                error = JavaError(CORRUPTED, event.message)
+                refused = Opening(skip_corrupted=False, active=active, collect_error=error)
+        elif not isinstance(event, Stop):
+            event.decide(decisions)
+        elif event.hangs:
+            without, skipping = (Opening(skip, hangs=True) for skip in (False, True))
+            return Starts(refused or without, skipping)
+        elif event.error is not None:
+            without, skipping = (
+                Opening(skip, active=active, collect_error=event.error) for skip in (False, True)
+            )
+            return Starts(refused or without, skipping)
+    return _collected(active, decisions, refused)
+
+
+def _collected(active: int, decisions: OpenDecisions, refused: Opening | None = None) -> Starts:
+    """Return the starts that find these decisions open, unless one without skipping refuses."""
+    without, skipping = (
+        Opening(skip, active=active, decisions=decisions) for skip in (False, True)
+    )
+    return Starts(refused or without, skipping)

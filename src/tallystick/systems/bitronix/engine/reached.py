@@ -1,18 +1,24 @@
 """Which records 2.1.4 reads when ``skipCorruptedLogs`` makes it skip damage.
 
-In: the bytes of a file, and its spans in order, as the strict walk gives them. Out: per span
-whether the cursor of 2.1.4 returns its record. After damage the cursor may resume in the middle of
+In: the bytes of a file, and its pieces in order. Out: per piece whether the cursor of 2.1.4 returns
+its records. After damage the cursor may resume in the middle of
 a record, so it runs along with the walk until both are at the same offset again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tallystick.systems.bitronix.engine.cursor_v2 import RandomAccessCursor
 from tallystick.systems.bitronix.engine.events import Accepted, Stop
 from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
-from tallystick.systems.bitronix.read.scan import RecordSpan, counted_end
+from tallystick.systems.bitronix.read.files import Part
+from tallystick.systems.bitronix.read.scan import RecordSpan, Stamp, counted_end
+from tallystick.systems.bitronix.runs.pieces import pieces
+
+if TYPE_CHECKING:
+    from tallystick.systems.bitronix.runs.pieces import Piece
 
 
 class ReachedRecords:
@@ -56,12 +62,11 @@ class ReachedRecords:
         return accepted
 
 
-def with_reached(
-    data: memoryview | None, spans: Iterable[RecordSpan]
-) -> Iterator[tuple[RecordSpan, bool]]:
-    """Yield each span of a file with whether 2.1.4 reaches its record."""
-    if data is None:
-        return
-    reached = ReachedRecords(data)
-    for span in spans:
-        yield span, reached.reaches(span)
+def reached_pieces(part: Part, newest: Stamp | None) -> Iterator[tuple[Piece, bool]]:
+    """Yield the pieces of a file, each with whether 2.1.4 reaches its records.
+
+    A chunk is reached: it begins where the cursor stands, and all of its records are accepted.
+    """
+    found = ReachedRecords(part.data or memoryview(b""))
+    for piece in pieces(part, newest, lambda: found.in_step):
+        yield piece, not isinstance(piece, RecordSpan) or found.reaches(piece)

@@ -24,16 +24,18 @@ from tallystick.systems.bitronix.engine.opening import (
     Events,
     Opening,
     Parts,
+    collect,
     open_pair,
 )
 from tallystick.systems.bitronix.format.layout import (
+    COMMITTING,
     FileHeader,
     signed32,
     split_gtrid,
     state_name,
     status_name,
 )
-from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 HANGS = {"hangs": True}
 LONG_RUN = 16
@@ -54,8 +56,9 @@ def engine_verdict(parts: Parts, events: Events, newer_events: Events) -> dict[s
 
 def _line_verdict(parts: Parts, events: Events, parts_json: list[dict[str, Any]]) -> dict[str, Any]:
     verdict: dict[str, Any] = {f"part{number}": one for number, one in enumerate(parts_json, 1)}
-    for key, skip in (("open", False), ("openSkippingCorrupted", True)):
-        verdict[key] = _opening(open_pair(parts, events, skip_corrupted=skip), parts)
+    starts = open_pair(parts, lambda active: collect(events[active], active))
+    verdict["open"] = _opening(starts.without, parts)
+    verdict["openSkippingCorrupted"] = _opening(starts.skipping, parts)
     if _same_opening(verdict["open"], verdict["openSkippingCorrupted"]):
         verdict["openSkippingCorrupted"] = "same as open"
     return verdict
@@ -188,7 +191,7 @@ def _opening(opening: Opening, parts: Parts) -> dict[str, Any]:
         "openException": None,
         "active": "part1" if opening.active == 0 else "part2",
         "collectException": _error(opening.collect_error) if opening.collect_error else None,
-        "dangling": None if failed else [dangling_json(record) for record in opening.dangling],
+        "dangling": None if failed else dangling_json(opening.decisions),
         "headersAfterClose": _headers_after_close(parts),
     }
 
@@ -203,13 +206,12 @@ def _headers_after_close(parts: Parts) -> dict[str, Any]:
     return result
 
 
-def dangling_json(record: TransactionLogRecord) -> dict[str, Any]:
-    """Return a dangling record in the oracle's keys."""
-    return {
-        **_gtrid(record.gtrid),
-        "status": record.status,
-        "uniqueNames": list(record.unique_names),
-    }
+def dangling_json(decisions: OpenDecisions) -> list[dict[str, Any]]:
+    """Return open decisions by ascending gtrid, in the oracle's keys."""
+    return [
+        {**_gtrid(gtrid), "status": COMMITTING, "uniqueNames": list(decisions[gtrid])}
+        for gtrid in sorted(decisions)
+    ]
 
 
 def _error(error: JavaError) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count as counter
 from time import time_ns
 from typing import Self
@@ -210,6 +211,14 @@ def _decode_names(raw: bytes, place: int) -> tuple[list[bytes], int] | None:
             return None
         names.append(raw[begin:place])
     return names, place
+
+
+@lru_cache(maxsize=1024)
+def stored_names(stored: bytes) -> tuple[str, ...]:
+    """Return the names of a plain record from their count on; cached, as a program has few sets."""
+    decoded = _decode_names(stored + END_MARKER, 0)
+    assert decoded is not None  # the walk has checked them
+    return tuple(name.decode("ascii") for name in decoded[0])
 
 
 def _rest(gtrid: bytes, names: Collection[str], end_record: int) -> bytes:

@@ -16,7 +16,7 @@ from tallystick.systems.bitronix.format.layout import (
     UNKNOWN,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
-from tallystick.systems.bitronix.read.open_decisions import DanglingSet
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 
 class CarriedRecords:
@@ -26,18 +26,23 @@ class CarriedRecords:
     """
 
     def __init__(self) -> None:
-        self.decisions = DanglingSet()
+        self._open = OpenDecisions()
+        self._decisions: dict[bytes, TransactionLogRecord] = {}
         self._heuristics: dict[bytes, TransactionLogRecord] = {}
         self.size = 0
 
     def apply(self, record: TransactionLogRecord) -> None:
         """Apply the next record."""
-        gtrid = record.gtrid
-        before = self.decisions.get(gtrid)
-        self.decisions.apply(record)
-        after = self.decisions.get(gtrid)
-        if after is not before:
-            self.size += _copy_size(after) - _copy_size(before)
+        before = self._decisions.get(record.gtrid)
+        self._open.apply(record)
+        names = self._open.get(record.gtrid)
+        if names is None:
+            self._decisions.pop(record.gtrid, None)
+        elif record.status == COMMITTING:
+            self._decisions[record.gtrid] = record
+        elif before is not None and names != before.unique_names:
+            self._decisions[record.gtrid] = replace(before, unique_names=names)
+        self.size += _copy_size(self._decisions.get(record.gtrid)) - _copy_size(before)
         if record.status in (UNKNOWN, NO_TRANSACTION):
             self._apply_outcome(record)
 
@@ -47,6 +52,11 @@ class CarriedRecords:
         if after is not None:
             self._heuristics[record.gtrid] = after
         self.size += _copy_size(after) - _copy_size(before)
+
+    @property
+    def decisions(self) -> Mapping[bytes, TransactionLogRecord]:
+        """The COMMITTING record of each open decision, with the names left."""
+        return self._decisions
 
     @property
     def heuristics(self) -> Mapping[bytes, TransactionLogRecord]:
@@ -69,8 +79,8 @@ class CarriedRecords:
 
     def records(self) -> list[TransactionLogRecord]:
         """Return all of them, decisions first, by gtrid."""
-        heuristics = [self._heuristics[gtrid] for gtrid in sorted(self._heuristics)]
-        return [*self.decisions.records(), *heuristics]
+        both = self._decisions, self._heuristics
+        return [found[gtrid] for found in both for gtrid in sorted(found)]
 
     def copies(self, time: int, sequence: int, but: bytes | None = None) -> list[bytes]:
         """Return the records to copy, encoded, without the decision of gtrid ``but``.
@@ -94,12 +104,11 @@ class CarriedRecords:
         return self._summary() == other._summary()
 
     def _summary(self) -> tuple[dict[bytes, tuple[str, ...]], dict[bytes, tuple[str, ...]]]:
-        decisions = {one.gtrid: one.unique_names for one in self.decisions.records()}
         heuristics = {gtrid: one.unique_names for gtrid, one in self._heuristics.items()}
-        return decisions, heuristics
+        return self._open, heuristics
 
     def _kept(self, gtrid: bytes) -> list[TransactionLogRecord]:
-        both = (self.decisions.get(gtrid), self._heuristics.get(gtrid))
+        both = (self._decisions.get(gtrid), self._heuristics.get(gtrid))
         return [one for one in both if one is not None]
 
     def _size_of(self, gtrid: bytes) -> int:

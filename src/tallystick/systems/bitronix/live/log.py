@@ -197,7 +197,7 @@ class DiskJournal(Uncopied):
     def collect_dangling_records(self) -> Mapping[bytes, TransactionLogRecord]:
         """Return the decisions that are open, by gtrid, each with the names still to be closed."""
         with self._mutex:
-            return {one.gtrid: one for one in self._submitted.decisions.records()}
+            return dict(sorted(self._submitted.decisions.items()))
 
     def dangling_record(self, gtrid: bytes) -> TransactionLogRecord | None:
         """Return the open decision of one gtrid; None if there is none."""

@@ -1,13 +1,13 @@
-"""The dual files of one journal as the bytes prove them: which is later, and what is open.
+"""The dual files of one journal as the bytes prove them: what is in each, and which is later.
 
-In: the bytes of both parts. Out: `DualFiles` with each part's spans, the order of the parts and
-the decisions that are open over both. What the original makes of them is in `engine`.
+In: the bytes of both parts. Out: `DualFiles` with each part's spans, and the order of the parts.
+What the original makes of them is in `engine`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from tallystick.records import Outcome
@@ -19,8 +19,6 @@ from tallystick.systems.bitronix.format.layout import (
     FileHeader,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
-from tallystick.systems.bitronix.read.open_decisions import DanglingSet
-from tallystick.systems.bitronix.read.plain_records import PlainRecords, ReadChunks, ReadRun
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
     RecordSpan,
@@ -44,18 +42,11 @@ class Part:
         number: 1 or 2.
         path: None for a missing file.
         data: None where the file is missing or cannot be read.
-        keeps: walk through the file once and keep its spans in memory.
-        read_chunks: reads plain records; None where all are read one by one.
-        read_run: the same of records after the counted range.
     """
 
     number: int
     path: str | None
     data: memoryview | None
-    keeps: bool = False
-    read_chunks: ReadChunks | None = None
-    read_run: ReadRun | None = None
-    _kept: list[RecordSpan] | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def header(self) -> FileHeader | None:
@@ -67,15 +58,7 @@ class Part:
         """The last whole record that begins in the counted range."""
         if self.data is None or self.header is None:
             return None
-        end = counted_end(self.header, self.size)
-        return RecordSearch(self.data).last_record(HEADER_LENGTH, end)
-
-    @cached_property
-    def plain(self) -> PlainRecords | None:
-        """The records of the counted range if all of them can be read as plain ones."""
-        if self.data is None or self.header is None or self.read_chunks is None:
-            return None
-        return PlainRecords.of(self.data, self.header, self.read_chunks)
+        return RecordSearch(self.data).last_record(HEADER_LENGTH, self.counted_end)
 
     @property
     def size(self) -> int:
@@ -83,19 +66,17 @@ class Part:
         return 0 if self.data is None else len(self.data)
 
     @cached_property
+    def counted_end(self) -> int:
+        """The end of the range that the header counts; 0 without a header."""
+        return 0 if self.header is None else counted_end(self.header, self.size)
+
+    @cached_property
     def content_end(self) -> int:
         """Where the zeros at the end of the file begin, looked for once: they are most of it."""
         return 0 if self.data is None else last_nonzero_end(self.data, 0, self.size)
 
     def counted_spans(self) -> Iterator[RecordSpan]:
-        """Return the spans of the header and of the counted range."""
-        if not self.keeps:
-            return self._walk()
-        if self._kept is None:
-            self._kept = list(self._walk())
-        return iter(self._kept)
-
-    def _walk(self) -> Iterator[RecordSpan]:
+        """Yield the spans of the header and of the counted range."""
         if self.data is None or not self.size:
             return
         yield header_span(self.data)
@@ -108,36 +89,10 @@ class Part:
         for span in self.counted_spans():
             yield span
             place = span.end
-        yield from self._uncounted(place, newest, None)
-
-    def odd_spans(self, newest: Stamp | None) -> Iterator[RecordSpan]:
-        """Yield all spans of the file except those of the records in `plain`.
-
-        Many stale records may be one span.
-        """
-        place = 0
-        for span in self.odd_counted_spans():
-            yield span
-            place = span.end
-        place = place if self.plain is None else self.plain.end
-        yield from self._uncounted(place, newest, self.read_run)
-
-    def odd_counted_spans(self) -> Iterator[RecordSpan]:
-        """Yield the spans of the header and of the counted range except those in `plain`."""
-        if self.data is None or self.plain is None:
-            return self.counted_spans()
-        return iter((header_span(self.data),))
-
-    def _uncounted(
-        self, place: int, newest: Stamp | None, read_run: ReadRun | None
-    ) -> Iterator[RecordSpan]:
-        """Yield the spans from ``place``, the end of the counted range, to the end of the file."""
-        if self.data is None or place >= self.size:
-            return
-        if place >= self.content_end:
+        if self.data is not None and place < self.content_end:
+            yield from tail_spans(self.data, place, newest)
+        elif place < self.size:
             yield unused_span(place, self.size)
-        else:
-            yield from tail_spans(self.data, place, newest, read_run)
 
     @cached_property
     def swap_defect(self) -> bool:
@@ -166,8 +121,7 @@ class Part:
         wanted = other.first_decision()
         if not wanted or self.data is None or self.header is None:
             return False
-        end = counted_end(self.header, self.size)
-        return find(self.data, wanted, HEADER_LENGTH, end) >= 0
+        return find(self.data, wanted, HEADER_LENGTH, self.counted_end) >= 0
 
 
 @dataclass
@@ -204,37 +158,6 @@ class DualFiles:
             for span in part.spans(self.newest):
                 if span.record is not None and span.outcome is Outcome.VALID:
                     yield part, span
-
-    def records_of(self, part: Part) -> Iterator[tuple[RecordSpan, TransactionLogRecord]]:
-        """Yield every whole record of a part that is not stale, except those in `Part.plain`."""
-        for span in part.odd_spans(self.newest):
-            if span.record is not None and span.outcome is Outcome.VALID:
-                yield span, span.record
-
-    def outlives_headers(self) -> bool:
-        """Return whether a whole record that no header counts is newer than all that they count.
-
-        Behind a damaged one it is taken for a record of an earlier life of its file; but those are
-        older, unless the clock began anew in between, as one that counts since boot does.
-        """
-        for part in self.parts:
-            for span in part.odd_spans(self.newest):
-                if span.counted or span.record is None:
-                    continue
-                newer = self.newest is None or stamp(span.record) > self.newest
-                if span.outcome is Outcome.VALID or (newer and self.counts_since_1970):
-                    return True
-        return False
-
-    def dangling(self) -> DanglingSet:
-        """Return the decisions that are open according to both parts."""
-        found = DanglingSet()
-        for part in self.order():
-            if part.plain is not None:
-                found = DanglingSet.of(part.plain.kept_after(found.records()))
-            for _, record in self.records_of(part):
-                found.apply(record)
-        return found
 
 
 def _second_is_later(one: Part, two: Part) -> bool:

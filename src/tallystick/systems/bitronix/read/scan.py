@@ -9,14 +9,14 @@ search is bounded, so the walk is linear.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
 from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
-from tallystick.systems.bitronix.read.plain_records import ReadRun
 from tallystick.systems.bitronix.read.search import RecordSearch
 
 Stamp = tuple[int, int]
@@ -44,6 +44,24 @@ class RecordSpan:
     def end(self) -> int:
         """The offset after the last byte."""
         return self.offset + self.length
+
+
+class StaleRun(NamedTuple):
+    """Plain records that follow each other.
+
+    Attributes:
+        end: the offset after the last one.
+        records: how many there are; perhaps none.
+        newest: the offset of the one with the greatest time and sequence number.
+    """
+
+    end: int
+    records: int
+    newest: int
+
+
+ReadStaleRun = Callable[[memoryview, int], StaleRun]
+"""Reads the plain records of a file from an offset on."""
 
 
 def stamp(record: TransactionLogRecord) -> Stamp:
@@ -79,8 +97,8 @@ def header_problem(header: FileHeader, size: int) -> str:
 class CountedWalk:
     """Walk from offset 21 to the position in the header, span by span.
 
-    ``place`` is the offset of the next span, ``end`` the end of the counted range. A vectorised
-    reader may move ``place`` over whole records.
+    ``place`` is the offset of the next span, ``end`` the end of the counted range. Who reads a run
+    of whole records by other means moves ``place`` after it.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -131,7 +149,7 @@ class CountedWalk:
 
 
 def tail_spans(
-    data: memoryview, begin: int, newest: Stamp | None, read_run: ReadRun | None = None
+    data: memoryview, begin: int, newest: Stamp | None, read_run: ReadStaleRun | None = None
 ) -> Iterator[RecordSpan]:
     """Yield the spans from ``begin``, the end of the counted range, to the end of the file.
 
@@ -140,10 +158,9 @@ def tail_spans(
     of the latter may be one span.
     """
     search = RecordSearch(data)
-    place, size, fresh, tried = begin, len(data), True, 0
+    place, size, fresh = begin, len(data), True
     while place < size:
-        run = read_run(data, place) if read_run and not fresh and place >= tried else None
-        tried = tried if run is None else run.tried
+        run = read_run(data, place) if read_run and not fresh else None
         if run is not None and run.records and search.passes(run.end - place, run.records):
             record = decode_record(data, run.newest, size)
             assert record is not None  # the walk has just checked it

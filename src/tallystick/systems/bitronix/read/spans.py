@@ -1,7 +1,7 @@
 """A part of a journal as a `LogFile`, tiled by its spans, or as a `FileLife`.
 
-In: a `Part` with its place in the order of the two, and the newest record that is counted. Out: a
-`LogFile` whose neighbouring spans of one kind are joined. Of a path: the life of the file.
+In: a `Part` with its place in the order of the two, and its spans. Out: a `LogFile`, and lists of
+spans whose neighbours of one kind are joined. Of a path: the life of the file.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Clock, LogFile, Outcome, Span
+from tallystick.records import Clock, LogFile, Span
 from tallystick.storage.source import open_source
-from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
+from tallystick.systems.bitronix.format.layout import FileHeader
 from tallystick.systems.bitronix.read.files import Part
-from tallystick.systems.bitronix.read.scan import RecordSpan, Stamp
+from tallystick.systems.bitronix.read.scan import RecordSpan
 from tallystick.systems.protocol import FileLife
 
 
-def log_file(part: Part, order: int, newest: Stamp | None, clock: Clock) -> LogFile:
+def log_file(part: Part, order: int, spans: Iterable[Span], clock: Clock) -> LogFile:
     """Return the file of a part that can be read; ``order`` is 1 for the part in use."""
     return LogFile(
         path=part.path or "",
@@ -29,30 +29,17 @@ def log_file(part: Part, order: int, newest: Stamp | None, clock: Clock) -> LogF
         clock=clock,
         redundant=order == 0,
         why="its open decisions were copied at the change of files" if order == 0 else "in use",
-        spans=_joined(_spans(part, newest)),
+        spans=tuple(spans),
     )
 
 
-def _spans(part: Part, newest: Stamp | None) -> Iterator[RecordSpan]:
-    """Yield the spans of a part, all plain records as one."""
-    odd = part.odd_spans(newest)
-    if part.plain is not None and part.plain.count:
-        yield next(odd)  # the header
-        length = part.plain.end - HEADER_LENGTH
-        yield RecordSpan(HEADER_LENGTH, length, Outcome.VALID, "record")
-    yield from odd
-
-
-def _joined(found: Iterable[RecordSpan]) -> tuple[Span, ...]:
-    spans: list[Span] = []
-    for one in found:
-        last = spans[-1] if spans else None
-        kind = (one.outcome, one.what, one.reason)
-        if last is not None and (last.outcome, last.what, last.reason) == kind:
-            spans[-1] = Span(last.offset, last.length + one.length, *kind)
-        else:
-            spans.append(Span(one.offset, one.length, *kind))
-    return tuple(spans)
+def join(spans: list[Span], found: RecordSpan) -> None:
+    """Add a span after those of a file so far, to the last one if it is of the same kind."""
+    kind = (found.outcome, found.what, found.reason)
+    if spans and (spans[-1].outcome, spans[-1].what, spans[-1].reason) == kind:
+        spans[-1] = Span(spans[-1].offset, spans[-1].length + found.length, *kind)
+    else:
+        spans.append(Span(found.offset, found.length, *kind))
 
 
 class Lives(Mapping[str, FileLife]):

@@ -1,7 +1,7 @@
 """The last status of each global transaction, and the resources for which it is still open.
 
-In: the records of both parts, earlier part first. Out: `Transaction` values by gtrid. Memory grows
-with the number of gtrids in the journal, which its two files bound.
+In: records in the order of the journal, and the decisions that are open after them. Out:
+`Transaction` values by gtrid.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from tallystick.systems.bitronix.format.layout import (
     COMMITTED,
     COMMITTING,
     FORMAT_ID,
-    GTRID_OFFSET,
     MARKED_ROLLBACK,
     PREPARED,
     PREPARING,
@@ -28,8 +27,7 @@ from tallystick.systems.bitronix.format.layout import (
     status_name,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
-from tallystick.systems.bitronix.read.files import DualFiles
-from tallystick.systems.bitronix.read.plain_records import Chunk, stored_names
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 STATE_OF = {
     ACTIVE: State.ACTIVE,
@@ -45,8 +43,13 @@ STATE_OF = {
 """The state by the last status, for a gtrid whose decision is not open."""
 
 
+def state_of(last_status: int, *, is_open: bool) -> State:
+    """Return the state of a gtrid by its last status, and whether its decision is open."""
+    return State.COMMITTING if is_open else STATE_OF.get(last_status, State.UNKNOWN)
+
+
 @dataclass(slots=True)
-class _GtridSummary:
+class GtridSummary:
     """The records of one gtrid, summed up."""
 
     first_time: int
@@ -60,79 +63,58 @@ class _GtridSummary:
     bytes: int = 0
 
     def add(self, place: tuple[str, int], record: TransactionLogRecord) -> None:
+        """Add a record at a place: path and offset."""
         self.last_status, self.last_time, self.last_place = record.status, record.time, place
         if record.status == COMMITTING:
             self.decision_place = place
-        self.names = _united(self.names, record.unique_names)
-        self.files = _united_files(self.files, place[0])
+        self.names = united(self.names, record.unique_names)
+        self.add_file(place[0])
         self.records += 1
         self.bytes += record.size
 
-
-def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
-    """Yield every gtrid of the journal in order of its first record."""
-    summaries: dict[bytes, _GtridSummary] = {}
-    for part in pair.order():
-        for chunk in () if part.plain is None else part.plain.chunks():
-            _add_chunk(summaries, part.path or "", chunk)
-        for span, record in pair.records_of(part):
-            summary = summaries.get(record.gtrid)
-            if summary is None:
-                summary = summaries[record.gtrid] = _GtridSummary(record.time)
-            summary.add((part.path or "", span.offset), record)
-    dangling = pair.dangling()
-    for gtrid, summary in summaries.items():
-        yield _transaction(log, gtrid, summary, dangling.get(gtrid))
+    def add_file(self, path: str) -> None:
+        """Note that a file holds records of it."""
+        if path not in self.files:
+            self.files = (*self.files, path)
 
 
-def _add_chunk(summaries: dict[bytes, _GtridSummary], path: str, chunk: Chunk) -> None:
-    """Add plain records: what `_GtridSummary.add` does of each, gtrid by gtrid."""
-    data, base = chunk.data, chunk.base
-    rows, names = chunk.gtrids()
-    found = []
-    for begin, end, first_time, status, time, last, decision, count, size in rows:
-        gtrid = data[begin + GTRID_OFFSET : end]
-        one = summaries.get(gtrid)
-        if one is None:
-            one = summaries[gtrid] = _GtridSummary(first_time)
-        found.append(one)
-        one.last_status, one.last_time, one.last_place = status, time, (path, base + last)
-        if decision >= 0:
-            one.decision_place = (path, base + decision)
-        one.files = _united_files(one.files, path)
-        one.records += count
-        one.bytes += size
-    for number, begin, end in names:
-        one = found[number]
-        one.names = _united(one.names, stored_names(data[begin:end]))
+class Summaries(dict[bytes, GtridSummary]):
+    """A summary for each gtrid, in order of the first records."""
+
+    def of(self, gtrid: bytes, first_time: int) -> GtridSummary:
+        """Return the summary of a gtrid; a new one begins at that time."""
+        summary = self.get(gtrid)
+        if summary is None:
+            summary = self[gtrid] = GtridSummary(first_time)
+        return summary
+
+    def transactions(self, log: str, decisions: OpenDecisions) -> Iterator[Transaction]:
+        """Yield the transactions of a log, of which these decisions are open."""
+        for gtrid, summary in self.items():
+            yield _transaction(log, gtrid, summary, decisions.get(gtrid))
 
 
 @lru_cache(maxsize=1024)
-def _united(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+def united(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of both, sorted; cached, as a program has few sets of names."""
     return tuple(sorted({*names, *more}))
 
 
-def _united_files(files: tuple[str, ...], path: str) -> tuple[str, ...]:
-    return files if path in files else (*files, path)
-
-
 def _transaction(
-    log: str, gtrid: bytes, summary: _GtridSummary, kept: TransactionLogRecord | None
+    log: str, gtrid: bytes, summary: GtridSummary, open_names: tuple[str, ...] | None
 ) -> Transaction:
-    open_names = () if kept is None else kept.unique_names
-    decided = summary.decision_place if kept is not None else None
+    decided = None if open_names is None else summary.decision_place
     last = summary.last_status
     return Transaction(
         system=SYSTEM_NAME,
         log=log,
         key=gtrid.hex() or "(empty)",
-        state=STATE_OF.get(last, State.UNKNOWN) if kept is None else State.COMMITTING,
+        state=state_of(last, is_open=open_names is not None),
         format_id=FORMAT_ID,
         gtrid=gtrid,
         name=gtrid.hex().upper(),
         participants=summary.names,
-        open_participants=open_names,
+        open_participants=open_names or (),
         first_time=summary.first_time,
         last_time=summary.last_time,
         records=summary.records,

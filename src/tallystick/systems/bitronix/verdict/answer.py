@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tallystick.records import AtStake, Difference, Outcome, Severity
+from tallystick.records import AtStake, Difference, Severity
 from tallystick.systems.answers import Ground
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
+from tallystick.systems.bitronix.verdict.evidence import Evidence
 
 _PROOFS = {CLEAN_LOG_STATE: "closed-header", UNCLEAN_LOG_STATE: "unclean-header"}
 """By the state in the header of the later file."""
@@ -23,18 +24,19 @@ _PROOFS = {CLEAN_LOG_STATE: "closed-header", UNCLEAN_LOG_STATE: "unclean-header"
 
 def grounds(
     pair: DualFiles,
+    evidence: Evidence,
     found: Sequence[Difference],
     starts: tuple[Opening, Opening],
-    open_decisions: int,
 ) -> Iterator[Ground]:
     """Yield what holds of the journal.
 
     Args:
         pair: both files.
+        evidence: what they prove.
         found: the differences of 2.1.4 from the bytes.
         starts: the start of 2.1.4 and of the 3.0 line, with ``skipCorruptedLogs`` off.
-        open_decisions: their number by the bytes.
     """
+    open_decisions = len(evidence.decisions)
     if pair.counts_since_1970 and _differ(*starts):
         yield Ground("lines-differ", _difference(*starts), AtStake(open_decisions))
         return
@@ -47,7 +49,8 @@ def grounds(
         yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
-    yield from _proof(pair)
+    if evidence.proves_its_end():
+        yield from _proof(pair)
 
 
 def _differ(older: Opening, newer: Opening) -> bool:
@@ -66,19 +69,10 @@ def _difference(older: Opening, newer: Opening) -> str:
 
 
 def _proof(pair: DualFiles) -> Iterator[Ground]:
-    if any(part.header is None for part in pair.parts):
-        return
-    for part in pair.parts:
-        for span in part.odd_counted_spans():
-            if span.outcome is not Outcome.VALID or not span.counted:
-                return
-    if pair.outlives_headers():
-        return
     one, two = (part.header for part in pair.parts)
     later = pair.order()[1].header
-    assert one is not None  # looked at above
-    assert two is not None
-    assert later is not None
+    if one is None or two is None or later is None:
+        return
     if one.timestamp == two.timestamp:
         yield Ground("same-time")
     elif later.state in _PROOFS:

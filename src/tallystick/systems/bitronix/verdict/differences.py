@@ -7,39 +7,37 @@ use, and for each decision that a restart loses, revives or takes to be open els
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tallystick.records import Difference, Severity
-from tallystick.systems.bitronix.engine.opening import Opening
-from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.engine.opening import Starts
 from tallystick.systems.bitronix.read.files import DualFiles
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 
 def differences(
-    pair: DualFiles,
-    strict_open: Sequence[TransactionLogRecord],
-    outcomes: dict[bool, Opening],
+    pair: DualFiles, strict_open: OpenDecisions, starts: Starts
 ) -> Iterator[Difference]:
-    """Yield the differences; ``outcomes`` are the starts without and with skipCorruptedLogs."""
-    yield from _about_start(pair, outcomes)
-    skipping = outcomes[True]
+    """Yield the differences; ``starts`` are those of 2.1.4."""
+    yield from _about_start(pair, starts)
+    skipping = starts.skipping
     if skipping.active is None:
         return
     yield from _about_file(pair, skipping.active)
     if skipping.collect_error is None:
-        how = "" if outcomes[False].collect_error is None else ", started with skipCorruptedLogs,"
-        yield from _about_decisions(strict_open, skipping.dangling, how)
+        how = "" if starts.without.collect_error is None else ", started with skipCorruptedLogs,"
+        yield from _about_decisions(strict_open, skipping.decisions, how)
 
 
-def _about_start(pair: DualFiles, outcomes: dict[bool, Opening]) -> Iterator[Difference]:
-    plain, skipping = outcomes[False], outcomes[True]
-    if plain.hangs:
+def _about_start(pair: DualFiles, starts: Starts) -> Iterator[Difference]:
+    without, skipping = starts
+    if without.hangs:
         yield _start(pair, "does not come back", "The manager hangs at start and says nothing.")
-    elif plain.refusal:
+    elif without.refusal:
         way = "It does not start with skipCorruptedLogs either."
         if not skipping.refusal:
             way = "With skipCorruptedLogs it starts, and drops what it cannot read."
-        yield _start(pair, f"refuses: {plain.refusal}", f"The manager does not start. {way}")
+        yield _start(pair, f"refuses: {without.refusal}", f"The manager does not start. {way}")
 
 
 def _start(pair: DualFiles, engine: str, meaning: str) -> Difference:
@@ -65,26 +63,22 @@ def _about_file(pair: DualFiles, active: int) -> Iterator[Difference]:
 
 
 def _about_decisions(
-    strict: Sequence[TransactionLogRecord], engine: Sequence[TransactionLogRecord], how: str
+    strict: OpenDecisions, engine: OpenDecisions, how: str
 ) -> Iterator[Difference]:
-    by_bytes = {record.gtrid: record for record in strict}
-    by_engine = {record.gtrid: record for record in engine}
-    for gtrid in sorted(by_bytes.keys() | by_engine.keys()):
-        proved, assumed = by_bytes.get(gtrid), by_engine.get(gtrid)
+    if strict == engine:  # as nearly always; sorting many decisions takes long
+        return
+    for gtrid in sorted(strict.keys() | engine.keys()):
+        proved, assumed = strict.get(gtrid), engine.get(gtrid)
         if proved is not None and assumed is None:
             yield _lost(gtrid, proved, how)
         elif assumed is not None and proved is None:
             yield _revived(gtrid, assumed, how)
-        elif (
-            proved is not None
-            and assumed is not None
-            and proved.unique_names != assumed.unique_names
-        ):
+        elif proved is not None and assumed is not None and proved != assumed:
             yield _other_names(gtrid, proved, assumed, how)
 
 
-def _lost(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference:
-    names = ", ".join(record.unique_names) or "no resource"
+def _lost(gtrid: bytes, proved: tuple[str, ...], how: str) -> Difference:
+    names = ", ".join(proved) or "no resource"
     return Difference(
         f"decision {_hex(gtrid)}",
         "not known: its branches are rolled back",
@@ -94,8 +88,8 @@ def _lost(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference:
     )
 
 
-def _revived(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference:
-    names = ", ".join(record.unique_names) or "no resource"
+def _revived(gtrid: bytes, assumed: tuple[str, ...], how: str) -> Difference:
+    names = ", ".join(assumed) or "no resource"
     return Difference(
         f"decision {_hex(gtrid)}",
         f"commit, still open on {names}",
@@ -107,15 +101,15 @@ def _revived(gtrid: bytes, record: TransactionLogRecord, how: str) -> Difference
 
 
 def _other_names(
-    gtrid: bytes, proved: TransactionLogRecord, assumed: TransactionLogRecord, how: str
+    gtrid: bytes, proved: tuple[str, ...], assumed: tuple[str, ...], how: str
 ) -> Difference:
     return Difference(
         f"decision {_hex(gtrid)}",
-        f"open on {', '.join(assumed.unique_names) or 'no resource'}",
-        f"open on {', '.join(proved.unique_names) or 'no resource'}",
+        f"open on {', '.join(assumed) or 'no resource'}",
+        f"open on {', '.join(proved) or 'no resource'}",
         f"A restart{how} takes the decision {_hex(gtrid)} to be open on other resources than the "
         "records say.",
-        Severity.LOSS if set(proved.unique_names) - set(assumed.unique_names) else Severity.DAMAGE,
+        Severity.LOSS if set(proved) - set(assumed) else Severity.DAMAGE,
     )
 
 

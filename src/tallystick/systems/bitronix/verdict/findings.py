@@ -1,14 +1,14 @@
 """Findings about a journal: damage, invalid headers, the wrong file in use, server ids.
 
-In: both files as their bytes prove them. Out: a `Finding` each, with file and offset.
+In: both files as their bytes prove them, and the spans of each. Out: a `Finding` each, with file
+and offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tallystick.records import Finding, Outcome, Severity
-from tallystick.systems.bitronix.engine.reached import with_reached
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     CURRENT_POSITION_HEADER,
@@ -20,7 +20,6 @@ from tallystick.systems.bitronix.format.layout import (
     TIMESTAMP_HEADER,
     UNCLEAN_LOG_STATE,
     FileHeader,
-    split_gtrid,
     status_name,
 )
 from tallystick.systems.bitronix.read.files import DualFiles, Part
@@ -32,18 +31,11 @@ DETAILS_MAX = 1000
 """Findings about single records and ranges per file; one more finding counts the rest."""
 
 
-def findings(pair: DualFiles, build: FindingBuilder) -> list[Finding]:
-    """Return all findings about the bytes, without the engine's verdict."""
-    found = [*_about_files(pair, build), *_about_order(pair, build)]
-    for part in pair.parts:
-        found += _limited(build, part, list(_about_spans(pair, build, part)))
-    return [*found, *_about_server_ids(pair, build)]
-
-
 # -- files and headers -------------------------------------------------------------------------
 
 
-def _about_files(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
+def about_files(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
+    """Yield the findings about the files, their headers, and which is in use."""
     parts = pair.parts
     for part in parts:
         yield from _about_header(build, part)
@@ -56,6 +48,7 @@ def _about_files(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
             expected=f"{max(part.size for part in parts)} bytes",
             found=f"{min(part.size for part in parts)} bytes",
         )
+    yield from _about_order(pair, build)
 
 
 def _about_header(build: FindingBuilder, part: Part) -> Iterator[Finding]:
@@ -155,18 +148,31 @@ def _why_stale(one: FileHeader, two: FileHeader) -> str:
 # -- spans -------------------------------------------------------------------------------------
 
 
-def _about_spans(pair: DualFiles, build: FindingBuilder, part: Part) -> Iterator[Finding]:
-    after_damage = False
-    for span, reached in with_reached(part.data, part.odd_spans(pair.newest)):
-        if span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
-            yield _damage(build, part, span)
-            after_damage = True
-        elif span.record is not None and span.outcome is Outcome.VALID:
-            if not span.counted:
-                yield _uncounted(build, part, span)
-            elif not reached:
-                yield _unreached(build, part, span, after_damage)
-            yield from _unreadable_for_newer(build, part, span)
+def about_span(
+    build: FindingBuilder, part: Part, span: RecordSpan, reached: bool, after_damage: bool
+) -> Iterator[Finding]:
+    """Yield the findings about one span.
+
+    Args:
+        build: makes findings.
+        part: the file.
+        span: of the file.
+        reached: whether 2.1.4 reads its record.
+        after_damage: whether a span before it is damaged.
+    """
+    if is_damage(span):
+        yield _damage(build, part, span)
+    elif span.record is not None and span.outcome is Outcome.VALID:
+        if not span.counted:
+            yield _uncounted(build, part, span)
+        elif not reached:
+            yield _unreached(build, part, span, after_damage)
+        yield from _unreadable_for_newer(build, part, span)
+
+
+def is_damage(span: RecordSpan) -> bool:
+    """Return whether a span, but for that of the header, is damaged."""
+    return span.offset > 0 and span.outcome in (Outcome.CORRUPT, Outcome.TORN)
 
 
 def _damage(build: FindingBuilder, part: Part, span: RecordSpan) -> Finding:
@@ -232,30 +238,45 @@ def _unreadable_for_newer(build: FindingBuilder, part: Part, span: RecordSpan) -
     )
 
 
-def _limited(build: FindingBuilder, part: Part, found: list[Finding]) -> list[Finding]:
-    if len(found) <= DETAILS_MAX:
-        return found
-    rest = found[DETAILS_MAX:]
-    lost = any(one.severity is Severity.LOSS for one in rest)
-    more = build(
-        "more-findings",
-        f"{len(rest)} more findings in this file are not listed",
-        severity=Severity.LOSS if lost else None,
-        file=part.path,
-        offset=rest[0].offset,
-        bytes_at_risk=sum(one.bytes_at_risk for one in rest),
-    )
-    return [*found[:DETAILS_MAX], more]
+class Details:
+    """The findings about the spans of one file, of which the first `DETAILS_MAX` are kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[Finding] = []
+        self._first: Finding | None = None
+        self._more = self._bytes = 0
+        self._lost = False
+
+    def add(self, one: Finding) -> None:
+        """Take the next finding."""
+        if len(self._kept) < DETAILS_MAX:
+            self._kept.append(one)
+            return
+        self._first = self._first or one
+        self._more += 1
+        self._bytes += one.bytes_at_risk
+        self._lost |= one.severity is Severity.LOSS
+
+    def findings(self, build: FindingBuilder, part: Part) -> list[Finding]:
+        """Return what is kept, and a finding that counts the others."""
+        if self._first is None:
+            return self._kept
+        more = build(
+            "more-findings",
+            f"{self._more} more findings in this file are not listed",
+            severity=Severity.LOSS if self._lost else None,
+            file=part.path,
+            offset=self._first.offset,
+            bytes_at_risk=self._bytes,
+        )
+        return [*self._kept, more]
 
 
 # -- server ids --------------------------------------------------------------------------------
 
 
-def _about_server_ids(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
-    ids: set[str | None] = set()
-    for part in pair.parts:
-        ids |= frozenset() if part.plain is None else part.plain.server_ids
-        ids |= {split_gtrid(record.gtrid).server_id for _, record in pair.records_of(part)}
+def about_server_ids(ids: Iterable[str | None], build: FindingBuilder) -> Iterator[Finding]:
+    """Yield the findings about the server ids of a journal; None stands for gtrids without one."""
     known = sorted(one for one in ids if one is not None)
     if len(known) > 1:
         yield build(

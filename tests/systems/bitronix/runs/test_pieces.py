@@ -1,4 +1,4 @@
-"""Plain records in chunks give what the records give one by one: fixtures, our pairs, mutants."""
+"""Read in runs and record by record a journal says the same: fixtures, our pairs, mutants."""
 
 from __future__ import annotations
 
@@ -8,55 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.arrow.schemas import TRANSACTIONS
-from tallystick.systems.bitronix.columns import chunk_columns, plain_chunks
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
     COMMITTING,
     HEADER_LENGTH,
+    PREPARED,
     ROLLEDBACK,
     UNKNOWN,
     FileHeader,
     make_gtrid,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
-from tallystick.systems.bitronix.reader import BitronixReading
+from tallystick.systems.bitronix.runs import chunk, transactions
 from tests.fuzz.seals import seal_bitronix
-from tests.systems.bitronix.logs import CASES, folder_of, reading_of, write_pair
+from tests.kit import read_in_runs, same_both_ways
+from tests.systems.bitronix.logs import (
+    CASES,
+    file_bytes,
+    folder_of,
+    reading_of,
+    record,
+    write_pair,
+)
 
 SMALL_CASES = [
     case
     for case in CASES
     if sum(path.stat().st_size for path in folder_of(case).glob("*.tlog*")) < 10_000
 ]
-NEVER = 1 << 62
 BATCH_ROWS = 5
 PAIRS = 30
 MUTANTS = 60
+DAMAGED = 12
 STATUSES = (ACTIVE, COMMITTED, COMMITTED, ROLLEDBACK, UNKNOWN, COMMITTING, COMMITTING, 77)
 LONG = tuple(f"resource-{number:04}" for number in range(600))
 """Names of a record that the 3.0 line cannot read."""
-
-
-def read_in_chunks(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
-    """Have plain records read in chunks where there are ``least`` bytes of them."""
-    for name in ("COMPILED_FROM", "LOADED_FROM"):
-        monkeypatch.setattr(plain_chunks, name, least)
-
-
-def tables(log: BitronixReading) -> object:
-    batches = list(log.transaction_batches(BATCH_ROWS))
-    assert all(one.num_rows <= BATCH_ROWS and one.schema == TRANSACTIONS for one in batches)
-    rows = [row for one in batches for row in one.to_pylist()]
-    return log.judgement, list(log.files()), list(log.transactions()), rows, list(log.findings())
-
-
-def compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_in_chunks(monkeypatch, NEVER)
-    slow = tables(reading_of(folder))
-    read_in_chunks(monkeypatch, 0)
-    assert tables(reading_of(folder)) == slow
 
 
 def written(seed: int) -> tuple[bytes, bytes]:
@@ -133,24 +120,28 @@ def mutant(content: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+def compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    same_both_ways(lambda: reading_of(folder), monkeypatch, BATCH_ROWS)
+
+
 @pytest.mark.sampled(25)
 @pytest.mark.parametrize("case", SMALL_CASES)
-def test_chunks_agree_with_records_in_small_fixtures(
+def test_runs_agree_with_records_in_small_fixtures(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare(folder_of(case), monkeypatch)
 
 
-def test_chunks_agree_with_records_in_pairs_of_all_kinds_of_records(
+def test_runs_agree_with_records_in_pairs_of_all_kinds_of_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(PAIRS):
-        monkeypatch.setattr(chunk_columns, "WINDOW", (1 << 20, 700)[seed % 2])
+        monkeypatch.setattr(chunk, "WINDOW", (1 << 20, 700)[seed % 2])
         write_pair(tmp_path, *written(seed))
         compare(tmp_path, monkeypatch)
 
 
-def test_chunks_agree_with_records_in_mutants(
+def test_runs_agree_with_records_in_mutants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(MUTANTS):
@@ -160,29 +151,49 @@ def test_chunks_agree_with_records_in_mutants(
         compare(tmp_path, monkeypatch)
 
 
-def test_the_answer_is_that_of_the_whole_verdict(
+def test_both_cursors_go_on_in_runs_behind_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(PAIRS):
-        log = write_pair(tmp_path, *written(seed))
-        read_in_chunks(monkeypatch, NEVER)
-        verdict = log.verdict()
-        read_in_chunks(monkeypatch, 0)
-        assert log.judgement == verdict.judgement
-        assert log.verdict().to_dict() == verdict.to_dict()
+    """Long files, as the newer cursor goes record by record in the last two of its pages."""
+    records = _decisions(900)
+    content = file_bytes(records, 9_000, size=1 << 17)
+    size = sum(one.size for one in records)
+    for seed in range(DAMAGED):
+        rng = random.Random(seed)
+        damaged = bytearray(content)
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(HEADER_LENGTH, HEADER_LENGTH + size)] ^= 1 << rng.randrange(8)
+        write_pair(tmp_path, bytes(damaged), file_bytes([], 8_000, size=1 << 17))
+        compare(tmp_path, monkeypatch)
+    read_in_runs(monkeypatch)
+    assert reading_of(tmp_path).run_count.share > 0.9
 
 
-def test_most_pairs_of_whole_records_are_plain(
+def _decisions(count: int) -> list[TransactionLogRecord]:
+    rng, found = random.Random(count), []
+    for number in range(count):
+        names = rng.sample(("jdbc/a", "jms/b", "c" * 300), rng.randrange(1, 4))
+        gtrid = make_gtrid("node", 5_000, number)
+        found.append(record(COMMITTING, number, *names, gtrid=gtrid))
+        if rng.random() < 0.9:
+            found.append(record(COMMITTED, number, *names, gtrid=gtrid))
+    return found
+
+
+def test_gtrids_that_come_again_are_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_in_chunks(monkeypatch, 0)
-    plain = 0
-    for seed in range(PAIRS):
-        with write_pair(tmp_path, *written(seed))._opened() as pair:
-            plain += sum(part.plain is not None for part in pair.parts)
-    assert plain > PAIRS
+    """Also if the ends of only a few closed ones are known."""
+    monkeypatch.setattr(transactions, "CLOSED_MAX", 20)
+    records = [record(COMMITTED, n, gtrid=make_gtrid("node", 5_000, n)) for n in range(300)]
+    records += [records[7], record(PREPARED, 7, "a", gtrid=records[7].gtrid), records[299]]
+    records += [record(ROLLEDBACK, 1, gtrid=gtrid) for gtrid in (b"", b"short", records[8].gtrid)]
+    reading = write_pair(tmp_path, file_bytes(records, 9_000, 1 << 15), bytes(1 << 15))
+    strict = reading.verdict().strict
+    assert strict["transactions"] == {"committed": 298, "undecided": 1, "rolled_back": 3}
+    assert [one["gtrid"] for one in strict["in_doubt"]] == [records[7].gtrid.hex().upper()]
+    compare(tmp_path, monkeypatch)
 
 
 def test_a_short_file_is_read_record_by_record(tmp_path: Path) -> None:
-    with write_pair(tmp_path, *written(1))._opened() as pair:
-        assert all(part.plain is None for part in pair.parts)
+    assert write_pair(tmp_path, *written(1)).run_count.in_runs == 0

@@ -1,10 +1,11 @@
-"""The compiled walk over whole records: it checks each one and fills columns for Arrow.
+"""The walk over plain records: it checks each one, and fills columns of integers.
 
-In: the bytes of a file and output arrays. Out: the number of plain records in a row, the offset
-where the first other thing begins, and views of the texts, which stay where they are. Plain
-is a record as every real writer leaves it: L exact, names ASCII, sorted and each once, end marker
-in its place, CRC right. For those the CRC covers the bytes as they are on disk, except for the CRC
-itself and the gtrid length byte.
+In: the bytes of a file and output arrays. Out: the number of plain records in a row, and the offset
+where the first other thing begins; texts stay where they are. Plain is a record as every real
+writer leaves it: head of 28 bytes, L exact and no more than the 3.0 line reads, names ASCII, sorted
+and each once, end marker in its place, CRC right. Of those the CRC covers the bytes as they are on
+disk, except for the CRC itself and the gtrid length byte. Both cursors of the original accept such
+records one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from tallystick.arrow.byte_kernels import (
     be_uint32,
     le_word32,
 )
-from tallystick.arrow.columns import put_view
 from tallystick.arrow.crc_kernel import Table, crc_range
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.bitronix.format import layout
@@ -34,8 +34,9 @@ Bits = npt.NDArray[np.bool_]
 
 _LENGTH, _TIME, _SEQUENCE = layout.LENGTH_OFFSET, layout.TIME_OFFSET, layout.SEQUENCE_OFFSET
 _CRC, _GTRID_SIZE, _GTRID = layout.CRC_OFFSET, layout.GTRID_SIZE_OFFSET, layout.GTRID_OFFSET
+_HEADER, _HEADER_LENGTH = layout.HEADER_LENGTH_OFFSET, layout.RECORD_HEADER_LENGTH
 _RECORD_MIN, _LENGTH_FIXED = layout.RECORD_MIN, layout.LENGTH_FIXED
-_LENGTH_OUTSIDE = layout.LENGTH_OUTSIDE
+_LENGTH_OUTSIDE, _LENGTH_MAX = layout.LENGTH_OUTSIDE, layout.LARGEST_FOR_PAGE
 _END_RECORD, _END_SIZE = layout.END_RECORD, len(layout.END_MARKER)
 _COUNT, _NAME_LENGTH = layout.COUNT.size, layout.NAME_LENGTH.size
 _GTRID_MAX, _NAME_MAX = layout.GTRID_MAX, layout.NAME_MAX
@@ -47,7 +48,7 @@ _HIGH_BITS = 0x80808080
 _CRC_MASK = 0xFFFFFFFF
 
 NAMES_PER_ROW = 8
-"""Resource names per row for which output arrays have space; more of them make a shorter batch."""
+"""Resource names per row for which output arrays have space; more of them make a shorter chunk."""
 
 
 @kernel
@@ -74,13 +75,15 @@ def is_ascending(
 
 
 @kernel
-def take_names(data: Bytes, place: Number, last: Number, names: Number, views: Table) -> Number:
-    """Add views of the names from their count at ``place``, after ``names`` others.
+def take_names(
+    data: Bytes, place: Number, last: Number, names: Number, starts: Longs, sizes: Longs
+) -> Number:
+    """Add the places of the names from their count at ``place``, after ``names`` others.
 
-    Returns the number of views, or -1 if the names are not plain or too many.
+    Returns the number of names, or -1 if they are not plain or too many.
     """
     count = be_int32(data, place)
-    if count < 0 or count > len(views) - names:
+    if count < 0 or count > len(starts) - names:
         return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
     place += _COUNT
@@ -97,7 +100,7 @@ def take_names(data: Bytes, place: Number, last: Number, names: Number, views: T
             return -1
         if look_closer and has_high_bits(data, place, place + size):
             return -1
-        put_view(data, place, size, views, names)
+        starts[names], sizes[names] = place, size
         before, before_size = place, size
         place += size
         names += 1
@@ -111,6 +114,8 @@ def end_of_whole(data: Bytes, place: Number, table: Table) -> Number:
     end = place + length + _LENGTH_OUTSIDE
     gtrid_size = np.int64(data[np.uint64(place + _GTRID_SIZE)])
     if length < _LENGTH_FIXED + gtrid_size or end > len(data) or gtrid_size > _GTRID_MAX:
+        return -1
+    if length > _LENGTH_MAX or be_int32(data, place + _HEADER) != _HEADER_LENGTH:
         return -1
     if be_int32(data, end - _END_SIZE) != _END_RECORD:
         return -1
@@ -130,9 +135,10 @@ def walk(
     statuses: Ints,
     sequences: Longs,
     times: Longs,
-    gtrids: Table,
+    gtrid_sizes: Longs,
     list_ends: Ints,
-    names: Table,
+    name_starts: Longs,
+    name_sizes: Longs,
 ) -> tuple[Number, Number, Number]:
     """Fill one row per plain record of ``data``; return rows, the offset after them, and names.
 
@@ -147,11 +153,12 @@ def walk(
         if record_end < 0:
             break
         gtrid_size = np.int64(data[np.uint64(place + _GTRID_SIZE)])
-        taken = take_names(data, place + _GTRID + gtrid_size, record_end - _END_SIZE, named, names)
+        begin, last = place + _GTRID + gtrid_size, record_end - _END_SIZE
+        taken = take_names(data, begin, last, named, name_starts, name_sizes)
         if taken < 0:
             break
         named = taken
-        put_view(data, place + _GTRID, gtrid_size, gtrids, row)
+        gtrid_sizes[row] = gtrid_size
         offsets[row] = place
         lengths[row] = record_end - place
         statuses[row] = be_int32(data, place)
@@ -249,7 +256,8 @@ def new_columns(rows: int) -> dict[str, npt.NDArray[Any]]:
         "statuses": np.empty(rows, np.int32),
         "sequences": np.empty(rows, np.int64),
         "times": np.empty(rows, np.int64),
-        "gtrids": np.empty((rows, 4), np.uint32),
+        "gtrid_sizes": np.empty(rows, np.int64),
         "list_ends": np.zeros(rows + 1, np.int32),
-        "names": np.empty((rows * NAMES_PER_ROW, 4), np.uint32),
+        "name_starts": np.empty(rows * NAMES_PER_ROW, np.int64),
+        "name_sizes": np.empty(rows * NAMES_PER_ROW, np.int64),
     }

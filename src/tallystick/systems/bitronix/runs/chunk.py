@@ -1,0 +1,222 @@
+"""Plain records that follow each other, as columns; for files that are long enough to pay.
+
+In: the bytes of a file, and where to begin. Out: `Chunk`s, and where others of an earlier life end.
+Import this module only where it pays: it loads NumPy and the compiler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from secrets import randbelow
+from typing import Any
+
+import numpy as np
+
+from tallystick.arrow.crc_kernel import crc_table
+from tallystick.systems.bitronix.format.layout import (
+    CLOSING,
+    COMMITTING,
+    END_MARKER,
+    GTRID_OFFSET,
+    RECORD_MIN,
+)
+from tallystick.systems.bitronix.format.record import stored_names
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.read.scan import StaleRun
+from tallystick.systems.bitronix.runs.walk import (
+    HASH_MODULUS,
+    group_rows,
+    mark_servers,
+    new_columns,
+    walk,
+)
+
+WINDOW = 1 << 20
+"""Bytes that one chunk may have: bounds its columns."""
+ROWS = 1 << 14
+"""Largest number of records in a chunk."""
+_TABLE = crc_table()
+_HASH_FACTOR = 256 + randbelow(HASH_MODULUS - 256)
+"""Secret, so that nobody can make a journal of gtrids that all have one hash."""
+_DECIDING = np.array(sorted({COMMITTING, *CLOSING}), np.int32)
+
+
+def read_chunk(data: memoryview, begin: int, end: int, rows: int = ROWS) -> Chunk:
+    """Return the plain records from an offset on; none where the first is not plain."""
+    window = np.frombuffer(data, np.uint8)[begin : min(end, begin + WINDOW)]
+    columns = new_columns(min(rows, ROWS, len(window) // RECORD_MIN + 1))
+    count, size, names = walk(window, _TABLE, **columns)
+    for name, column in columns.items():
+        ends = {"list_ends": count + 1, "name_starts": names, "name_sizes": names}
+        columns[name] = column[: ends.get(name, count)]
+    return Chunk(begin, window[:size], columns)
+
+
+def read_stale_run(data: memoryview, begin: int) -> StaleRun:
+    """Return where the plain records end that begin at an offset, and the newest of them."""
+    chunk = read_chunk(data, begin, len(data))
+    if not chunk.count:
+        return StaleRun(begin, 0, begin)
+    stamps = chunk.columns["sequences"], chunk.columns["times"]  # the last key is the first
+    newest = np.lexsort(stamps)[-1]
+    return StaleRun(chunk.end, chunk.count, begin + int(chunk.columns["offsets"][newest]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The records of a chunk by gtrid.
+
+    Attributes:
+        count: how many gtrids there are.
+        of_rows: the number of the gtrid of each record, from 0 in order of the first records.
+        new_names: whether a record is the first of its gtrid, or its names differ from those of
+            the record before it.
+    """
+
+    count: int
+    of_rows: Any
+    new_names: Any
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Plain records that follow each other.
+
+    Attributes:
+        base: the offset of the first one in the file.
+        window: their bytes.
+        columns: those of `new_columns`, offsets from `base` on.
+    """
+
+    base: int
+    window: Any
+    columns: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        """The offset after the last one."""
+        return self.base + len(self.window)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.columns["offsets"])
+
+    @cached_property
+    def data(self) -> bytes:
+        """A copy of their bytes: slices of it are many times faster than those of an array."""
+        found: bytes = self.window.tobytes()
+        return found
+
+    def gtrids(self, chosen: Any) -> list[bytes]:
+        """Return the gtrids of some records."""
+        begins = self.columns["offsets"][chosen] + GTRID_OFFSET
+        ends = begins + self.columns["gtrid_sizes"][chosen]
+        data = self.data
+        return [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+    def names(self, chosen: Any) -> list[tuple[str, ...]]:
+        """Return the names of some records."""
+        begins, ends = self.name_ranges(chosen)
+        data = self.data
+        return [
+            stored_names(data[begin:end])
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        ]
+
+    def name_ranges(self, chosen: Any) -> tuple[Any, Any]:
+        """Return where the names of some records begin and end, with their count."""
+        begins, sizes = self.columns["offsets"][chosen], self.columns["gtrid_sizes"][chosen]
+        ends = begins + self.columns["lengths"][chosen] - len(END_MARKER)
+        return begins + GTRID_OFFSET + sizes, ends
+
+    def servers(self) -> list[bytes]:
+        """Return the gtrid of the first record, and of each with another server id than before."""
+        marks = np.empty(self.count, np.bool_)
+        begins = self.columns["offsets"] + GTRID_OFFSET
+        mark_servers(self.window, begins, self.columns["gtrid_sizes"], marks)
+        return self.gtrids(marks)
+
+    @cached_property
+    def groups(self) -> _Groups:
+        """The records by gtrid."""
+        return self._grouped(slice(None))
+
+    def _grouped(self, chosen: Any) -> _Groups:
+        begins = self.columns["offsets"][chosen] + GTRID_OFFSET
+        sizes, (_, ends) = self.columns["gtrid_sizes"][chosen], self.name_ranges(chosen)
+        count = len(begins)
+        groups, latest = np.empty(count, np.int32), np.empty(count, np.int32)
+        marks = np.empty(count, np.bool_)
+        slots = np.full(2 << count.bit_length(), -1, np.int32)
+        found = group_rows(
+            self.window, begins, sizes, ends, _HASH_FACTOR, slots, latest, groups, marks
+        )
+        return _Groups(int(found), groups, marks)
+
+    def ends(self) -> tuple[Any, Any]:
+        """Return the numbers of the first and of the last record of each gtrid."""
+        order = np.argsort(self.groups.of_rows, kind="stable")
+        starts = np.searchsorted(self.groups.of_rows[order], np.arange(self.groups.count))
+        return order[starts], order[np.append(starts[1:], self.count) - 1]
+
+    def rows_of(self, groups: list[int]) -> Any:
+        """Return the records of some gtrids, without those whose names are as in the one before."""
+        chosen = np.zeros(self.groups.count, np.bool_)
+        chosen[groups] = True
+        return np.flatnonzero(chosen[self.groups.of_rows] & self.groups.new_names)
+
+    def by_gtrid(self) -> Any:
+        """Return what the records of each gtrid come to.
+
+        Rows: time of the first one; status, time and place of the last, place of the last
+        COMMITTING (-1: none), number and bytes. Places are offsets in the file.
+        """
+        groups, (firsts, lasts) = self.groups.of_rows, self.ends()
+        order = np.argsort(groups, kind="stable")
+        starts = np.searchsorted(groups[order], np.arange(self.groups.count))
+        statuses, times = self.columns["statuses"], self.columns["times"]
+        places = self.columns["offsets"] + self.base
+        deciding = np.where(statuses == COMMITTING, places, -1)
+        return np.stack(
+            [
+                times[firsts],
+                statuses[lasts],
+                times[lasts],
+                places[lasts],
+                np.maximum.reduceat(deciding[order], starts),
+                np.bincount(groups),
+                np.add.reduceat(self.columns["lengths"][order], starts),
+            ]
+        )
+
+    def decide(self, found: OpenDecisions) -> None:
+        """Apply the records to the open decisions."""
+        rows, closed = self._deciding
+        for gtrid in self.gtrids(closed) if found else ():
+            found.pop(gtrid, None)
+        statuses = self.columns["statuses"][rows].tolist()
+        for row in zip(statuses, self.gtrids(rows), self.names(rows), strict=True):
+            found.decide(*row)
+
+    @cached_property
+    def _deciding(self) -> tuple[Any, Any]:
+        """The records that open or close decisions, and one of each gtrid that they leave closed.
+
+        A COMMITTING record and the one that closes it under the same names leave nothing open of
+        their gtrid, so both are left out with all that is before them.
+        """
+        deciding = np.flatnonzero(np.isin(self.columns["statuses"], _DECIDING))
+        if not len(deciding):
+            return deciding, deciding
+        found = self._grouped(deciding)
+        order = np.argsort(found.of_rows, kind="stable")
+        groups, marks, places = found.of_rows[order], found.new_names[order], np.arange(len(order))
+        starts = np.searchsorted(groups, np.arange(found.count))
+        opening = self.columns["statuses"][deciding[order]] == COMMITTING
+        lasts = np.maximum.reduceat(np.where(opening, places, -1), starts)
+        follows = np.minimum(lasts + 1, np.append(starts[1:], len(order)) - 1)
+        closed = (lasts >= 0) & (follows > lasts) & ~marks[follows]
+        left = deciding[np.sort(order[~closed[groups] & (places >= lasts[groups])])]
+        return left, deciding[order[starts[closed]]]

@@ -1,0 +1,153 @@
+"""The global transactions of a journal: all of them, or their number by state and those in doubt.
+
+In: the pieces of both files. Out: `Transaction` values, for which memory grows with the gtrids; or
+`States`, for which it grows with the transactions that are open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tallystick.records import Outcome, Transaction
+from tallystick.systems.bitronix.format.layout import CLOSING, GTRID_TAIL
+from tallystick.systems.bitronix.read.files import DualFiles
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.read.scan import RecordSpan
+from tallystick.systems.bitronix.read.transactions import Summaries, state_of, united
+from tallystick.systems.bitronix.runs.pieces import apply, pieces
+
+if TYPE_CHECKING:
+    from tallystick.systems.bitronix.runs.chunk import Chunk
+    from tallystick.systems.bitronix.runs.pieces import Piece
+
+CLOSED_MAX = 1 << 16
+"""Ends of gtrids of closed transactions that are kept, the latest ones."""
+
+
+def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
+    """Yield every gtrid of the journal in order of its first record."""
+    found, decisions = Summaries(), OpenDecisions()
+    for part in pair.order():
+        path = part.path or ""
+        for piece in pieces(part, pair.newest):
+            apply(piece, decisions)
+            if not isinstance(piece, RecordSpan):
+                _add_chunk(found, path, piece)
+            elif piece.record is not None and piece.outcome is Outcome.VALID:
+                one = found.of(piece.record.gtrid, piece.record.time)
+                one.add((path, piece.offset), piece.record)
+    yield from found.transactions(log, decisions)
+
+
+def _add_chunk(summaries: Summaries, path: str, chunk: Chunk) -> None:
+    """Add plain records: what `GtridSummary.add` does of each, gtrid by gtrid."""
+    table = [column.tolist() for column in chunk.by_gtrid()]
+    gtrids = chunk.gtrids(chunk.ends()[0])
+    found = []
+    for gtrid, first_time, status, time, last, decision, records, size in zip(
+        gtrids, *table, strict=True
+    ):
+        one = summaries.of(gtrid, first_time)
+        found.append(one)
+        one.last_status, one.last_time, one.last_place = status, time, (path, last)
+        if decision >= 0:
+            one.decision_place = (path, decision)
+        one.add_file(path)
+        one.records += records
+        one.bytes += size
+    marks = chunk.groups.new_names
+    for number, names in zip(chunk.groups.of_rows[marks].tolist(), chunk.names(marks), strict=True):
+        found[number].names = united(found[number].names, names)
+
+
+class Unfinished(NamedTuple):
+    """A transaction without an end so far: its last status, and the names of all its records."""
+
+    status: int
+    names: tuple[str, ...]
+
+
+class States:
+    """How many transactions there are by state, and those that have not ended.
+
+    A transaction that has ended is counted and forgotten, but for the end of its gtrid (time and
+    number, which only grow). Of these the latest are kept, so that a gtrid of a closed transaction
+    is known where it is met again. It is then in ``again``, and the records are to be read once
+    more, by a fold that never forgets it.
+    """
+
+    def __init__(self, decisions: OpenDecisions, kept: Collection[bytes] = ()) -> None:
+        self.counts: Counter[str] = Counter()
+        self.unfinished: dict[bytes, Unfinished] = {}
+        self.again: set[bytes] = set()
+        self._decisions = decisions
+        self._kept = kept
+        self._closed: set[bytes] = set()
+        self._below = b""
+        """No gtrid end above this one was dropped from those of closed transactions."""
+
+    def take(self, piece: Piece) -> None:
+        """Take the next piece of the journal."""
+        if not isinstance(piece, RecordSpan):
+            self._take_chunk(piece)
+        elif piece.record is not None and piece.outcome is Outcome.VALID:
+            one = piece.record
+            if self._stays(one.gtrid, one.status):
+                self._unite(one.gtrid, one.status, one.unique_names)
+
+    def _take_chunk(self, chunk: Chunk) -> None:
+        firsts, lasts = chunk.ends()
+        gtrids, statuses = chunk.gtrids(firsts), chunk.columns["statuses"][lasts].tolist()
+        stays = {
+            number: gtrid
+            for number, gtrid in enumerate(gtrids)
+            if self._stays(gtrid, statuses[number])
+        }
+        rows = chunk.rows_of(list(stays))
+        groups = chunk.groups.of_rows[rows].tolist()
+        for number, names in zip(groups, chunk.names(rows), strict=True):
+            self._unite(stays[number], statuses[number], names)
+
+    def _stays(self, gtrid: bytes, status: int) -> bool:
+        """Return whether a transaction is unfinished after records of which the last is this."""
+        end = gtrid[-GTRID_TAIL.size :]
+        known = gtrid in self.unfinished
+        if not known and gtrid not in self._kept and (end <= self._below or end in self._closed):
+            self.again.add(gtrid)
+        if status not in CLOSING or gtrid in self._decisions or gtrid in self._kept:
+            return True
+        if known:
+            del self.unfinished[gtrid]
+        self.counts[state_of(status, is_open=False).value] += 1
+        self._closed.add(end)
+        if len(self._closed) > 2 * CLOSED_MAX:
+            ends = sorted(self._closed)
+            self._below, self._closed = ends[-CLOSED_MAX - 1], set(ends[-CLOSED_MAX:])
+        return False
+
+    def _unite(self, gtrid: bytes, status: int, names: tuple[str, ...]) -> None:
+        known = self.unfinished.get(gtrid)
+        every = names if known is None else united(known.names, names)
+        self.unfinished[gtrid] = Unfinished(status, every)
+
+    def finish(self) -> None:
+        """Count the unfinished ones."""
+        for gtrid, one in self.unfinished.items():
+            state = state_of(one.status, is_open=gtrid in self._decisions)
+            self.counts[state.value] += 1
+
+
+def states_of(pair: DualFiles, decisions: OpenDecisions) -> States:
+    """Return the transactions by state, where these decisions are open after the last record."""
+    kept: set[bytes] = set()
+    while True:
+        found = States(decisions, kept)
+        for part in pair.order():
+            for piece in pieces(part, pair.newest):
+                found.take(piece)
+        if not found.again:
+            found.finish()
+            return found
+        kept |= found.again

@@ -1,0 +1,127 @@
+"""What one pass over the files of a journal proves.
+
+In: the pieces of both files. Out: an `Evidence`: spans, findings, and the decisions that are open
+over both files, and after each alone. Memory holds what is open or damaged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tallystick.records import Outcome, Span
+from tallystick.systems.bitronix.engine.reached import reached_pieces
+from tallystick.systems.bitronix.format.layout import split_gtrid
+from tallystick.systems.bitronix.read.files import DualFiles, Part
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.read.scan import RecordSpan, stamp
+from tallystick.systems.bitronix.read.spans import join
+from tallystick.systems.bitronix.runs.pieces import apply, span_of
+from tallystick.systems.bitronix.verdict.findings import (
+    Details,
+    about_files,
+    about_server_ids,
+    about_span,
+    is_damage,
+)
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.runs import RunCount
+
+
+class PartEvidence:
+    """What the pieces of one file prove.
+
+    Attributes:
+        spans: those of the file, neighbours of one kind joined.
+        details: the findings about records and damaged ranges.
+        records: how many there are, by outcome.
+        servers: the server ids of the gtrids.
+        whole: whether all that the header counts is whole.
+        outlived: whether a whole record that no header counts is newer than all that they count.
+            Behind a damaged one it is taken for a record of an earlier life of its file; but those
+            are older, unless the clock began anew in between, as one that counts since boot does.
+        alone: the decisions that this file alone leaves open; None where not all that its header
+            counts is in chunks.
+    """
+
+    def __init__(self, part: Part, pair: DualFiles) -> None:
+        self.spans: list[Span] = []
+        self.details = Details()
+        self.records: Counter[str] = Counter()
+        self.servers: set[str | None] = set()
+        self.count = RunCount()
+        self.whole, self.outlived = True, False
+        self.alone: OpenDecisions | None = None
+        self._pair, self._damaged = pair, False
+        self._counted_end = part.counted_end
+        self._in_chunks = part.header is not None and part.header.position == part.counted_end
+
+    def read(self, part: Part, decisions: OpenDecisions, build: FindingBuilder) -> None:
+        """Read the file, and apply its records to the decisions that are open before it."""
+        alone = OpenDecisions()
+        for piece, reached in reached_pieces(part, self._pair.newest):
+            join(self.spans, span_of(piece))
+            apply(piece, decisions)
+            if isinstance(piece, RecordSpan):
+                self._take_span(piece)
+                for one in about_span(build, part, piece, reached, self._damaged):
+                    self.details.add(one)
+                self._damaged |= is_damage(piece)
+            else:
+                if self._in_chunks:
+                    piece.decide(alone)
+                self.records[Outcome.VALID.value] += piece.count
+                self.count.in_runs += piece.count
+                self.servers |= {split_gtrid(gtrid).server_id for gtrid in piece.servers()}
+        self.alone = alone if self._in_chunks else None
+
+    def _take_span(self, span: RecordSpan) -> None:
+        if span.record is not None or is_damage(span):
+            self.records[span.outcome.value] += span.count
+            self.count.one_by_one += span.count
+        if span.record is not None and span.outcome is Outcome.VALID:
+            self.servers.add(split_gtrid(span.record.gtrid).server_id)
+        if span.offset < self._counted_end:
+            self._in_chunks = self._in_chunks and not span.offset
+            self.whole = self.whole and span.outcome is Outcome.VALID and span.counted
+        if span.record is not None and not span.counted:
+            newest = self._pair.newest
+            newer = newest is None or stamp(span.record) > newest
+            valid = span.outcome is Outcome.VALID
+            self.outlived |= valid or (newer and self._pair.counts_since_1970)
+
+
+class Evidence:
+    """What the files of a journal prove together.
+
+    Attributes:
+        parts: that of part 1 and of part 2.
+        decisions: those that are open over both.
+        findings: all about the bytes.
+    """
+
+    def __init__(self, pair: DualFiles, build: FindingBuilder) -> None:
+        self.decisions = OpenDecisions()
+        found: dict[int, PartEvidence] = {}
+        for part in pair.order():
+            found[part.number] = PartEvidence(part, pair)
+            found[part.number].read(part, self.decisions, build)
+        self.parts = found[1], found[2]
+        self.findings = list(about_files(pair, build))
+        for part, one in zip(pair.parts, self.parts, strict=True):
+            self.findings += one.details.findings(build, part)
+        self.findings += about_server_ids(set().union(*(one.servers for one in self.parts)), build)
+
+    def records(self) -> dict[str, int]:
+        """Return how many records there are, by outcome."""
+        one, two = (part.records for part in self.parts)
+        return {outcome.value: one[outcome.value] + two[outcome.value] for outcome in Outcome}
+
+    def proves_its_end(self) -> bool:
+        """Return whether all that is counted is whole, and nothing newer follows it."""
+        return all(part.whole and not part.outlived for part in self.parts)
+
+    @property
+    def run_count(self) -> RunCount:
+        """How many records were read in runs."""
+        counts = [part.count for part in self.parts]
+        return RunCount(sum(c.in_runs for c in counts), sum(c.one_by_one for c in counts))

@@ -1,0 +1,50 @@
+"""When logs are read in runs: the least sizes that pay, and the loading of the walk's code.
+
+A *run* is plain records that follow each other in one file: those that a system's compiled walk can
+vouch for. It comes in *chunks* of bounded size, as columns of integers. What is not plain goes
+record by record, and so does all of a short log, because loading the code costs more than it saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tallystick.arrow.numba_kernel import loaded_compiled, pays
+
+_Walk = TypeVar("_Walk")
+
+COMPILED_FROM = 2 << 20
+"""Bytes of records from which on it pays to load the compiler for them."""
+LOADED_FROM = 1 << 16
+"""The same where the compiler is loaded already."""
+RUN_MIN = 16
+"""Records of a run from which on it is read in chunks: a fold over a chunk costs as much."""
+
+
+def walk_for(size: int, load: Callable[[], _Walk]) -> _Walk | None:
+    """Return what ``load`` imports, if it saves time to read so many bytes in runs.
+
+    Args:
+        size: bytes of the records.
+        load: imports the walk of a system, and NumPy and numba with it.
+
+    Returns:
+        None for few bytes, and without a compiler.
+    """
+    return loaded_compiled(load) if pays(size, LOADED_FROM, COMPILED_FROM) else None
+
+
+@dataclass(slots=True)
+class RunCount:
+    """How many records were read in runs, and one by one."""
+
+    in_runs: int = 0
+    one_by_one: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the records that were read in runs, from 0 to 1."""
+        every = self.in_runs + self.one_by_one
+        return self.in_runs / every if every else 1.0
