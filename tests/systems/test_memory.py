@@ -17,6 +17,7 @@ from tallystick.storage import source
 from tallystick.systems.bitronix.format.layout import make_gtrid
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.bitronix.runs import chunk as bitronix_chunk
+from tallystick.systems.bitronix.runs import transactions as bitronix_states
 from tallystick.systems.cloudtran.columns import block_runs as cloudtran_runs
 from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
 from tallystick.systems.cloudtran.live.log import BlockLog
@@ -38,6 +39,7 @@ from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import system
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
+from tests.kit import read_in_runs
 
 SMALL, LARGE = 600, 6000
 """Transactions in the two logs."""
@@ -112,19 +114,19 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 }
 
 
-def peak(folder: Path) -> int:
-    """Most bytes held at once while all batches are read, beyond those held before."""
+def peak(folder: Path, read: Callable[[LogReading], object]) -> int:
+    """Most bytes held at once while a log is read, beyond those held before."""
     (log,) = discover(folder).logs
-    _read(system(log.system).read(log, ReadOptions()))  # imports and compiles
+    read(system(log.system).read(log, ReadOptions()))  # imports and compiles
     tracemalloc.start()
     try:
-        _read(system(log.system).read(log, ReadOptions()))
+        read(system(log.system).read(log, ReadOptions()))
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def _read(reading: LogReading) -> None:
+def _batches(reading: LogReading) -> None:
     for _ in reading.batches(rows=500):
         pass
 
@@ -144,5 +146,26 @@ def test_batches_of_ten_times_the_log_take_no_more_memory(
     monkeypatch.setattr(source, "READ_WHOLE_MAX", 0)
     for module, name in WINDOWS:
         monkeypatch.setattr(module, name, 64 << 10)
-    small, large = map(peak, logs)
+    small, large = (peak(folder, _batches) for folder in logs)
     assert large < small + DIFFERENCE_MAX
+
+
+@pytest.mark.parametrize(("in_runs", "transactions"), [(True, 4_000), (False, 400)])
+@pytest.mark.parametrize("make", [bitronix])
+def test_a_verdict_on_ten_times_the_log_takes_no_more_memory(
+    make: Callable[[Path, int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    transactions: int,
+    *,
+    in_runs: bool,
+) -> None:
+    monkeypatch.setattr(source, "READ_WHOLE_MAX", 0)
+    monkeypatch.setattr(bitronix_states, "CLOSED_MAX", 100)
+    monkeypatch.setattr(bitronix_chunk, "WINDOW", 64 << 10)
+    read_in_runs(monkeypatch, always=in_runs)
+    peaks = []
+    for count in (transactions // 10, transactions):
+        make(tmp_path / str(count), count)
+        peaks.append(peak(tmp_path / str(count), lambda reading: reading.verdict()))
+    assert peaks[1] < peaks[0] + 50 * transactions  # they have 400 bytes each

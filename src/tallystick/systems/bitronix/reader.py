@@ -26,7 +26,6 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source, read_head
 from tallystick.systems.bitronix.codes import CODES
-from tallystick.systems.bitronix.engine.opening import events_of_lines
 from tallystick.systems.bitronix.engine.reached import ReachedRecords
 from tallystick.systems.bitronix.engine.report import engine_verdict
 from tallystick.systems.bitronix.format.layout import (
@@ -250,7 +249,7 @@ class BitronixReading:
 
     def _engine_verdict(self) -> dict[str, Any]:
         with self._opened() as pair:
-            return engine_verdict(pair.data, *events_of_lines(pair.data))
+            return engine_verdict(pair.data)
 
     def _unreadable(self, build: FindingBuilder) -> Iterator[Finding]:
         for path in self.source.files:

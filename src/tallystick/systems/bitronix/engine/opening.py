@@ -6,7 +6,7 @@ line, with ``skipCorruptedLogs`` on or off. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -26,8 +26,6 @@ DIFFERENT_LENGTHS = JavaError(
 NEGATIVE_POSITION = JavaError("java.lang.IllegalArgumentException")
 
 Parts = tuple[memoryview | None, memoryview | None]
-Events = list[list[Event]]
-"""What the cursor of one code line says about part 1 and part 2."""
 
 CODE_LINES: dict[str, Callable[[memoryview], RandomAccessCursor | PagedCursor]] = {
     "2.1.4": RandomAccessCursor,
@@ -69,11 +67,6 @@ class Starts(NamedTuple):
     skipping: Opening
 
 
-def cursor_events(parts: Iterable[memoryview | None], line: str) -> Events:
-    """Return the events of the cursor of that code line for each part; none for a missing file."""
-    return [list(CODE_LINES[line](part).events()) if part is not None else [] for part in parts]
-
-
 def starts_of_lines(parts: Parts, plain: Sequence[OpenDecisions | None]) -> tuple[Starts, Starts]:
     """Return the starts of the older and of the newer code line.
 
@@ -93,26 +86,6 @@ def _start(parts: Parts, plain: Sequence[OpenDecisions | None], line: str, activ
     assert data is not None  # a pair that is opened has both
     runs = Runs.where_they_pay(data, _header(data).position)
     return collect(CODE_LINES[line](data).events(runs), active)
-
-
-def events_of_lines(parts: Parts) -> tuple[Events, Events]:
-    """Return `cursor_events` of the older and of the newer code line.
-
-    Equal events are the same objects: the lists are long and nearly always agree.
-    """
-    older, newer = CODE_LINES
-    events = cursor_events(parts, older)
-    return events, [
-        [] if part is None else list(_shared(CODE_LINES[newer](part).events(), known))
-        for part, known in zip(parts, events, strict=True)
-    ]
-
-
-def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
-    rest = iter(known)
-    for event in events:
-        other = next(rest, None)
-        yield other if other is not None and other == event else event
 
 
 def open_pair(parts: Parts, collected: Callable[[int], Starts]) -> Starts:

@@ -7,6 +7,7 @@ file in use, the exception that ends the start, the dangling records.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tallystick.systems.bitronix.engine.events import (
@@ -21,7 +22,6 @@ from tallystick.systems.bitronix.engine.opening import (
     CODE_LINES,
     CORRUPTED,
     NEGATIVE_POSITION,
-    Events,
     Opening,
     Parts,
     collect,
@@ -42,16 +42,38 @@ LONG_RUN = 16
 """Number of equal refusals in a row, evenly spaced, from which on they are one row."""
 
 
-def engine_verdict(parts: Parts, events: Events, newer_events: Events) -> dict[str, Any]:
-    """Return the verdict of both code lines by their names; the events are `events_of_lines`."""
-    oldest, newer = CODE_LINES
+Events = list[list[Event]]
+"""What the cursor of one code line says about part 1 and part 2."""
+
+
+def engine_verdict(parts: Parts) -> dict[str, Any]:
+    """Return the verdict of both code lines by their names."""
+    oldest, newest = CODE_LINES
+    events = [list(_events_of(part, oldest)) for part in parts]
+    newer_events = [
+        list(_shared(_events_of(part, newest), known))
+        for part, known in zip(parts, events, strict=True)
+    ]
     parts_json = list(map(_part, parts, events))
     first = _line_verdict(parts, events, parts_json)
     for number, part in enumerate(parts):
         if newer_events[number] != events[number]:
             parts_json[number] = _part(part, newer_events[number])
     second = _line_verdict(parts, newer_events, parts_json)
-    return {oldest: first, newer: _with_references(second, first, oldest)}
+    return {oldest: first, newest: _with_references(second, first, oldest)}
+
+
+def _events_of(part: memoryview | None, line: str) -> Iterator[Event]:
+    """Return the events of the cursor of that code line; none for a missing file."""
+    return iter(()) if part is None else CODE_LINES[line](part).events()
+
+
+def _shared(events: Iterable[Event], known: Iterable[Event]) -> Iterator[Event]:
+    """Yield events, those that are known as the same objects: the lists are long and agree."""
+    rest = iter(known)
+    for event in events:
+        other = next(rest, None)
+        yield other if other is not None and other == event else event
 
 
 def _line_verdict(parts: Parts, events: Events, parts_json: list[dict[str, Any]]) -> dict[str, Any]:
