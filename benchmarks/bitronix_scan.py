@@ -35,17 +35,22 @@ BYTES_PER_TRANSACTION = 420
 ORIGINAL_MIB = 4
 
 
-def generate(folder: Path, mib: int) -> int:
-    """One nearly full file of ``mib`` MiB of two-phase commits. Returns its records."""
+def generate(folder: Path, mib: int, *, live: int = 0) -> int:
+    """One nearly full file of ``mib`` MiB of two-phase commits. Returns its records.
+
+    Of a hundred decisions ``live`` are left open.
+    """
     journal = DiskJournal(str(folder), max_log_size=mib << 20, forced_write_enabled=False)
-    transactions = (mib << 20) // BYTES_PER_TRANSACTION
+    transactions, records = (mib << 20) // BYTES_PER_TRANSACTION, 0
     for number in range(transactions):
         gtrid = make_gtrid("btm-node-1", 1_700_000_000_000 + number, number)
         names = RESOURCES[number % 2]
-        for status in STATUSES:
+        statuses = STATUSES[:-1] if number % 100 < live else STATUSES
+        for status in statuses:
             journal.log(status, gtrid, names if status else ())
+        records += len(statuses)
     journal.close()
-    return transactions * len(STATUSES)
+    return records
 
 
 def best(work: Callable[[], int], rounds: int = 3) -> tuple[float, int]:

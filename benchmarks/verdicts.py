@@ -1,12 +1,13 @@
 """What a verdict on a log costs, by system: processor time per GB, and the peak of memory.
 
-``python benchmarks/verdicts.py [SYSTEM ...] [--mib 64] [--damage]`` writes a log of each system by
-its own writer, and asks `explain`, `triage`, `inspect` and `verify` about it, each in a process of
-its own that has loaded its compiled code by a small log first. ``--damage`` asks `explain` again
-with one bit flipped in the first and in the last percent of the bytes in use, and with one file
-missing. ``resident`` is the peak of the process with the pages of files that it has mapped,
-``private`` the one without them, as the system counts them. The last column is the share of the
-records that were read in runs.
+``python benchmarks/verdicts.py [SYSTEM ...] [--mib 64] [--live 10] [--damage]`` writes a log of
+each system by its own writer, and asks `explain`, `triage`, `inspect` and `verify` about it, each
+in a process of its own that has loaded its compiled code by a small log first. ``--live`` is the
+share of its work, in percent, that stays open. ``--damage`` asks `explain` again with one bit
+flipped in the first and in the last percent of the bytes in use, and with one file missing.
+``resident`` is the peak of the process with the pages of files that it has mapped, its libraries'
+too, ``private`` the one without them, as the system counts them. The last column is the share of
+the records that were read in runs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import bitronix_scan
 from tables_scan import WRITERS
 
 from tallystick.reading.discovery import discover
@@ -36,6 +38,10 @@ ASKED: dict[str, Callable[[str], object]] = {
     "inspect": inspect,
     "verify": verify,
 }
+LIVE: dict[str, Callable[[Path, int, int], object]] = {
+    "bitronix": lambda folder, mib, live: bitronix_scan.generate(folder, mib, live=live),
+}
+"""Writers that leave a share of what they write live, in percent."""
 SMALL_MIB = 3
 """Size of the log that is asked about first: large enough to load what the large one needs."""
 SAMPLE_S = 0.02
@@ -125,16 +131,25 @@ def _flip(path: Path, place: int) -> None:
         file.write(bytes([byte ^ 0x10]))
 
 
-def measure(name: str, folder: Path, mib: int, *, damage: bool) -> None:
+def write(name: str, folder: Path, mib: int, live: int) -> None:
+    """Write a log of a system, of which so many percent stay live where its writer can."""
+    if live and name in LIVE:
+        folder.mkdir()
+        LIVE[name](folder, mib, live)
+    else:
+        WRITERS[name](folder, mib)
+
+
+def measure(name: str, folder: Path, given: argparse.Namespace) -> None:
     """Write logs of a system and print a line per command."""
     small, large = folder / "small", folder / "large"
-    WRITERS[name](small, SMALL_MIB)
-    WRITERS[name](large, mib)
+    write(name, small, SMALL_MIB, given.live)
+    write(name, large, given.mib, given.live)
     size = used(large)
-    print(f"{name}: {size / 1e6:.0f} MB in use")
+    print(f"{name}: {size / 1e6:.0f} MB in use, {given.live if name in LIVE else 0} % live")
     for command in ASKED:
         _show(command, size, cost(command, small, large), share(large))
-    for kind in damages(large) if damage else ():
+    for kind in damages(large) if given.damage else ():
         _show(kind, size, cost("explain", small, large), share(large))
 
 
@@ -152,6 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("systems", nargs="*", help=", ".join(WRITERS))
     parser.add_argument("--mib", type=int, default=64)
+    parser.add_argument("--live", type=int, default=0, help="percent that stay live")
     parser.add_argument("--damage", action="store_true", help="ask about damaged copies, too")
     parser.add_argument("--ask", nargs=3, metavar=("COMMAND", "SMALL", "LARGE"))
     given = parser.parse_args()
@@ -160,7 +176,7 @@ def main() -> None:
         return
     for name in given.systems or WRITERS:
         with tempfile.TemporaryDirectory() as folder:
-            measure(name, Path(folder), given.mib, damage=given.damage)
+            measure(name, Path(folder), given)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Where zeros begin and end: preallocated files consist mostly of them.
 
 In: the bytes of a file and a range. Out: offsets. Windows of zeros are compared in place, at memory
-speed; only the one that ends a run is searched.
+speed, and let go if the file is mapped; only the one that ends a run is searched.
 """
 
 from __future__ import annotations
+
+from tallystick.storage.mapped import let_go
 
 _ZEROS = bytes(1 << 16)
 
@@ -20,6 +22,7 @@ def first_nonzero(data: memoryview, begin: int, end: int) -> int:
         window = data[place : min(place + len(_ZEROS), end)]
         if not _ZEROS.startswith(window):
             return place + len(window) - len(bytes(window).lstrip(b"\0"))
+        let_go(data, place, place + len(window))
     return end
 
 
@@ -34,5 +37,6 @@ def last_nonzero_end(data: memoryview, begin: int, end: int) -> int:
         window = data[start:place]
         if not _ZEROS.startswith(window):
             return start + len(bytes(window).rstrip(b"\0"))
+        let_go(data, start, place)
         place = start
     return begin
