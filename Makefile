@@ -8,6 +8,8 @@ export PYSPARK_PYTHON := $(abspath $(PYTHON))
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Spark binds to the first address it finds; the local one is always there.
 export SPARK_LOCAL_IP := 127.0.0.1
+# Where it is set, every process of a run compiles all it imports, and pytest rewrites all tests again.
+unexport PYTHONDONTWRITEBYTECODE
 # Two workers: the suites are bound by processors.
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest

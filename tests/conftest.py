@@ -20,10 +20,9 @@ pytest_plugins = [
     "tallystick.testing.chaos.plugin",
 ]
 
-BOTH_CORES = [
-    Path(__file__).parent / folder
-    for folder in ("storage/group", "systems/tally/live", "services/journal")
-]
+BOTH_CORES = tuple(
+    f"tests/{folder}/" for folder in ("storage/group", "systems/tally/live", "services/journal")
+)
 """Folders whose tests run on the compiled core of group commit and again on its twin in Python."""
 
 # One example may be slow on a busy machine; the number of examples is the limit, not time.
@@ -50,7 +49,7 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what runs on both cores of group commit."""
-    if any(folder in item.path.parents for folder in BOTH_CORES):
+    if item.nodeid.startswith(BOTH_CORES):
         item.add_marker(pytest.mark.both_cores)
 
 
