@@ -46,7 +46,7 @@ def walked(row: bytes) -> tuple[int, int]:
     """Return how many records the walk reads of a row, and why it ended."""
     record = encode_add(3, 16, 1, row)
     table = np.empty((kernels.COLUMNS, 4), np.int64)
-    data = np.frombuffer(record, np.uint8)
+    data = np.frombuffer(bytearray(record), np.uint8)  # of read-only ones it is compiled again
     rows, _, why = kernels.walk(data, 0, True, PAGE_SIZE, table)
     return rows, why
 

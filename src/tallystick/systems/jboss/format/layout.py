@@ -136,8 +136,8 @@ class Shape:
     def type_byte(self, kind: RecordType) -> int:
         """Return the byte on disk of a record type."""
         if self.swapped and kind in (RecordType.DELETE, RecordType.DELETE_TX):
-            return RecordType.DELETE if kind is RecordType.DELETE_TX else RecordType.DELETE_TX
-        return int(kind)
+            kind = RecordType.DELETE if kind is RecordType.DELETE_TX else RecordType.DELETE_TX
+        return int(kind)  # of a type of its own, kernels would be compiled once more
 
     def record_type(self, byte: int) -> RecordType:
         """Return the record type of a byte on disk.
