@@ -1,7 +1,8 @@
 """Database servers for tests, started here and nowhere else touched.
 
 `postgres_server` and `mariadb_server` start a server of their own once per test session, on
-loopback and a free port, with a data directory of their own, and stop it by its process;
+loopback and a free port, with a data directory of their own, and stop it by its process. Each
+module of tests has a database of its own there, and leaves no prepared branch to the next one.
 `make_pooler` makes a PgBouncer before a server of PostgreSQL. A `Server` can be killed and started
 again, for tests of recovery. Servers refuse to run as root, so root starts them as another user.
 """
@@ -19,15 +20,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pymysql
 import pytest
+from psycopg import sql
 
 from tests.need import need, postgres_bin, server_program
 
 START_SECONDS = 60.0
+NAME_MAX = 63
+"""Bytes in the name of a database of PostgreSQL; MariaDB takes one more."""
 
 
 @dataclass
@@ -41,6 +46,11 @@ class Server:
     user: str | None
     ready: Callable[[], object]
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def database(self) -> str:
+        """The name of the database that the URL leads to."""
+        return self.url.rpartition("/")[2]
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -163,11 +173,16 @@ def make_standby(primary: Server) -> Server:
         [binaries / "pg_basebackup", "-D", folder / "data", "-R", "-c", "fast", "-d", primary.url],
         check=True, capture_output=True, user=primary.user, cwd=folder,
     )  # fmt: skip
-    return _postgres(binaries, folder, primary.user, free_port(), {})
+    return _postgres(binaries, folder, primary.user, free_port(), {}, primary.database)
 
 
 def _postgres(
-    binaries: Path, folder: Path, user: str | None, port: int, settings: dict[str, str]
+    binaries: Path,
+    folder: Path,
+    user: str | None,
+    port: int,
+    settings: dict[str, str],
+    database: str = "postgres",
 ) -> Server:
     options = {
         "port": str(port),
@@ -178,7 +193,7 @@ def _postgres(
         "shared_buffers": "32MB",
     } | settings
     flags = [f"-c{name}={value}" for name, value in options.items()]
-    url = f"postgresql://tally@127.0.0.1:{port}/postgres"
+    url = f"postgresql://tally@127.0.0.1:{port}/{database}"
 
     def ready() -> None:
         psycopg.connect(url, connect_timeout=2).close()
@@ -249,14 +264,54 @@ def running(server: Server) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    """A PostgreSQL server with two-phase commit enabled."""
+def _postgres_of_all() -> Iterator[Server]:
     need("postgres")
     yield from running(make_postgres())
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[Server]:
-    """A MariaDB server."""
+def _mariadb_of_all() -> Iterator[Server]:
     need("mariadb")
     yield from running(make_mariadb())
+
+
+@contextlib.contextmanager
+def _own_database(server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Have the URL lead to a database of a module's own, while it runs; yield the other URL."""
+    name, before = request.module.__name__.removeprefix("tests.").replace(".", "_"), server.url
+    server.url = f"{before.rpartition('/')[0]}/{name[-NAME_MAX:]}"
+    yield before
+    server.url = before
+
+
+@pytest.fixture(scope="module")
+def postgres_server(_postgres_of_all: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A PostgreSQL server with two-phase commit enabled, and a database of this module's own."""
+    server = _postgres_of_all
+    with _own_database(server, request) as other:
+        with (
+            psycopg.connect(other, autocommit=True) as admin,
+            contextlib.suppress(psycopg.errors.DuplicateDatabase),
+        ):
+            admin.execute(f"CREATE DATABASE {server.database}")
+        yield server
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            left = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+            for (gid,) in admin.execute(left).fetchall():
+                admin.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+
+
+@pytest.fixture(scope="module")
+def mariadb_server(_mariadb_of_all: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A MariaDB server, and a database of this module's own. Branches are those of the server."""
+    server = _mariadb_of_all
+    connect = partial(pymysql.connect, host="127.0.0.1", port=server.port, user="root")
+    with _own_database(server, request):
+        with connect() as admin, admin.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {server.database}")
+        yield server
+        with connect() as admin, admin.cursor() as cursor:
+            cursor.execute("XA RECOVER FORMAT='SQL'")
+            for *_, xid in cursor.fetchall():
+                with contextlib.suppress(pymysql.MySQLError):  # its session holds it still
+                    cursor.execute(f"XA ROLLBACK {xid}")

@@ -287,7 +287,7 @@ MARIADB_CASES: dict[str, tuple[ErrorKind, list[Statement]]] = {
 def mariadb(mariadb_server: Server) -> Iterator[str]:
     """A server with the tables, one of which has a locked row."""
     admin = pymysql.connect(
-        host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql"
+        host="127.0.0.1", port=mariadb_server.port, user="root", database=mariadb_server.database
     )
     with admin, admin.cursor() as cursor:
         for statement in (

@@ -513,8 +513,8 @@ def test_a_branch_that_a_live_session_holds_is_found_and_freed_by_what_is_typed(
 
     def connect() -> Any:
         return pymysql.connect(
-            host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql",
-            autocommit=True,
+            host="127.0.0.1", port=mariadb_server.port, user="root",
+            database=mariadb_server.database, autocommit=True,
         )  # fmt: skip
 
     def held() -> list[Check]:
@@ -586,10 +586,7 @@ def test_old_prepared_transactions_are_named_with_what_they_hold_up(
 ) -> None:
     """One of a coordinator, and one that is no XA id, which is ended by what is typed."""
     coordinator(tmp_path / "tm", {}).close()
-    # A database of its own: others leave branches and tables on the server.
-    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
-        admin.execute("CREATE DATABASE old_branches")
-    url = postgres_server.url.replace("/postgres", "/old_branches")
+    url = postgres_server.url
 
     def named() -> list[Check]:
         checks = examine(str(tmp_path / "tm"), {"pg": url})

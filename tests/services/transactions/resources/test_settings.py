@@ -153,8 +153,8 @@ def test_settings_of_a_transaction_on_mariadb_end_with_it(
 ) -> None:
     def connect() -> Any:
         return pymysql.connect(
-            host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql",
-            init_command="SET time_zone = '+01:00'",
+            host="127.0.0.1", port=mariadb_server.port, user="root",
+            database=mariadb_server.database, init_command="SET time_zone = '+01:00'",
         )  # fmt: skip
 
     resources = {"maria": mariadb_server.url, "made": MySqlResource("made", connect)}
@@ -219,8 +219,9 @@ def test_an_application_s_own_pymysql_connection_stays_as_it_was_made(
 ) -> None:
     def connect() -> Any:
         connection = pymysql.connect(
-            host="127.0.0.1", port=mariadb_server.port, user="root", database="mysql",
-            cursorclass=pymysql.cursors.DictCursor, init_command="SET time_zone = '+01:00'",
+            host="127.0.0.1", port=mariadb_server.port, user="root",
+            database=mariadb_server.database, cursorclass=pymysql.cursors.DictCursor,
+            init_command="SET time_zone = '+01:00'",
         )  # fmt: skip
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
