@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = [
+    "tests.forked",
     "tests.servers",
     "tests.sweeps",
     "tests.times",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pymysql
 
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
+from tests.forked import Program
 from tests.servers import Server
 from tests.services.transactions import killed
 
@@ -65,19 +64,15 @@ class Bank:
             database=(self.database if database is None else database) or None,
         )  # fmt: skip
 
-    def start(self, mode: str, count: int | str, names: tuple[str, ...]) -> subprocess.Popen[str]:
+    def start(self, mode: str, count: int | str, names: tuple[str, ...]) -> Program:
         arguments = [f"{name}={self.urls.get(name, 'yes')}" for name in names]
-        return subprocess.Popen(
-            [sys.executable, "-m", killed.__name__, str(self.folder), mode, str(count), *arguments],
-            stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3],
-        )  # fmt: skip
+        return Program(killed.__name__, str(self.folder), mode, str(count), *arguments)
 
     def run(self, mode: str, count: int | str, names: tuple[str, ...]) -> bool:
         """Return True if the program reached its end, False if it was killed."""
-        program = self.start(mode, count, names)
-        output, _ = program.communicate(timeout=60)
-        assert program.returncode in (0, -9), output
-        return program.returncode == 0
+        output, status = self.start(mode, count, names).communicate()
+        assert status in (0, -9), output
+        return status == 0
 
     def recover(self, names: tuple[str, ...]) -> None:
         """Recover until nothing is left, then check that no money was made or lost."""
