@@ -66,6 +66,8 @@ def spark(
             # Frames of a few rows: compiling every plan would take most of the time.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.adaptive.enabled": "false",
+            # Nothing runs for long enough that the second compiler and its profiles pay.
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         app="tests",
     )
