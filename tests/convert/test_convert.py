@@ -130,7 +130,7 @@ def test_pending_entries_survive_any_route(tmp_path: Path, route: list[str]) -> 
     again.close()
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("generation", sorted(p.name for p in JBOSS.iterdir() if p.is_dir()))
 @pytest.mark.parametrize("case", ["basic", "tx-prepared", "tx-multifile"])
 @pytest.mark.parametrize("route", [["tally"], ["jboss", "tally"]], ids=" to ".join)

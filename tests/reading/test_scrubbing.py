@@ -90,6 +90,7 @@ def _rot(path: Path, offset: int) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LIVE)
 def test_a_log_that_is_written_meanwhile_is_never_called_rotten(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "log"

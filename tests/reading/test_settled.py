@@ -52,6 +52,7 @@ def writer(name: str, folder: Path) -> Iterator[Callable[[], None]]:
             process.kill()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LIVE)
 def test_a_log_that_recycles_files_while_it_is_read_is_never_called_damaged(
     name: str, tmp_path: Path

@@ -140,6 +140,7 @@ def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folders
 
 
+@pytest.mark.sampled(3)
 def test_batches_of_ten_times_the_log_take_no_more_memory(
     logs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

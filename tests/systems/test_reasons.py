@@ -622,6 +622,7 @@ def test_no_other_log_is_safe(row: Row, tmp_path: Path) -> None:
     assert bool(found.decided_by) is (found.answer is Answer.CANNOT_TELL)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [one.name for one in systems()])
 def test_every_reason_occurs(name: str) -> None:
     shown = {row.reason for row in OTHERS if row.system == name} | fixture_reasons(name)

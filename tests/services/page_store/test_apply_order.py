@@ -57,6 +57,7 @@ def crashed_store(fs: RecordingFileSystem, system: str) -> dict[int, bytes]:
     return rows | {5: b"new" * 300}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("system", ["tally", "h2"])
 def test_recovery_crashed_anywhere_ends_the_same_whatever_shape_the_trees_get(system: str) -> None:
     before = RecordingFileSystem()

@@ -133,6 +133,7 @@ def _run(system: str, script: str, limit: int, again: int) -> None:
     print(system, script, report)  # noqa: T201 - the figures of the run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("system", ["tally", "h2"])
 @pytest.mark.parametrize("script", ["commits", "checkpoints", "long rows"])
 def test_acknowledged_is_recovered_at_every_crash_state(system: str, script: str) -> None:

@@ -103,7 +103,7 @@ def check_after(fs: FaultyFileSystem, system: str) -> None:
         assert not store.check()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize(
     "make",

@@ -104,6 +104,7 @@ CHECKERS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_type_checkers_know_handles_and_find_a_wrong_call(tmp_path: Path, checker: str) -> None:
     root = Path(__file__).parents[3]

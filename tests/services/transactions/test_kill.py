@@ -32,14 +32,15 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
 
 COMBINATIONS = [
     ("pg", "maria", "store"),
-    pytest.param(("pg", "maria"), marks=pytest.mark.soak),
+    ("pg", "maria"),
     ("pg", "lite"),
-    pytest.param(("pg", "lite", "store"), marks=pytest.mark.soak),
+    ("pg", "lite", "store"),
     ("pg", "maria", "store", "tasks"),
-    pytest.param(("pg", "lite", "tasks"), marks=pytest.mark.soak),
+    ("pg", "lite", "tasks"),
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
 def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[str, ...]) -> None:
     for at in itertools.count():
@@ -51,9 +52,8 @@ def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[
 
 
 # Before the decision, right after it, between the commits.
-@pytest.mark.parametrize(
-    "step", [5, pytest.param(8, marks=pytest.mark.soak), pytest.param(11, marks=pytest.mark.soak)]
-)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("step", [5, 8, 11])
 def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank, step: int) -> None:
     names = ("pg", "maria", "store")
     for at in itertools.count():
@@ -67,7 +67,6 @@ def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank, step: int)
 def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> int:
     """Kill the program under load; return how many transfers were acknowledged."""
     program = bank.start("load", threads, names)
-    assert program.stdout is not None
     assert program.stdout.readline() == "done\n"
     time.sleep(seconds)
     program.kill()
@@ -75,6 +74,7 @@ def _load(bank: Bank, names: tuple[str, ...], seconds: float, threads: int) -> i
     return 1 + output.count("done")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("face", [(), ("tasks",)], ids=["threads", "tasks"])
 def test_killed_under_load_nothing_is_lost_or_left(bank: Bank, face: tuple[str, ...]) -> None:
     names, chance, acknowledged = ("pg", "maria", "store"), random.Random(7), 0
@@ -133,15 +133,9 @@ def _losing_at_every_step(
 TWO, THREE = ("pg", "maria"), ("pg", "maria", "store")
 
 
-@pytest.mark.parametrize(
-    ("victim", "names"),
-    [
-        ("pg", TWO),
-        pytest.param("pg", THREE, marks=pytest.mark.soak),
-        pytest.param("maria", TWO, marks=pytest.mark.soak),
-        pytest.param("maria", THREE, marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("names", [TWO, THREE], ids="-".join)
+@pytest.mark.parametrize("victim", ["pg", "maria"])
 def test_a_database_killed_at_every_step_is_waited_for(
     tmp_path: Path,
     postgres_server: Server,
@@ -205,15 +199,9 @@ class Proxy:
             other.shutdown(socket.SHUT_WR)
 
 
-@pytest.mark.parametrize(
-    ("name", "names"),
-    [
-        ("pg", TWO),
-        ("maria", TWO),
-        pytest.param("pg", THREE, marks=pytest.mark.soak),
-        pytest.param("maria", THREE, marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("names", [TWO, THREE], ids="-".join)
+@pytest.mark.parametrize("name", ["pg", "maria"])
 def test_with_the_network_cut_at_every_step_money_is_whole(
     bank: Bank, name: str, names: tuple[str, ...]
 ) -> None:

@@ -116,7 +116,7 @@ def peak(work: Callable[[Path], None], path: Path) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("work", "allowed"),
     [

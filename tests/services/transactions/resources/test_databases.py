@@ -154,6 +154,7 @@ def test_a_failed_statement_that_was_swallowed_still_rolls_everything_back(
     assert set(bank.balances().values()) == {0}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite")])
 def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
     bank: Bank, names: tuple[str, ...], server_face: Face

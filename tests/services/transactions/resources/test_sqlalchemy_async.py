@@ -224,6 +224,7 @@ def test_a_session_of_the_factory_is_flushed_and_told_of_both_phases(place: Plac
         AsyncSessionFactory("db", twophase=True)
 
 
+@pytest.mark.sampled(2)
 async def test_a_stop_at_any_step_leaves_both_or_none(place: Place) -> None:
     for at in itertools.count():
         steps = itertools.count()

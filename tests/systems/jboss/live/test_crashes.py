@@ -80,6 +80,7 @@ def test_a_file_that_was_never_begun_gives_no_file_id(name: str, fill: bytes, nu
     assert f"{FOLDER}/{settings.prefix}-{1 << 50 | 1}.{settings.extension}" not in fs.contents()
 
 
+@pytest.mark.sampled(1)
 @EVERY_FORMAT
 def test_adds_survive_every_crash(name: str) -> None:
     settings, fs, journal = recorded(name)
@@ -111,6 +112,7 @@ def test_group_of_adds_is_a_subset_after_every_crash(name: str) -> None:
     assert report.states > 40
 
 
+@pytest.mark.sampled(1)
 @EVERY_FORMAT
 def test_transaction_is_whole_or_absent_after_every_crash(name: str) -> None:
     settings, fs, journal = recorded(name)
@@ -133,6 +135,7 @@ def test_transaction_is_whole_or_absent_after_every_crash(name: str) -> None:
     assert report.recoveries_crashed > 100
 
 
+@pytest.mark.sampled(1)
 @EVERY_FORMAT
 def test_deleted_records_stay_deleted_while_files_are_used_again(name: str) -> None:
     """Reclaiming in any order of durability must not bring a deleted record back."""

@@ -65,6 +65,7 @@ def test_every_operation_recovers_to_a_prefix_exhaustively(
     say(capsys, f"tally journal: {report}")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("walked_first", [WALKED_FIRST, 1], ids=["by steps", "by runs"])
 def test_every_crash_state_of_appends_and_rolls(
     walked_first: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,7 @@ def _contents(fs: MemoryFileSystem) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("error", "partial"), [(errno.EIO, 0.0), (errno.ENOSPC, 0.5)], ids=["EIO", "ENOSPC"]
 )
@@ -118,6 +119,7 @@ READERS: dict[str, Callable[[Journal], int]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("reader", READERS)
 def test_what_a_failing_disk_does_not_give_back_is_an_error_and_never_left_out(
