@@ -2,6 +2,7 @@
 
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path
+* `table_rows`: the rows of batches of one of our tables
 * `same_rows`: the vectorised path of a reader gives the rows of its records, in every column
 * `same_both_ways`: a log says the same read in runs and record by record
 * `closed_alike`: the splits of a log give the transactions and changes of the whole one, or refuse
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tallystick.arrow.schemas import RECORDS, plain, record_batches
+from tallystick.arrow.schemas import plain, record_batches
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES, batches_of
 from tallystick.systems import runs
@@ -80,31 +81,32 @@ def same_json(ours: Any, oracle: Any) -> None:
     assert difference is None, difference
 
 
+def table_rows(batches: Iterable[pa.RecordBatch], table: str = "records") -> list[dict[str, Any]]:
+    """Return the rows of batches that have the columns of a table, in their order and types."""
+    rows: list[dict[str, Any]] = pa.Table.from_batches(list(batches), TABLES[table]).to_pylist()
+    return rows
+
+
 def same_rows(reading: LogReading, rows: int = 10_000) -> int:
     """Assert that scan, batches, batches of splits and `read_arrow` agree; return how many rows.
 
     All columns are compared; of batches all but ``attributes``, which they may leave out.
     """
-    whole = _rows(batches_of(reading, "records", rows=rows))
-    complete = _rows(
+    whole = table_rows(batches_of(reading, "records", rows=rows))
+    complete = table_rows(
         record_batches(reading.records(), log_name(reading.source), reading.clock.value)
     )
     _same(whole, complete)
     expected = [one | {"log": reading.source.path} for one in complete]
-    _same(_rows(map(plain, reading.batches(rows=rows))), expected, "attributes")
+    _same(table_rows(map(plain, reading.batches(rows=rows))), expected, "attributes")
     largest = max((one.size for one in reading.files()), default=0)
     parts = reading.splits(max(8192, largest // 4))
-    in_parts = [row for part in parts for row in _rows(map(plain, reading.batches(part)))]
+    in_parts = [row for part in parts for row in table_rows(map(plain, reading.batches(part)))]
     _same(sorted(in_parts, key=_place), sorted(expected, key=_place), "attributes")
     if isinstance(reading, AttributeBatches):
-        filled = [row for part in parts for row in _rows(batches_of(reading, "records", part))]
+        filled = [row for part in parts for row in table_rows(batches_of(reading, "records", part))]
         _same(sorted(filled, key=_place), sorted(complete, key=_place))
     return len(expected)
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pa.Table.from_batches(list(batches), RECORDS).to_pylist()
-    return rows
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int, int]:
@@ -190,5 +192,5 @@ def _collect(
 
 
 def _texts(table: str, batches: Iterable[pa.RecordBatch]) -> list[str]:
-    rows = pa.Table.from_batches(list(batches), TABLES[table]).to_pylist()
+    rows = table_rows(batches, table)
     return [repr({name: one for name, one in row.items() if name != "log"}) for row in rows]

@@ -6,10 +6,9 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from tallystick.arrow.schemas import CHANGES, batches_of_changes
+from tallystick.arrow.schemas import batches_of_changes
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran import reader
 from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
@@ -24,6 +23,7 @@ from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
 from tallystick.systems.cloudtran.reader import CloudtranReading
 from tests.fixtures import fixture_dir
 from tests.fuzz.seals import seal_cloudtran
+from tests.kit import table_rows
 from tests.systems.cloudtran.blocks import block
 from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.test_fixtures import CASES
@@ -40,15 +40,14 @@ def picture(log: CloudtranReading, monkeypatch: pytest.MonkeyPatch, *, runs: boo
     monkeypatch.setattr(reader, "DeferredRunReader", lambda: DeferredRunReader(least, least))
     batches = list(log.change_batches(7))
     assert all(one.num_rows <= 7 for one in batches)
-    table = pa.Table.from_batches(batches, CHANGES)
-    changes = batches_of_changes(log.changes(), "wall_us")
-    assert table.to_pylist() == pa.Table.from_batches(changes, CHANGES).to_pylist()
+    changes = table_rows(batches, "changes")
+    assert changes == table_rows(batches_of_changes(log.changes(), "wall_us"), "changes")
     return (
         list(log.files()),
         list(log.transactions()),
         list(log.findings()),
         log.verdict().to_dict(),
-        table.to_pylist(),
+        changes,
     )
 
 

@@ -3,70 +3,34 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from tallystick.arrow.schemas import CHANGES, TRANSACTIONS
-from tallystick.reading.tables import batches_of
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind
-from tallystick.systems.cloudtran.reader import CloudtranReading
-from tallystick.systems.protocol import ClosesBySplit, NotClosedInPartsError
+from tests.kit import closed_alike
 from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.columns.test_block_runs import LOGS, mutant, store, written
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
 
-SCHEMAS = {"transactions": TRANSACTIONS, "changes": CHANGES}
 SIZES = (1, 2000, 1 << 30)
 ROWS = 5
 MUTANTS = 40
 
 
-def closes_alike(reading: CloudtranReading, size: int) -> bool:
-    """Assert that splits of about a size close what the log holds; return False if they refuse."""
-    assert isinstance(reading, ClosesBySplit)
-    found: dict[str, list[str]] = {"transactions": [], "changes": []}
-    rests = []
-    for split in reading.splits(size):
-        closed = reading.close_split(split, ROWS)
-        _collect(closed.batches, found)
-        rests.append(closed.rest())
-    try:
-        if None in rests:
-            return False
-        _collect(reading.close_rests([one for one in rests if one is not None], ROWS), found)
-    except NotClosedInPartsError:
-        return False
-    for table, rows in found.items():
-        assert sorted(rows) == sorted(_rows(table, batches_of(reading, table)))
-    return True
-
-
-def _collect(batches: Iterable[tuple[str, pa.RecordBatch]], found: dict[str, list[str]]) -> None:
-    for table, batch in batches:
-        assert batch.num_rows <= ROWS
-        found[table] += _rows(table, [batch])
-
-
-def _rows(table: str, batches: Iterable[pa.RecordBatch]) -> list[str]:
-    return list(map(repr, pa.Table.from_batches(list(batches), SCHEMAS[table]).to_pylist()))
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_splits_of_every_fixture_close_what_the_log_holds(case: str) -> None:
     for size in SIZES:
-        closes_alike(reading_of(case), size)
+        closed_alike(reading_of(case), size, ROWS)
 
 
 def test_splits_of_logs_with_all_kinds_of_entries_close_what_they_hold(tmp_path: Path) -> None:
     closed = 0
     for seed in range(LOGS):
         store(tmp_path / "log", written(seed))
-        closed += sum(closes_alike(reading_in(tmp_path / "log"), size) for size in SIZES)
+        closed += sum(closed_alike(reading_in(tmp_path / "log"), size, ROWS) for size in SIZES)
     assert closed
 
 
@@ -75,7 +39,7 @@ def test_splits_of_mutants_never_give_other_rows(tmp_path: Path) -> None:
         rng = random.Random(crc32(bytes([seed])))
         store(tmp_path / "log", mutant(written(seed % LOGS), rng))
         for size in SIZES[:2]:
-            closes_alike(reading_in(tmp_path / "log"), size)
+            closed_alike(reading_in(tmp_path / "log"), size, ROWS)
 
 
 def test_transactions_that_cross_splits_are_closed_by_their_rests(tmp_path: Path) -> None:
@@ -86,7 +50,7 @@ def test_transactions_that_cross_splits_are_closed_by_their_rests(tmp_path: Path
     (tmp_path / NAME).write_bytes(data)
     log = reading_in(tmp_path)
     assert len(log.splits(1)) == 4
-    assert closes_alike(log, 1)
+    assert closed_alike(log, 1, ROWS)
     _, rows = zip(*log.close_split(log.splits(1)[0], ROWS).batches, strict=True)
     assert [one["transaction"].to_pylist() for one in rows] == [["1", "2"], [1]]
 
@@ -96,7 +60,7 @@ def test_an_entry_after_the_split_that_closed_its_transaction_refuses(tmp_path: 
     data = block(0, 1, entry(1), done)
     data += block(len(data), 2, done)
     (tmp_path / NAME).write_bytes(data)
-    assert not closes_alike(reading_in(tmp_path), 1)
+    assert not closed_alike(reading_in(tmp_path), 1, ROWS)
 
 
 def test_a_damaged_split_has_no_rest(tmp_path: Path) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
+from tallystick.arrow.schemas import batches_of_transactions
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran import reader
 from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.cloudtran.columns.transactions import TransactionBatcher
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind
 from tallystick.systems.cloudtran.reader import CloudtranReading
+from tests.kit import table_rows
 from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.columns.test_block_runs import LOGS, mutant, store, written
@@ -34,8 +34,7 @@ def same_transactions(log: CloudtranReading) -> bool:
     batches = list(log.transaction_batches(ROWS))
     assert all(0 < one.num_rows <= ROWS for one in batches)
     expected = batches_of_transactions(log.transactions(), log.clock.value)
-    found = pa.Table.from_batches(batches, TRANSACTIONS)
-    assert found.to_pylist() == pa.Table.from_batches(expected, TRANSACTIONS).to_pylist()
+    assert table_rows(batches, "transactions") == table_rows(expected, "transactions")
     return TransactionBatcher(log.source.path, ROWS).batches(log._parts()) is not None
 
 

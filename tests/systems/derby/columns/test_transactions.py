@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
@@ -14,6 +13,7 @@ from tallystick.systems.derby.columns import plain
 from tallystick.systems.derby.columns.transactions import plain_transactions
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import TransactionBatches
+from tests.kit import table_rows
 from tests.systems.derby.logs import copy, cut, reading_of
 from tests.systems.derby.mixed import MixedLog, written
 
@@ -31,8 +31,8 @@ def same(log: DerbyReading, rows: int = 7) -> list[dict[str, Any]]:
     batches = list(log.transaction_batches(rows))
     assert all(one.schema == TRANSACTIONS and one.num_rows <= rows for one in batches)
     expected = list(batches_of_transactions(log.transactions(), log.clock.value))
-    found: list[dict[str, Any]] = pa.Table.from_batches(batches, TRANSACTIONS).to_pylist()
-    assert found == pa.Table.from_batches(expected, TRANSACTIONS).to_pylist()
+    found = table_rows(batches, "transactions")
+    assert found == table_rows(expected, "transactions")
     return found
 
 
