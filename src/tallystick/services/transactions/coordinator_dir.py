@@ -20,6 +20,12 @@ from pathlib import Path
 from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, DecisionOutcome
+from tallystick.roles.coordinator_files import CLOSED_FILE as CLOSED_FILE
+from tallystick.roles.coordinator_files import IDENTITIES_FILE as IDENTITIES_FILE
+from tallystick.roles.coordinator_files import LOG_FOLDER as LOG_FOLDER
+from tallystick.roles.coordinator_files import LOST_FILE as LOST_FILE
+from tallystick.roles.coordinator_files import NODE_FILE as NODE_FILE
+from tallystick.roles.coordinator_files import note_files, noted
 from tallystick.roles.recovered import found_by_opening
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, HeldFolder, read_file, write_whole
@@ -34,13 +40,8 @@ from tallystick.systems.registry import (
     require_no_other,
 )
 
-NODE_FILE = "node"
-LOG_FOLDER = "decisions"
-IDENTITIES_FILE = "identities.json"
-CLOSED_FILE = "closed"
 CLOSED_FILE_SIZE = 64 << 20
 """Bytes of each of two files: half a million transactions and more are remembered."""
-LOST_FILE = "lost-before"
 TRACES_FILE = "traces"
 TRACES_FILE_SIZE = 4 << 20
 """Bytes of each of two files: some ten thousand sampled transactions."""
@@ -57,7 +58,6 @@ _OWNER = "node "
 _log = logger("tallystick.transactions")
 
 
-_CHUNK = 1 << 20
 _MOMENT_DIGITS = 18
 """Of milliseconds since 1970: more would not be a time, and long numbers are slow to read."""
 
@@ -138,7 +138,7 @@ class Notes(Uncopied):
     def __init__(self, folder: Path, name: str, size: int, fs: FileSystem = LOCAL) -> None:
         self._folder = folder
         self._fs = fs
-        self._newer, self._older = (str(folder.absolute() / one) for one in (name, f"{name}.old"))
+        self._newer, self._older = note_files(str(folder.absolute() / name))
         self._limit = size
         self._lock = threading.Lock()
         self._file: File | None = None
@@ -170,16 +170,7 @@ class Notes(Uncopied):
         Raises:
             LogUnreadableError: the disk refuses.
         """
-        wanted = {gtrid.hex().encode(): gtrid for gtrid in gtrids}
-        found: dict[bytes, str] = {}
-        for path in (self._newer, self._older):
-            with opening_log(path):
-                if wanted and self._fs.exists(path):
-                    for line in _lines(self._fs, path):
-                        key, _, text = line.strip().partition(b" ")
-                        if key in wanted:
-                            found[wanted[key]] = text.decode("ascii", "replace")
-        return found
+        return noted(self._fs, self._newer, gtrids)
 
     def sync(self) -> None:
         """Force what was noted to disk; a disk that refuses is logged."""
@@ -227,18 +218,6 @@ def _open_to_append(fs: FileSystem, path: str) -> File:
     if isinstance(fs, LocalFileSystem):
         return fs.open_to_append(path)
     return fs.open(path) if fs.exists(path) else fs.create(path)
-
-
-def _lines(fs: FileSystem, path: str) -> Iterator[bytes]:
-    file, place, cut = fs.open(path, write=False), 0, b""
-    try:
-        while chunk := file.pread(_CHUNK, place):
-            place += len(chunk)
-            *lines, cut = (cut + chunk).split(b"\n")
-            yield from lines
-        yield cut
-    finally:
-        file.close()
 
 
 class ClosedDecisions(Notes):

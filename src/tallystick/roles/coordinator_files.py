@@ -1,0 +1,60 @@
+"""The small files beside a decision log, which say whose it is and what it has forgotten.
+
+In: the directory of a coordinator. Out: names of its files, and what its notes say. Nothing is
+written here; `tallystick.services.transactions.coordinator_dir` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tallystick.storage.files import FileSystem
+from tallystick.storage.opening import opening_log
+
+NODE_FILE = "node"
+LOG_FOLDER = "decisions"
+IDENTITIES_FILE = "identities.json"
+CLOSED_FILE = "closed"
+LOST_FILE = "lost-before"
+
+_CHUNK = 1 << 20
+
+
+def note_files(path: str) -> tuple[str, str]:
+    """Return both files of notes, the newer one first."""
+    return path, f"{path}.old"
+
+
+def noted(fs: FileSystem, path: str, gtrids: Collection[bytes]) -> dict[bytes, str]:
+    """Return those of the transactions that were noted, with their texts.
+
+    Args:
+        fs: the file system.
+        path: the newer file of notes.
+        gtrids: the global ids that are looked for.
+
+    Raises:
+        LogUnreadableError: the disk refuses.
+    """
+    wanted = {gtrid.hex().encode(): gtrid for gtrid in gtrids}
+    found: dict[bytes, str] = {}
+    for file in note_files(path):
+        with opening_log(file):
+            if wanted and fs.exists(file):
+                for line in _lines(fs, file):
+                    key, _, text = line.strip().partition(b" ")
+                    if key in wanted:
+                        found[wanted[key]] = text.decode("ascii", "replace")
+    return found
+
+
+def _lines(fs: FileSystem, path: str) -> Iterator[bytes]:
+    file, place, cut = fs.open(path, write=False), 0, b""
+    try:
+        while chunk := file.pread(_CHUNK, place):
+            place += len(chunk)
+            *lines, cut = (cut + chunk).split(b"\n")
+            yield from lines
+        yield cut
+    finally:
+        file.close()
