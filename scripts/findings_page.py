@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from tallystick.systems.answers import Reason
+from tallystick.reading import estate
+from tallystick.systems.answers import NO_REASONS, Reason
 from tallystick.systems.registry import systems
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -36,15 +38,21 @@ def reasons_of(text: str) -> str:
     """Return the page of verdicts with the tables of reasons of all systems between its marks."""
     before, rest = text.split(BEGIN)
     lines = [BEGIN, ""]
+    together = [row for code, row in estate.REASONS.items() if code not in NO_REASONS]
+    lines += ["### All logs below a path together: the estate", "", *_table(together)]
     for system in systems():
-        lines += [f"### {system.title} (`{system.name}`)", ""]
-        lines += ["| answer | reason | why | decided by |", "|---|---|---|---|"]
-        lines += [
-            f"| {_words(row)} | `{row.code}` | {row.meaning} | {row.decided_by} |"
-            for row in sorted(system.reason_table.values(), key=lambda row: (_words(row), row.code))
-        ]
-        lines.append("")
+        rows = sorted(system.reason_table.values(), key=lambda row: (_words(row), row.code))
+        lines += [f"### {system.title} (`{system.name}`)", "", *_table(rows)]
     return before + "\n".join(lines) + END + rest.split(END)[1]
+
+
+def _table(rows: Iterable[Reason]) -> list[str]:
+    return [
+        "| answer | reason | why | decided by |",
+        "|---|---|---|---|",
+        *(f"| {_words(row)} | `{row.code}` | {row.meaning} | {row.decided_by} |" for row in rows),
+        "",
+    ]
 
 
 def _words(row: Reason) -> str:

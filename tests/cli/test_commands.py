@@ -52,7 +52,7 @@ def test_explain_prints_both_verdicts_and_their_difference(run: Run, logs: Path)
 def test_explain_speaks_to_a_tired_person(run: Run, logs: Path) -> None:
     answer = run("explain", logs)
     first_words = [line.split()[0] for line in answer.out.splitlines() if line and line[0] != " "]
-    assert first_words == ["LOSES", "SAFE", "SAFE", "No"]
+    assert first_words == ["All", "LOSES", "SAFE", "SAFE", "No"]
     assert (
         "A restart would keep 2, leave in doubt 1, undo 1, and lose nothing silently." in answer.out
     )
@@ -89,7 +89,7 @@ def test_verify_prints_findings_and_nothing_where_all_is_well(run: Run, logs: Pa
     assert run("verify", logs / "good").out == ""
     answer = run("verify", "--json", logs)
     assert answer.code == 1
-    assert [line["code"] for line in answer.lines] == ["broken-line"]
+    assert [line["code"] for line in answer.lines] == ["foreign-branch", "broken-line"]
 
 
 def test_an_error_of_one_log_never_stops_the_others(run: Run, logs: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.fixtures import fixture_dir
+from tests.indoubt.estates import EXAMPLES
 from tests.pipeline.fake import MARK
 
 
@@ -30,18 +31,45 @@ def test_hundreds_of_logs_fit_on_one_screen(run: Run, many: Path) -> None:
     lines = answer.out.splitlines()
     assert len(lines) < 25
     assert f"    tallystick triage --all {many}" in lines
-    assert lines[0].startswith("LOSES  11 logs")
-    assert lines[2] == f"    tallystick explain {many / 'bad'}"
-    assert lines[4] == f"    tallystick explain '{many / 'log 007'}'"
+    assert lines[0] == "All 203 logs together"
+    losses = lines.index("LOSES  11 logs")
+    assert lines[losses - 1] == f"    tallystick indoubt list {many}"
+    assert lines[losses + 2] == f"    tallystick explain {many / 'bad'}"
+    assert lines[losses + 4] == f"    tallystick explain '{many / 'log 007'}'"
     assert any(line.startswith("SAFE  ") for line in lines)
+
+
+def test_what_cannot_be_read_stands_above_what_is_safe(run: Run, logs: Path) -> None:
+    (logs / "bad/1.fake").write_text("FAKE\ncommitted 1\nrefuse\n")
+    lines = run("triage", logs).out.splitlines()
+    unread = lines.index("CANNOT TELL  1 not read")
+    assert lines[unread + 1].startswith("  damage not-read")
+    assert unread < min(at for at, line in enumerate(lines) if line.startswith("SAFE"))
+
+
+def test_nothing_but_what_cannot_be_read_is_no_calm(run: Run, logs: Path) -> None:
+    (logs / "bad/1.fake").write_text("FAKE\nrefuse\n")
+    answer = run("triage", logs / "bad")
+    assert (answer.code, answer.out.splitlines()[0]) == (2, "CANNOT TELL  1 not read")
+
+
+def test_the_estate_fits_on_a_terminal_of_80_by_24(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(EXAMPLES.parents[1])
+    lines = run("triage", "examples/estate").out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("  LOSES  1 global transaction: closed by bitronix")
 
 
 def test_every_log_is_shown_where_that_is_asked_for(run: Run, many: Path) -> None:
     lines = run("triage", "--all", many).out.splitlines()
-    commands = [line for line in lines if line.startswith("    tallystick ")]
-    assert [line.strip() for line in commands] == [
-        log["next"] for log in run("triage", "--json", many).json["logs"]
-    ]
+    said = {line.strip() for line in lines if line.startswith("    ")}
+    answer = run("triage", "--json", many).json
+    for log in answer["logs"]:
+        together = log["next"] == answer["estate"]["next"]
+        assert (log["path"] if together else log["next"]) in said
     assert not any(" more:" in line for line in lines)
 
 
@@ -72,6 +100,7 @@ def test_the_commands_that_are_printed_work_as_they_are_pasted(tmp_path: Path) -
 
     shown = typed("tallystick triage --all ../logs").stdout.splitlines()
     lines = [line.strip() for line in shown if line.startswith("    tallystick ")]
+    assert lines.pop(0) == "tallystick indoubt list ../logs"
     assert len(lines) == len(NAMES)
     for line in lines:
         answer = typed(line)

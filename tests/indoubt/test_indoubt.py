@@ -18,12 +18,16 @@ from tallystick.cli.commands.indoubt import command
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import list_in_doubt
 from tallystick.indoubt.settle import settle
-from tallystick.reading import scan, verify
+from tallystick.reading import scan, triage, verify
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.coordinator_dir import ClosedDecisions
+from tallystick.services.transactions.coordinator_dir import (
+    IDENTITIES_FILE,
+    ClosedDecisions,
+    Identities,
+)
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir
@@ -294,7 +298,56 @@ def test_nothing_is_in_doubt_only_if_all_was_seen(tmp_path: Path) -> None:
     assert len(json.loads(text)["unproved"]) == 2
     with TransactionManager(coordinator, {}, node="site-1", recovery_interval=None) as tm:
         tm.decisions.finish(gtrid, ["pg", "maria"], DecisionOutcome.COMMITTED)
-    assert run("list", str(coordinator)) == (0, "Nothing is in doubt.\n")
+    code, text = run("list", str(coordinator))
+    assert (code, text[:11]) == (1, "CANNOT TELL")
+    assert "maria, pg: not asked" in text
+
+
+def test_databases_that_a_coordinator_knows_and_nobody_asked_are_named(undecided: Site) -> None:
+    """Both hold a prepared branch with its locks, of which the coordinator's log knows nothing."""
+    coordinator, (store, other) = undecided.coordinator, (undecided.folder / n for n in "ab")
+    known = Identities(Path(coordinator) / IDENTITIES_FILE)
+    known.update({name: str(one.identity()) for name, one in undecided.resources().items()})
+    known["pg"] = "PostgreSQL 7 database 5"
+    with untouched(Path(coordinator)):
+        code, text = run("list", coordinator)
+    assert (code, text[:11]) == (1, "CANNOT TELL")
+    assert f"a, b, pg: not asked; a branch of the coordinator {coordinator} may be" in text
+    line = f"tallystick indoubt list {coordinator} PATH-OF-a PATH-OF-b --resource pg=URL"
+    assert line in text.splitlines()[-1]
+    code, text = run("list", coordinator, "--json")
+    assert (code, json.loads(text)["next"]) == (1, line)
+    code, text = run("list", coordinator, str(store))
+    assert code == 1
+    assert "\nb, pg: not asked" in text
+    assert "due: rollback" in text
+    code, text = run("list", coordinator, str(store), str(other))
+    assert "\npg: not asked" in text
+    del known["pg"]
+    code, text = run("list", str(undecided.folder))  # the directory is found below a tree, too
+    assert "CANNOT TELL" not in text
+    assert "owner: site-1" in text
+
+
+def test_a_store_of_a_coordinator_without_any_branch_was_looked_at(tmp_path: Path) -> None:
+    site = Site(tmp_path, "after decision")
+    with TransactionManager(site.coordinator, site.resources(), recovery_interval=None) as tm:
+        tm.recover()
+    site.close()
+    assert run("list", site.coordinator)[0] == 1
+    assert run("list", str(tmp_path)) == (0, "Nothing is in doubt.\n")
+
+
+def test_a_prepared_branch_whose_name_is_no_xid_is_in_doubt() -> None:
+    folder = fixture_dir("h2") / "indoubt-many-512"
+    counted = triage(folder).logs[0].in_doubt
+    code, text = run("list", str(folder))
+    assert code == 1
+    assert text.count("due: ask who prepared it") == counted > 0
+    assert "Nothing is in doubt" not in text
+    named = json.loads(run("list", str(folder), "--json")[1])["unnamed"]
+    assert len(named) == counted
+    assert all(one["name"] in text and one["log"] == str(folder) for one in named)
 
 
 def test_a_coordinator_without_its_decisions_is_not_calm(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -24,11 +25,17 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tallystick.printable import printable, printable_lines
+from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.records import Answer, Finding, Judgement, Severity
 from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Found = TypeVar("_Found", bound="_Reply")
+
+WIDTH = 80
+"""Columns of a terminal; only what is to be copied whole, as a path, is longer."""
+LOGS_MAX = 3
+"""Logs that a person is shown beside what is said of them."""
 
 STYLES = {
     Severity.INFO: "dim",
@@ -200,6 +207,30 @@ def listed(counts: dict[str, int]) -> str:
     return ", ".join(shown) or "none"
 
 
+def print_estate(out: Printer, estate: EstateAnswer) -> None:
+    """Print what the logs say together, the gravest first, and what to type next."""
+    out.line((f"All {estate.count:,} logs together", "bold"))
+    for line in estate.lines:
+        one = line.judgement
+        text = f"{one.words}  {one.text}"
+        first, *more = textwrap.wrap(
+            text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False
+        )
+        words = f"  {one.words}"
+        out.line((words, ANSWER_STYLES[one.answer]), first.removeprefix(words))
+        for rest in more:
+            out.line(rest)
+        shown = line.logs[:LOGS_MAX] if one.answer is Answer.LOSES else ()
+        for system, log in shown:
+            out.line(f"      {system}: {log}")
+        if len(line.logs) > len(shown) > 0:
+            out.line(
+                f"      and {len(line.logs) - LOGS_MAX:,} more (--json lists all)", style="dim"
+            )
+    if estate.lines[0].judgement.reason != NOTHING_DUE:
+        out.line(f"    {estate.command}", style="bold")
+
+
 def stake_text(one: Judgement) -> str:
     """Return what is at stake in words; empty where nothing is, or nothing is known."""
     stake = one.at_stake
@@ -218,9 +249,15 @@ def print_problems(out: Printer, problems: Iterable[Finding], others: list[str])
     for problem in problems:
         out.finding(problem)
     if others:
-        shown = ", ".join(other.rpartition("/")[2] for other in others[:6])
-        rest = f" and {len(others) - 6} more" if len(others) > 6 else ""
-        out.line(f"No log: {shown}{rest}", style="dim")
+        texts = [_others_text(others, most) for most in range(6, 0, -1)]
+        fitting = (text for text in texts if len(text) <= WIDTH)
+        out.line(next(fitting, texts[-1]), style="dim")
+
+
+def _others_text(others: list[str], most: int) -> str:
+    named = ", ".join(other.rpartition("/")[2] for other in others[:most])
+    rest = f" and {len(others) - most} more" if len(others) > most else ""
+    return f"No log: {named}{rest}"
 
 
 def reading_options(command: _Command) -> _Command:

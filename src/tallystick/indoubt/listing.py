@@ -7,38 +7,39 @@ decision table of `tallystick.reconcile`, as the pipeline judges, too. Nothing i
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tallystick.reading.names import log_name
+from tallystick.errors import CorruptLogError, LogUnreadableError
+from tallystick.reading.discovery import parent
+from tallystick.reading.estate import Gatherer, decisions_of, shell_quoted, waits
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, survey
-from tallystick.reconcile.coverage import hides_records
-from tallystick.reconcile.decision_table import Resolution
 from tallystick.reconcile.estate import Estate
 from tallystick.records import Finding, State, Xid, jsonable
-from tallystick.services.transactions.coordinator_dir import (
-    CLOSED_FILE,
-    LOG_FOLDER,
-    LOST_FILE,
-    NODE_FILE,
-    ClosedDecisions,
-)
+from tallystick.services.page_store.recovery import owner_of
+from tallystick.services.transactions.coordinator_dir import IDENTITIES_FILE, Identities
 from tallystick.services.transactions.deadlines import TimedResources, start_call
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable
 from tallystick.services.transactions.xids import time_of
-from tallystick.systems.protocol import LogReading, ReadOptions
-from tallystick.systems.registry import NATIVE
+from tallystick.storage.local import LOCAL
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.registry import system
 
 ANSWER_SECONDS = 10.0
 """Time for each resource to list its branches."""
 
 LIVE = "live:"
 """Prefix of a live resource's name, where other branches have the path of their log."""
+
+PAGE_STORE, JOURNAL = "page store", "journal"
+EMBEDDED = (f"{PAGE_STORE} ", f"{JOURNAL} ")
+"""How identities of embedded stores begin, which only their process can open: their logs tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class InDoubtReport:
         problems: what could not be read.
         unproved: why something else may be in doubt, a sentence each; empty if nothing can.
         looked_at: logs that were read, and resources that were given.
+        unnamed: prepared branches whose names are no XA ids: system, log, name and evidence.
+        command: what to type to ask the databases that were not asked; empty if none is known.
     """
 
     transactions: list[InDoubt]
@@ -83,6 +86,13 @@ class InDoubtReport:
     problems: list[Finding] = field(default_factory=list)
     unproved: list[str] = field(default_factory=list)
     looked_at: int = 0
+    unnamed: list[dict[str, Any]] = field(default_factory=list)
+    command: str = ""
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is in doubt."""
+        return bool(self.transactions or self.unnamed)
 
     @property
     def whole(self) -> bool:
@@ -96,6 +106,8 @@ class InDoubtReport:
             "unreachable": self.unreachable,
             "problems": [one.to_dict() for one in self.problems],
             "unproved": self.unproved,
+            "unnamed": self.unnamed,
+            "next": self.command or None,
         }
 
 
@@ -111,8 +123,8 @@ def list_in_doubt(
     `LogUnreadableError` for a path that cannot be read.
     """
     known = TimedResources(resources or {}, ANSWER_SECONDS).now()
-    report = InDoubtReport([])
-    estate = gathered(paths, report, options)
+    report, estate = InDoubtReport([]), Estate()
+    gathered = [_gathered(path, report, estate, options) for path in paths]
     asked = {name: start_call(resource, "in_doubt") for name, resource in known.items()}
     for name, wait in asked.items():
         log = LIVE + name
@@ -121,60 +133,50 @@ def list_in_doubt(
         except ResourceUnreachable as answer:
             estate.add_resource(name, log, ())
             report.unreachable[name] = str(answer)
-    for path in paths:
-        if (Path(path) / NODE_FILE).is_file():
-            closed = ClosedDecisions(Path(path)).among(estate.in_doubt())
-            file = str(Path(path) / CLOSED_FILE)
-            estate.add_closed_decisions(NATIVE, _decisions(path), file, closed)
+    for one in gathered:
+        one.add_closed()
     report.looked_at += len(known)
     judged = list(estate.judged())
-    report.transactions = [_in_doubt(row) for row in judged if _waits(row)]
-    report.unproved += _unproved(estate, judged)
+    report.transactions = [_in_doubt(row) for row in judged if waits(row)]
+    report.unnamed = [one for one in estate.unnamed if one["log"] not in estate.copies]
+    unseen = _waiting_unseen(estate, judged)
+    report.unproved += _unproved(estate, unseen)
+    seen = {*known, *(b["resource"] for row in judged for b in row["branches"] if b["log"])}
+    logs = [log for one in gathered for log in one.logs]
+    unasked: dict[str, str] = {}
+    for one in gathered:
+        unasked.update(_not_asked(report, one, logs, seen, unseen))
+    if unasked:
+        report.command = _asking(paths, dict.fromkeys(known, "") | unasked)
     return report
 
 
-def gathered(
-    paths: Sequence[str], report: InDoubtReport, options: ReadOptions | None = None
-) -> Estate:
+def gathered(paths: Sequence[str], report: InDoubtReport) -> Estate:
     """Return what the logs below ``paths`` hold; what cannot be read joins ``report``."""
     estate = Estate()
     for path in paths:
-        node = Path(path) / NODE_FILE
-        is_coordinator = node.is_file()
-        if is_coordinator:
-            estate.add_coordinator(node.read_bytes().strip(), _decisions(path))
-            if (Path(path) / LOST_FILE).is_file():
-                estate.damaged.add(_decisions(path))
-        found = survey(path, options=options)
-        for reading in found.readings():
-            with found.guard(reading.source):
-                _add_log(estate, reading, settled_findings(reading, found.known, found.options))
-            report.looked_at += 1
-        problems = found.problems
-        if is_coordinator and any(one.code == NO_LOG for one in problems):
-            problems = [one for one in problems if one.code != NO_LOG]
-            report.unproved.append(
-                f"{path}: the decisions of this coordinator are not there; give the path of its log"
-            )
-        estate.damaged.update(one.log for one in problems if _hides(one))
-        report.problems += problems
+        _gathered(path, report, estate, None)
     return estate
 
 
-def _decisions(coordinator: str) -> str:
-    return str(Path(coordinator) / LOG_FOLDER)
-
-
-def _add_log(estate: Estate, reading: LogReading, findings: Iterable[Finding]) -> None:
-    log = log_name(reading.source)
-    for one in reading.transactions():
-        estate.add_transaction(one, log, reading.clock.value)
-    if any(map(_hides, findings)):
-        estate.damaged.add(log)
-
-
-def _hides(one: Finding) -> bool:
-    return hides_records(one.system, one.code, one.severity)
+def _gathered(
+    path: str, report: InDoubtReport, estate: Estate, options: ReadOptions | None
+) -> Gatherer:
+    found = survey(path, options=options)
+    gatherer = Gatherer(path, found.logs, estate, least=0, most=math.inf)
+    for reading in found.readings():
+        with found.guard(reading.source):
+            gatherer.add(reading, settled_findings(reading, found.known, found.options))
+        report.looked_at += 1
+    problems = found.problems
+    if path in gatherer.coordinators and any(one.code == NO_LOG for one in problems):
+        problems = [one for one in problems if one.code != NO_LOG]
+        report.unproved.append(
+            f"{path}: the decisions of this coordinator are not there; give the path of its log"
+        )
+    gatherer.add_unread(problems)
+    report.problems += problems
+    return gatherer
 
 
 def _live_part(log: str, name: str, xid: Xid) -> dict[str, Any]:
@@ -187,15 +189,8 @@ def _live_part(log: str, name: str, xid: Xid) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _waits(row: dict[str, Any]) -> bool:
-    waiting = any(branch["state"] == "prepared" for branch in row["branches"])
-    return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
-
-
-def _unproved(estate: Estate, judged: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield why a branch may be in doubt that was not found."""
-    for log in sorted(estate.damaged):
-        yield f"{log}: damaged, so a prepared branch or a decision may be gone"
+def _waiting_unseen(estate: Estate, judged: Iterable[dict[str, Any]]) -> Counter[str]:
+    """Return at which names that were not looked at decisions to commit are open, and how many."""
     decided, unseen = estate.open_decisions(), Counter[str]()
     for row in judged:
         names = decided.get(row["gtrid"], set())
@@ -204,11 +199,70 @@ def _unproved(estate: Estate, judged: Iterable[dict[str, Any]]) -> Iterator[str]
             for branch in row["branches"]
             if branch["resource"] in names and branch["state"] == "unknown" and not branch["log"]
         )
+    return unseen
+
+
+def _unproved(estate: Estate, unseen: Counter[str]) -> Iterator[str]:
+    """Yield why a branch may be in doubt that was not found."""
+    for log in sorted(estate.damaged):
+        yield f"{log}: damaged, so a prepared branch or a decision may be gone"
     for name, count in sorted(unseen.items()):
         yield (
             f"{count} decisions to commit are open at {name}, which was not looked at: give its "
             f"log, or --resource {name}=URL"
         )
+
+
+def _not_asked(
+    report: InDoubtReport,
+    gathered: Gatherer,
+    logs: Sequence[LogSource],
+    seen: Container[str],
+    said: Container[str],
+) -> Iterator[tuple[str, str]]:
+    """Yield the databases that directories of coordinators name and nobody has asked.
+
+    With their identities, so far as they are noted. The report says it of each, but of those that
+    were ``said``.
+    """
+    for folder in gathered.coordinators:
+        try:
+            identities = dict(Identities(Path(folder) / IDENTITIES_FILE))
+        except (CorruptLogError, LogUnreadableError) as error:
+            report.unproved.append(f"{folder}: which databases it has cannot be told: {error}")
+            identities = {}
+        names = dict.fromkeys(gathered.estate.names_in(decisions_of(folder)), "") | identities
+        left = [
+            (name, identity)
+            for name, identity in sorted(names.items())
+            if name not in seen and not _is_among(identity, logs)
+        ]
+        if new := [name for name, _ in left if name not in said]:
+            report.unproved.append(
+                f"{', '.join(new)}: not asked; a branch of the coordinator {folder} may be "
+                "prepared there, with its locks"
+            )
+        yield from left
+
+
+def _asking(paths: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return the command that asks these databases, too; embedded ones by their logs."""
+    embedded = [name for name, identity in names.items() if identity.startswith(EMBEDDED)]
+    logs = [shell_quoted(f"PATH-OF-{name}") for name in sorted(embedded)]
+    asked = sorted(set(names) - set(embedded))
+    given = [f"--resource {shell_quoted(name)}=URL" for name in asked]
+    return " ".join(["tallystick indoubt list", *map(shell_quoted, paths), *logs, *given])
+
+
+def _is_among(identity: str, logs: Iterable[LogSource]) -> bool:
+    """Return True if one of the logs is that of the embedded store with this identity."""
+    kind, _, number = identity.rpartition(" ")
+    if kind == PAGE_STORE:
+        return any(owner_of(Path(parent(one.path)), LOCAL) == identity for one in logs)
+    if kind != JOURNAL:
+        return False
+    files = (file for one in logs for file in system(one.system).read(one, ReadOptions()).files())
+    return any(file.identity and number.startswith(f"{file.identity:014x}") for file in files)
 
 
 def _in_doubt(row: dict[str, Any]) -> InDoubt:

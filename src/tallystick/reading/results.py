@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tallystick.reading.estate import EstateAnswer
 from tallystick.records import Answer, Finding, Outcome, Severity, State, Verdict
 from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading
@@ -25,18 +26,21 @@ class Explanation:
     """Findings of each of ``logs``, in their order."""
     problems: list[Finding]
     others: list[str]
+    estate: EstateAnswer | None = None
+    """What the logs say together; None where there is one, or none of global transactions."""
 
     @property
     def exit_code(self) -> int:
         """0 all safe and whole, 1 anything else, 2 nothing could be read."""
         if not self.logs:
             return 2
-        fine = all(map(is_fine, self.logs, self.findings))
+        fine = all(map(is_fine, self.logs, self.findings)) and is_calm(self.estate)
         return int(not fine or any(map(is_severe, self.problems)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick explain --json`` prints."""
         return {
+            "estate": estate_dict(self.estate),
             "logs": [verdict.to_dict() for verdict in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
             "others": list(self.others),
@@ -75,6 +79,8 @@ class Inspection:
     logs: list[Summary]
     problems: list[Finding]
     others: list[str]
+    estate: EstateAnswer | None = None
+    """What the logs say together; None where there is one, or none of global transactions."""
 
     @property
     def exit_code(self) -> int:
@@ -82,11 +88,13 @@ class Inspection:
         if not self.logs:
             return 2
         found = [one for log in self.logs for one in log.findings] + self.problems
+        found += self.estate.findings if self.estate is not None else ()
         return int(any(map(is_severe, found)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick inspect --json`` prints."""
         return {
+            "estate": estate_dict(self.estate),
             "logs": [log.to_dict() for log in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
             "others": list(self.others),
@@ -101,12 +109,17 @@ class Verification:
     logs: int
     """How many logs there are."""
     findings: list[Finding]
+    """First those of the logs together, then those of each, then what could not be read."""
+    estate: EstateAnswer | None = None
+    """What the logs say together; None where there is one, or none of global transactions."""
 
     @property
     def exit_code(self) -> int:
         """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
         if not self.logs:
             return 2
+        if not is_calm(self.estate):
+            return 1
         return int(any(is_severe(one) or one.code == NOT_SAFE.code for one in self.findings))
 
 
@@ -173,6 +186,16 @@ def amount(value: Any) -> int:
         parts = [value["records"]] if "records" in value else value.values()
         return sum(map(amount, parts))
     return 1 if value and isinstance(value, str) else len(value or ())
+
+
+def estate_dict(estate: EstateAnswer | None) -> dict[str, Any] | None:
+    """Return what ``--json`` prints as ``estate``."""
+    return None if estate is None else estate.to_dict()
+
+
+def is_calm(estate: EstateAnswer | None) -> bool:
+    """Return True unless the logs together say anything but safe."""
+    return estate is None or estate.judgement.answer is Answer.SAFE
 
 
 def is_severe(finding: Finding) -> bool:

@@ -23,18 +23,18 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.reading.discovery import discover
+from tallystick.reading.estate import Gatherer
 from tallystick.reading.names import log_name
 from tallystick.reading.results import (
     Explanation,
     Inspection,
     Summary,
     Verification,
-    is_fine,
     is_severe,
     summary_of,
 )
 from tallystick.reading.settled import Observer
-from tallystick.records import Finding, Outcome, Record, Severity, Verdict
+from tallystick.records import Answer, Finding, Judgement, Outcome, Record, Severity, Verdict
 from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
@@ -109,6 +109,10 @@ class Survey:
                 progress(source.path)
             with self.guard(source):
                 yield Observer(source, self.known, self.options)
+
+    def gatherer(self) -> Gatherer:
+        """Return what gathers the global transactions of the logs, to judge them together."""
+        return Gatherer(self.path, self.logs)
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
@@ -230,11 +234,20 @@ def explain(
         verdict = reading.verdict()
         return replace(verdict, engine=dict(verdict.engine)) if whole else verdict
 
+    gathered, names = found.gatherer(), list[str]()
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(take)
             answer.findings.append(seen.findings)
             answer.logs.append(seen.value)
+            names.append(log_name(log.source))
+            gathered.add(seen.reading, seen.findings, seen.value.judgement)
+    answer.estate = gathered.judged(found.problems)
+    if answer.estate is not None:
+        answer.logs = [
+            replace(one, judgement=answer.estate.logs.get(name, one.judgement))
+            for name, one in zip(names, answer.logs, strict=True)
+        ]
     return answer
 
 
@@ -244,12 +257,15 @@ def inspect(
     """Return a summary of every log below ``path``."""
     found = survey(path, options=options).refuse_unknown_settings()
     logs: list[Summary] = []
+    gathered = found.gatherer()
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(partial(summary_of, title=log.system.title))
             seen.value.findings = seen.findings
             logs.append(seen.value)
-    return Inspection(found.path, logs, found.problems, found.others)
+            gathered.add(seen.reading, seen.findings)
+    estate = gathered.judged(found.problems)
+    return Inspection(found.path, logs, found.problems, found.others, estate)
 
 
 def verify(
@@ -260,14 +276,23 @@ def verify(
     A log that `explain` does not call fine has one at least.
     """
     found = survey(path, options=options).refuse_unknown_settings()
-    findings: list[Finding] = []
+    gathered = found.gatherer()
+    of_logs: list[tuple[Observer, list[Finding], Judgement, bool]] = []
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(lambda reading: reading.verdict())
-            findings += seen.findings
-            if not is_fine(seen.value, seen.findings) and not any(map(is_severe, seen.findings)):
-                findings.append(_not_safe(log, seen.value))
-    return Verification(found.path, len(found.logs), findings + found.problems)
+            own, agree = seen.value.judgement, not seen.value.differences
+            of_logs.append((log, seen.findings, own, agree))
+            gathered.add(seen.reading, seen.findings, own)
+    estate = gathered.judged(found.problems)
+    findings = list(estate.findings) if estate is not None else []
+    for log, of_log, own, agree in of_logs:
+        judgement = own if estate is None else estate.logs.get(log_name(log.source), own)
+        safe = judgement.answer is Answer.SAFE and agree
+        findings += of_log
+        if not safe and not any(map(is_severe, of_log)):
+            findings.append(_not_safe(log, judgement))
+    return Verification(found.path, len(found.logs), findings + found.problems, estate)
 
 
 def error_finding(source: LogSource, error: TallystickError | OSError) -> Finding:
@@ -289,8 +314,8 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
     )
 
 
-def _not_safe(log: Observer, verdict: Verdict) -> Finding:
-    build, judgement = log.system.findings_of(log_name(log.source)), verdict.judgement
+def _not_safe(log: Observer, judgement: Judgement) -> Finding:
+    build = log.system.findings_of(log_name(log.source))
     text = f"{judgement.words}: {judgement.text}"
     return build(NOT_SAFE.code, text, file=next(iter(log.source.files), None))
 

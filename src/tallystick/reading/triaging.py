@@ -6,13 +6,13 @@ memory does not grow with the content of the logs.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.printable import printable
-from tallystick.reading.results import counts, is_fine, is_severe
+from tallystick.reading.estate import EstateAnswer, Gatherer, shell_quoted
+from tallystick.reading.names import log_name
+from tallystick.reading.results import counts, estate_dict, is_calm, is_severe
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Path, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State
@@ -66,13 +66,15 @@ class Triage:
     logs: list[TriagedLog] = field(default_factory=list)
     problems: list[Finding] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    estate: EstateAnswer | None = None
+    """What the logs say together; None where there is one, or none of global transactions."""
 
     @property
     def exit_code(self) -> int:
         """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
         if not self.logs:
             return 2
-        fine = all(one.fine for one in self.logs)
+        fine = all(one.fine for one in self.logs) and is_calm(self.estate)
         return int(not fine or any(map(is_severe, self.problems)))
 
     def counts(self) -> dict[str, int]:
@@ -82,6 +84,7 @@ class Triage:
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick triage --json`` prints."""
         return {
+            "estate": estate_dict(self.estate),
             "logs": [one.to_dict() for one in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
             "others": list(self.others),
@@ -104,29 +107,13 @@ def triage(
     """
     found = survey(path, options=options).refuse_unknown_settings()
     result = Triage(found.path, [], found.problems, found.others)
+    gathered, seen = found.gatherer(), list[_Seen]()
     for log in found.observers(progress):
         with found.guard(log.source):
-            result.logs.append(_triaged(found, log))
-    result.logs.sort(key=_gravity)
+            seen.append(_seen(log, gathered))
+    result.estate = gathered.judged(found.problems)
+    result.logs = sorted((_triaged(found, one, result.estate) for one in seen), key=_gravity)
     return result
-
-
-def shell_quoted(text: str) -> str:
-    """Return a path as one word of a POSIX shell; control characters as bash and zsh read them."""
-    if text.startswith("-"):
-        text = f"./{text}"
-    if printable(text) == text:
-        return shlex.quote(text)
-    escaped = "".join(_escaped(letter) for letter in text)
-    return f"$'{escaped}'"
-
-
-def _escaped(letter: str) -> str:
-    if letter in "'\\":
-        return f"\\{letter}"
-    if printable(letter) == letter:
-        return letter
-    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
 def _gravity(one: TriagedLog) -> tuple[int, int, bool, bool, int, str]:
@@ -136,15 +123,37 @@ def _gravity(one: TriagedLog) -> tuple[int, int, bool, bool, int, str]:
     return order, -lost, judgement.words == "SAFE", one.fine, -one.in_doubt, one.path
 
 
-def _triaged(found: Survey, log: Observer) -> TriagedLog:
-    seen, source = log.observe(lambda reading: reading.verdict()), log.source
-    verdict, fine = seen.value, is_fine(seen.value, seen.findings)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is kept of one log until all were read."""
+
+    source: LogSource
+    judgement: Judgement
+    in_doubt: int
+    agree: bool
+    severe: bool
+
+
+def _seen(log: Observer, gathered: Gatherer) -> _Seen:
+    seen = log.observe(lambda reading: reading.verdict())
+    verdict, severe = seen.value, any(map(is_severe, seen.findings))
     states = counts(verdict.strict.get("transactions"))
     in_doubt = sum(states.get(state.value, 0) for state in _IN_DOUBT)
-    path = _path(source)
-    agree, answer = not verdict.differences, verdict.judgement
-    command = _command(found, source, answer, in_doubt, shell_quoted(path), fine=fine)
-    return TriagedLog(path, source.system, answer, in_doubt, agree, fine, command)
+    gathered.add(seen.reading, seen.findings, verdict.judgement)
+    return _Seen(log.source, verdict.judgement, in_doubt, not verdict.differences, severe)
+
+
+def _triaged(found: Survey, seen: _Seen, estate: EstateAnswer | None) -> TriagedLog:
+    source, answer = seen.source, seen.judgement
+    if estate is not None:
+        answer = estate.logs.get(log_name(source), answer)
+    fine = answer.answer is Answer.SAFE and seen.agree and not seen.severe
+    path, in_doubt = _path(source), seen.in_doubt
+    whole = shell_quoted(path) if estate is None else shell_quoted(found.path)
+    command = _command(found, source, answer, shell_quoted(path), fine=fine)
+    if (answer.answer is Answer.SAFE and in_doubt) or answer is not seen.judgement:
+        command = f"tallystick indoubt list {whole}"
+    return TriagedLog(path, source.system, answer, in_doubt, seen.agree, fine, command)
 
 
 def _path(source: LogSource) -> str:
@@ -153,7 +162,7 @@ def _path(source: LogSource) -> str:
 
 
 def _command(
-    found: Survey, source: LogSource, judgement: Judgement, in_doubt: int, path: str, *, fine: bool
+    found: Survey, source: LogSource, judgement: Judgement, path: str, *, fine: bool
 ) -> str:
     if judgement.reason == _ENCRYPTED:
         secrets = sorted(found.known[source.system].secrets)
@@ -161,6 +170,4 @@ def _command(
         return " ".join(["tallystick explain", *options, path])
     if judgement.answer is not Answer.SAFE:
         return f"tallystick explain {path}"
-    if in_doubt:
-        return f"tallystick indoubt list {path}"
     return f"tallystick {'inspect' if fine else 'explain'} {path}"

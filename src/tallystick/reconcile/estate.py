@@ -38,6 +38,8 @@ class Estate:
         self._given = resources
         self.damaged: set[str] = set()
         """Logs of which not all can be read."""
+        self.unnamed: list[Row] = []
+        """Prepared branches whose names are no Xid, so that no coordinator's log tells of them."""
         self._parts: list[Row] = []
         self._bare: list[Row] = []
         self._places: set[tuple[str, str, str]] = set()
@@ -74,6 +76,8 @@ class Estate:
             "evidence_type": one.evidence_type,
             "attributes": json.dumps(jsonable(one.attributes)) if heuristic else None,
         }
+        if one.gtrid is None and one.state is State.PREPARED:
+            self.unnamed.append({name: row[name] for name in WHAT} | {"name": one.name or one.key})
         self._add(row, one.attributes)
 
     def add_row(self, row: Row) -> None:
@@ -92,6 +96,15 @@ class Estate:
         elif row["gtrid"] is not None and not attributes.get("settled"):
             self._parts.append(row)
 
+    def __len__(self) -> int:
+        """Return how many transactions and branches are kept."""
+        return len(self._parts) + len(self._bare)
+
+    def clear(self) -> None:
+        """Forget the transactions and branches."""
+        self._parts.clear()
+        self._bare.clear()
+
     def add_coordinator(self, owner: bytes, log: str) -> None:
         """Add a coordinator's log, even if it says nothing of any transaction."""
         self._coordinators[owner].add(log)
@@ -100,6 +113,11 @@ class Estate:
         """Return the global ids that have a prepared branch."""
         prepared = State.PREPARED.value
         return {part["gtrid"] for part in self._parts if part["state"] == prepared}
+
+    def names_in(self, coordinator: str) -> set[str]:
+        """Return the names of resources in the log of a coordinator."""
+        parts = (part for part in self._parts if part["log"] == coordinator)
+        return {name for part in parts if part["bqual"] is None for name in part["participants"]}
 
     def open_decisions(self) -> dict[bytes, set[str]]:
         """Return the resources at which a decision to commit is not known to be carried out.

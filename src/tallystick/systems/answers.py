@@ -65,6 +65,10 @@ BEING_WRITTEN = Reason(
 )
 """The rows that every table has."""
 
+BY_COORDINATOR = "the log of the coordinator: what it decided for the prepared transactions"
+"""What would decide an answer that hangs on prepared transactions: reading the logs together does.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:

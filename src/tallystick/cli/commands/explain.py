@@ -15,6 +15,7 @@ from tallystick.cli.output import (
     as_json,
     path_argument,
     place,
+    print_estate,
     print_problems,
     reading_options,
     reply,
@@ -45,6 +46,9 @@ def command(path: str, as_json: bool, **options: Any) -> None:
 
 
 def _show(out: Printer, answer: Explanation) -> None:
+    if answer.estate is not None:
+        print_estate(out, answer.estate)
+        out.line()
     for verdict, findings in zip(answer.logs, answer.findings, strict=True):
         _show_log(out, verdict, findings)
     print_problems(out, answer.problems, answer.others)

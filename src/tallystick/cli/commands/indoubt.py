@@ -12,6 +12,7 @@ import click
 
 from tallystick.cli.addresses import require_database, urls_by_name
 from tallystick.cli.output import (
+    WIDTH,
     Printer,
     as_json,
     print_json,
@@ -104,21 +105,24 @@ def list_(
 def _exit_code(report: InDoubtReport) -> int:
     if not report.looked_at and not report.unproved:
         return 2
-    return int(bool(report.transactions) or not report.whole)
+    return int(report.found or not report.whole)
 
 
 def _print_list(report: InDoubtReport) -> None:
     out = Printer()
-    if report.transactions:
-        for one in report.transactions:
-            out.line((one.gtrid.hex(), "bold"), f"  due: {_due(one)}")
-            out.line(f"    {_about(one)}")
-        for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
-            out.line(f"{alarm}: {ADVICE[alarm]}")
-    elif report.whole:
+    for one in report.transactions:
+        out.line((one.gtrid.hex(), "bold"), f"  due: {_due(one)}")
+        out.line(f"    {_about(one)}")
+    for branch in report.unnamed:
+        out.line((branch["name"], "bold"), "  due: ask who prepared it")
+        out.line(f"    no XA id, so no coordinator tells; in doubt on: {branch['log']}")
+    for alarm in sorted({one.alarm for one in report.transactions if one.alarm}):
+        out.line(f"{alarm}: {ADVICE[alarm]}")
+    if not report.whole:
+        what = "Nothing" if not report.found else "Nothing else"
+        out.line(f"CANNOT TELL  {what} in doubt was found, but not all was seen.", style="bold")
+    elif not report.found:
         out.line("Nothing is in doubt.")
-    else:
-        out.line("CANNOT TELL  Nothing in doubt was found, but not all was seen.", style="bold")
     _print_unseen(out, report)
 
 
@@ -128,6 +132,8 @@ def _print_unseen(out: Printer, report: InDoubtReport) -> None:
     for name, why in report.unreachable.items():
         out.line(f"Could not ask {name}: {why}")
     print_problems(out, report.problems, [])
+    if report.command:
+        out.line(f"    {report.command}", style="bold")
 
 
 def _due(one: InDoubt) -> str:
@@ -176,7 +182,7 @@ def explain(
             _print_explanation(one)
     else:
         _print_absence(gtrid, report)
-    ctx.exit(1 if found else _exit_code(replace(report, transactions=[])))
+    ctx.exit(1 if found else _exit_code(replace(report, transactions=[], unnamed=[])))
 
 
 def _print_absence(gtrid: str, report: InDoubtReport) -> None:
@@ -251,7 +257,6 @@ def _hex(gtrid: str) -> bytes:
         raise click.BadParameter("not hexadecimal", param_hint="GTRID") from error
 
 
-_WIDTH = 80
 _INDENT = " " * 9
 _COMMENT = re.compile(r"  (?=--|#)")
 
@@ -260,10 +265,10 @@ def _print_check(out: Printer, check: Check) -> None:
     """Print what was found, in lines of 80 columns, and what to type, whose commands stay whole."""
     text = f"{check.subject}  {check.what}: {check.found}"
     first, *more = textwrap.wrap(
-        text, _WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
+        text, WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
     )
     out.line((f"{check.level.value:9}", _STYLES[check.level]), first)
-    fits = len(_INDENT + check.type_next) <= _WIDTH
+    fits = len(_INDENT + check.type_next) <= WIDTH
     typed = [check.type_next] if fits else _COMMENT.split(check.type_next, maxsplit=1)
     for line in (*more, *typed):
         if line:

@@ -11,6 +11,7 @@ from tallystick.cli.output import (
     as_json,
     listed,
     path_argument,
+    print_estate,
     print_json_lines,
     print_problems,
     progress,
@@ -53,6 +54,9 @@ def verify_command(ctx: click.Context, /, path: str, as_json: bool, **options: A
 
 
 def _show(out: Printer, answer: Inspection) -> None:
+    if answer.estate is not None:
+        print_estate(out, answer.estate)
+        out.line()
     for log in answer.logs:
         _show_log(out, log)
     print_problems(out, answer.problems, answer.others)

@@ -13,17 +13,22 @@ from tallystick.cli.output import (
     Printer,
     as_json,
     path_argument,
+    print_estate,
     print_problems,
     reading_options,
     reply,
     stake_text,
 )
 from tallystick.reading import triage
-from tallystick.reading.triaging import Triage, TriagedLog, shell_quoted
-from tallystick.records import Answer
+from tallystick.reading.estate import shell_quoted
+from tallystick.reading.survey import NO_LOG
+from tallystick.reading.triaging import Triage, TriagedLog
+from tallystick.records import Answer, Finding
 
 LISTED_MAX, SAFE_LISTED_MAX = 5, 2
-"""Logs with one answer that a person is shown, and safe ones; ``--all`` shows all of them."""
+BESIDE_ESTATE_MAX = 3
+"""Logs with one answer that a person is shown, and safe ones; beside what all of them say
+together, and no safe ones: that must fit on a screen. ``--all`` shows all of them."""
 
 
 @click.command()
@@ -40,25 +45,57 @@ def command(path: str, every: bool, as_json: bool, **options: Any) -> None:
 
 
 def _show(out: Printer, answer: Triage, *, every: bool) -> None:
+    told = ""
+    if answer.estate is not None:
+        print_estate(out, answer.estate)
+        told = answer.estate.command
+    unread, hidden = list(answer.problems), 0
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
         group = list(logs)
         answered = group[0].judgement.answer
-        most = SAFE_LISTED_MAX if answered is Answer.SAFE else LISTED_MAX
+        if answered in (Answer.CANNOT_TELL, Answer.SAFE):
+            _show_unread(out, unread)
+            unread = []
+        most = _listed_max(answered, alone=answer.estate is None)
         shown = len(group) if every else most
         style = ANSWER_STYLES[answered]
         out.line((words, style), f"  {len(group):,} log{'s' if len(group) > 1 else ''}")
         for one in group[:shown]:
-            _show_log(out, one)
-        if (rest := len(group) - shown) > 0:
-            out.line(f"  and {rest:,} more:", style="dim")
-            out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
-    print_problems(out, answer.problems, answer.others)
+            _show_log(out, one, told)
+        rest = len(group) - shown
+        hidden += max(rest, 0)
+        if rest > 0 and shown:
+            out.line(f"  and {rest:,} more", style="dim")
+    if hidden:
+        out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
+    _show_unread(out, unread)
+    print_problems(out, (), answer.others)
 
 
-def _show_log(out: Printer, one: TriagedLog) -> None:
+def _listed_max(answered: Answer, *, alone: bool) -> int:
+    if answered is Answer.SAFE:
+        return SAFE_LISTED_MAX if alone else 0
+    return LISTED_MAX if alone else BESIDE_ESTATE_MAX
+
+
+def _show_unread(out: Printer, problems: list[Finding]) -> None:
+    """Print what could not be read, of which nothing can be told."""
+    if not problems:
+        return
+    found = any(one.code == NO_LOG for one in problems)
+    text = "  no log was found" if found else f"  {len(problems):,} not read"
+    out.line(("CANNOT TELL", ANSWER_STYLES[Answer.CANNOT_TELL]), text)
+    for one in problems:
+        out.finding(one)
+
+
+def _show_log(out: Printer, one: TriagedLog, told: str) -> None:
     doubt = f"{one.in_doubt:,} in doubt" if one.in_doubt else ""
     differ = "" if one.verdicts_agree else "verdicts differ"
     about = ", ".join(part for part in (stake_text(one.judgement), doubt, differ) if part)
     reason = one.judgement.reason.replace("-", " ")
     out.line(f"  {one.system}: {reason}" + (f"; {about}" if about else ""))
-    out.line(f"    {one.command}", style="bold")
+    if one.command == told:
+        out.line(f"    {shell_quoted(one.path)}", style="dim")
+    else:
+        out.line(f"    {one.command}", style="bold")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallystick.records import Answer, Severity
-from tallystick.systems.answers import Reason, reasons
+from tallystick.systems.answers import BY_COORDINATOR, Reason, reasons
 from tallystick.systems.findings import Code, codes
 
 CODES = codes(
@@ -210,7 +210,7 @@ REASONS = reasons(
         "The last record is a prepare, which fills its page, and the page that the log would go on "
         "with is zero: never written, or zeroed. The engine says that a prepared transaction is "
         "committed before it writes that.",
-        "the log of the coordinator: what it decided for the prepared transactions",
+        BY_COORDINATOR,
     ),
     Reason(
         "full-last-page",

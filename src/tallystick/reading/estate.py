@@ -1,0 +1,496 @@
+"""The logs below one path judged together: what one of them decides for another.
+
+In: readings of single logs, one at a time. Out: an `EstateAnswer`: what is due for global
+transactions, the gravest first, and the logs whose own answers it changes. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tallystick.printable import printable
+from tallystick.reading.discovery import parent
+from tallystick.reading.names import log_name
+from tallystick.reconcile import alarms, copies
+from tallystick.reconcile.coverage import hides_records
+from tallystick.reconcile.decision_table import Decision, Resolution
+from tallystick.reconcile.estate import Estate
+from tallystick.records import Answer, AtStake, Finding, Judgement, Severity, jsonable
+from tallystick.roles.coordinator_files import (
+    CLOSED_FILE,
+    LOG_FOLDER,
+    LOST_FILE,
+    NODE_FILE,
+    noted,
+)
+from tallystick.storage.local import LOCAL
+from tallystick.systems.answers import BY_COORDINATOR, NOTHING, Reason, reasons
+from tallystick.systems.findings import NOT_SAFE
+from tallystick.systems.protocol import LogReading, LogSource
+from tallystick.systems.registry import NATIVE
+
+Row = dict[str, Any]
+
+JUDGED_MAX = 50_000
+"""Transactions and branches of logs that are judged in memory; the pipeline judges more."""
+NOTHING_DUE = "nothing-due"
+_NAMED_MAX = 3
+
+REASONS = reasons(
+    Reason(
+        "commit-lost",
+        Answer.LOSES,
+        "A coordinator has closed its decision to commit, and a branch is only prepared: a restart "
+        "of the coordinator rolls it back without a word.",
+    ),
+    Reason(
+        "went-against",
+        Answer.LOSES,
+        "A branch has ended against the decision, or a heuristic outcome is recorded. It has "
+        "happened already; no restart mends it.",
+    ),
+    Reason(
+        "log-unread",
+        Answer.CANNOT_TELL,
+        "Not all of a log can be read: a prepared branch or a decision may stand there.",
+        "that log, whole",
+    ),
+    Reason(
+        "decisions-absent",
+        Answer.CANNOT_TELL,
+        "The directory of a coordinator is here, and its decisions are not.",
+        "the log of that coordinator",
+    ),
+    Reason(
+        "decision-unread",
+        Answer.CANNOT_TELL,
+        "No decision to commit can be read of a branch in doubt, and the log of its coordinator is "
+        "damaged.",
+        "a copy of the coordinator's log from before the damage",
+    ),
+    Reason(
+        "too-many",
+        Answer.CANNOT_TELL,
+        "The logs hold more global transactions than are judged in memory.",
+        "the table global_transactions of tallystick pipeline run",
+    ),
+    Reason(
+        "due",
+        Answer.SAFE,
+        "The logs tell of branches in doubt what their coordinators do with them at their start.",
+        after_crash=True,
+    ),
+    Reason(
+        "foreign",
+        Answer.SAFE,
+        "Branches wait for a coordinator whose log is not here, and keep their locks until it "
+        "decides.",
+        after_crash=True,
+    ),
+    Reason(
+        "unnamed",
+        Answer.SAFE,
+        "Branches are prepared under names that are no XA ids: no log of a coordinator tells of "
+        "them.",
+        after_crash=True,
+    ),
+    Reason(NOTHING_DUE, Answer.SAFE, "No global transaction waits for anything."),
+    Reason(
+        "coordinator-decides",
+        Answer.SAFE,
+        "The log ends in prepared transactions, and the log of their coordinator shows that none "
+        "was reported as committed.",
+        after_crash=True,
+    ),
+)
+"""The reasons of the answers about an estate; the last one is of a log in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstateLine:
+    """One thing that the logs say together.
+
+    Attributes:
+        judgement: the answer, with its text.
+        logs: system and name of each log that it is about.
+        gtrids: the global transactions.
+    """
+
+    judgement: Judgement
+    logs: tuple[tuple[str, str], ...] = ()
+    gtrids: tuple[bytes, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        logs = [{"system": system or None, "log": log} for system, log in self.logs]
+        return {**self.judgement.to_dict(), "logs": logs, "gtrids": jsonable(self.gtrids)}
+
+
+@dataclass(frozen=True, slots=True)
+class EstateAnswer:
+    """What the logs below one path say together.
+
+    Attributes:
+        lines: what they say, the gravest first; there is one at least.
+        transactions: the global transactions that wait for something or went wrong, as rows of
+            the table ``global_transactions``.
+        findings: the alarms among them, and which logs are copies.
+        logs: by name, the answers about single logs that others change.
+        command: what to type next, for all of them.
+        count: how many logs there are.
+    """
+
+    lines: tuple[EstateLine, ...]
+    transactions: tuple[Row, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    logs: Mapping[str, Judgement] = field(default_factory=dict)
+    command: str = ""
+    count: int = 0
+
+    @property
+    def judgement(self) -> Judgement:
+        """The gravest of the answers; at stake is what all lines with it count."""
+        first = self.lines[0].judgement
+        if first.answer is not Answer.LOSES:
+            return first
+        lost = [one.judgement.at_stake.transactions or 0 for one in self.lines]
+        return replace(first, at_stake=AtStake(sum(lost)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints as ``estate``."""
+        return {
+            **self.judgement.to_dict(),
+            "lines": [line.to_dict() for line in self.lines],
+            "global_transactions": [jsonable(row) for row in self.transactions],
+            "next": self.command,
+        }
+
+
+class Gatherer:
+    """Gathers what logs hold of global transactions, while they are read for something else.
+
+    Args:
+        path: below which the logs lie.
+        logs: all that were found there.
+        estate: what else is known; a new one by default.
+        least: of fewer logs nothing is gathered: there is nothing to judge together.
+        most: more transactions are not kept.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        logs: Sequence[LogSource],
+        estate: Estate | None = None,
+        *,
+        least: int = 2,
+        most: float = JUDGED_MAX,
+    ) -> None:
+        self.estate = Estate() if estate is None else estate
+        self.coordinators = _coordinators(path, logs)
+        """Directories of coordinators: the path, or what the logs lie in."""
+        self.systems: dict[str, str] = {}
+        """The system of each log, by its name."""
+        self.logs = logs
+        self.too_many = False
+        self._path = path
+        self._gathers = len(logs) >= least
+        self._most = most
+        self._own: dict[str, Judgement] = {}
+        for folder in self.coordinators:
+            node = (Path(folder) / NODE_FILE).read_bytes().strip()
+            self.estate.add_coordinator(node, decisions_of(folder))
+            if (Path(folder) / LOST_FILE).is_file():
+                self.estate.damaged.add(decisions_of(folder))
+
+    def add(
+        self, reading: LogReading, findings: Iterable[Finding], own: Judgement | None = None
+    ) -> None:
+        """Add what a log holds.
+
+        Args:
+            reading: of the log.
+            findings: those of the log that stand.
+            own: the answer about the log alone.
+        """
+        if not self._gathers:
+            return
+        log = log_name(reading.source)
+        self.systems[log] = reading.source.system
+        if own is not None:
+            self._own[log] = own
+        self.add_unread(findings)
+        if self.too_many:
+            return
+        for one in reading.transactions():
+            self.estate.add_transaction(one, log, reading.clock.value)
+            if len(self.estate) > self._most:
+                self.too_many = True
+                self.estate.clear()
+                return
+
+    def add_unread(self, findings: Iterable[Finding]) -> None:
+        """Note the logs of which findings say that not all can be read."""
+        for one in findings:
+            if hides_records(one.system, one.code, one.severity):
+                self.estate.damaged.add(one.log)
+
+    def add_closed(self) -> None:
+        """Add the closed decisions that the logs of coordinators have forgotten."""
+        for folder in self.coordinators:
+            file = str(Path(folder) / CLOSED_FILE)
+            closed = noted(LOCAL, file, self.estate.in_doubt())
+            self.estate.add_closed_decisions(NATIVE, decisions_of(folder), file, closed)
+
+    def judged(self, problems: Iterable[Finding]) -> EstateAnswer | None:
+        """Return the answer; None where no log knows of a global transaction.
+
+        Args:
+            problems: why logs could not be read.
+        """
+        if not self.too_many and not len(self.estate):
+            return None
+        self.add_unread(problems)
+        self.add_closed()
+        rows = list(self.estate.judged())
+        waiting = [row for row in rows if waits(row)]
+        lines = _lines(waiting, self)
+        found = alarms.finding_rows_of(waiting, self.estate.copies)
+        found += [_not_safe(self._path, one) for one in lines if one.judgement.reason in _UNFOUND]
+        return EstateAnswer(
+            lines,
+            tuple(waiting),
+            tuple(_finding(row) for row in found),
+            _answers(rows, self, self._own),
+            self._command(),
+            len(self.logs),
+        )
+
+    def _command(self) -> str:
+        path = shell_quoted(self._path)
+        if self.too_many:
+            return f"tallystick pipeline run {path} --out TABLES"
+        return f"tallystick indoubt list {path}"
+
+
+def decisions_of(coordinator: str) -> str:
+    """Return the name of the decision log in the directory of a coordinator."""
+    return str(Path(coordinator) / LOG_FOLDER)
+
+
+def waits(row: Row) -> bool:
+    """Return True for a judgement on a branch in doubt, or on what went against the decision."""
+    waiting = any(branch["state"] == "prepared" for branch in row["branches"])
+    return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
+
+
+def shell_quoted(text: str) -> str:
+    """Return a path as one word of a POSIX shell; control characters as bash and zsh read them."""
+    if text.startswith("-"):
+        text = f"./{text}"
+    if printable(text) == text:
+        return shlex.quote(text)
+    escaped = "".join(_escaped(letter) for letter in text)
+    return f"$'{escaped}'"
+
+
+def _escaped(letter: str) -> str:
+    if letter in "'\\":
+        return f"\\{letter}"
+    if printable(letter) == letter:
+        return letter
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
+
+
+def _coordinators(path: str, logs: Iterable[LogSource]) -> list[str]:
+    above = sorted({parent(one.path) for one in logs if one.path.endswith(f"/{LOG_FOLDER}")})
+    return [one for one in dict.fromkeys((path, *above)) if (Path(one) / NODE_FILE).is_file()]
+
+
+_UNFOUND = ("decisions-absent", "too-many")
+"""Reasons that nothing else is found for."""
+
+
+def _not_safe(path: str, line: EstateLine) -> Row:
+    one = line.judgement
+    return {
+        "code": NOT_SAFE.code, "severity": NOT_SAFE.severity.value, "log": path,
+        "message": f"{one.words}: {one.text}", "advice": f"It would be decided by {one.decided_by}",
+    }  # fmt: skip
+
+
+def _finding(row: Row) -> Finding:
+    return Finding(
+        row["code"],
+        Severity(row["severity"]),
+        row.get("system", ""),
+        row["log"] or "",
+        row["message"],
+        advice=row.get("advice"),
+        gtrid=row.get("gtrid"),
+    )
+
+
+# -- what is said of all logs ------------------------------------------------------------------
+
+
+def _kind(row: Row) -> str:
+    """Return the reason that a global transaction gives for the answer."""
+    if row["alarm"] == alarms.LOST_COMMIT:
+        return "commit-lost"
+    if row["resolution"] == Resolution.HEURISTIC_MISMATCH:
+        return "went-against"
+    if row["alarm"] == alarms.DOUBTFUL:
+        return "decision-unread"
+    return "foreign" if row["resolution"] == Resolution.FOREIGN else "due"
+
+
+def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]:
+    """Return what is to be said, in the order of `REASONS`."""
+    estate, systems = gathered.estate, gathered.systems
+    alike: dict[tuple[str, tuple[str, ...]], list[Row]] = defaultdict(list)
+    for row in waiting:
+        kind = _kind(row)
+        alike[kind, _concerned(row) if REASONS[kind].answer is Answer.LOSES else ()].append(row)
+    lines = [
+        EstateLine(
+            _said(kind, _TEXTS[kind](rows, systems), len(rows)),
+            tuple((systems.get(log, ""), log) for log in logs),
+            tuple(row["gtrid"] for row in rows),
+        )
+        for (kind, logs), rows in alike.items()
+    ]
+    absent = [one for one in gathered.coordinators if decisions_of(one) not in systems]
+    unnamed = sorted({one["log"] for one in estate.unnamed} - set(estate.copies))
+    for kind, logs in (
+        ("log-unread", sorted(estate.damaged)),
+        ("decisions-absent", absent),
+        ("unnamed", unnamed),
+    ):
+        if logs:
+            about = tuple((systems.get(log, ""), log) for log in logs)
+            lines.append(EstateLine(_said(kind), about))
+    if gathered.too_many:
+        lines.append(EstateLine(_said("too-many")))
+    order = list(REASONS)
+    lines.sort(key=lambda line: order.index(line.judgement.reason))
+    return tuple(lines) or (EstateLine(_said(NOTHING_DUE)),)
+
+
+def _concerned(row: Row) -> tuple[str, ...]:
+    """Return the logs of a loss: the coordinator's, and those of the branches that it is about."""
+    states: tuple[str, ...] = ("prepared",)
+    if row["alarm"] != alarms.LOST_COMMIT:
+        against_commit = row["decision"] == Decision.COMMIT
+        states = ("rolled_back", "active") if against_commit else ("rolled_back", "committed")
+    held = [one["log"] for one in row["branches"] if one["state"] in states and one["log"]]
+    return tuple(dict.fromkeys([*filter(None, [row["coordinator"]]), *held]))
+
+
+def _said(kind: str, text: str = "", lost: int = 0) -> Judgement:
+    row = REASONS[kind]
+    stakes = {Answer.SAFE: NOTHING, Answer.LOSES: AtStake(lost)}
+    stake = stakes.get(row.answer, AtStake())
+    return Judgement(row.answer, kind, text or row.meaning, row.after_crash, stake, row.decided_by)
+
+
+def _lost_text(rows: Sequence[Row], systems: Mapping[str, str]) -> str:
+    coordinator, *held = (systems.get(log, log) for log in _concerned(rows[0]))
+    where, it = _list(held), "it" if len(rows) == 1 else "them"
+    return (
+        f"{_count(rows)}: closed by {coordinator}, only prepared in {where}; commit {it} in {where}"
+        f" before you start {coordinator}"
+    )
+
+
+def _against_text(rows: Sequence[Row], _: Mapping[str, str]) -> str:
+    why = _list(sorted({row["evidence"].partition("; ")[0] for row in rows}))
+    return f"{_count(rows)}: {why}; it has happened: mend the data by hand"
+
+
+def _due_text(rows: Sequence[Row], _: Mapping[str, str]) -> str:
+    due = Counter(row["resolution"] for row in rows)
+    words = {Resolution.COMMIT: "commit", Resolution.ROLLBACK: "roll back"}
+    what = " and ".join(f"{due[name]:,} to {word}" for name, word in words.items() if due[name])
+    return f"{what} when coordinators start"
+
+
+def _foreign_text(rows: Sequence[Row], _: Mapping[str, str]) -> str:
+    owners = _list(sorted({row["owner"] or "an unknown coordinator" for row in rows}))
+    return f"{len(rows):,} of {owners}, which is not here: ask there"
+
+
+def _unread_text(rows: Sequence[Row], _: Mapping[str, str]) -> str:
+    return f"{_count(rows)}: {rows[0]['evidence'].partition('; ')[0]}"
+
+
+_TEXTS = {
+    "commit-lost": _lost_text,
+    "went-against": _against_text,
+    "decision-unread": _unread_text,
+    "due": _due_text,
+    "foreign": _foreign_text,
+}
+
+
+def _count(rows: Sequence[Row]) -> str:
+    return f"{len(rows):,} global transaction{'s' if len(rows) > 1 else ''}"
+
+
+def _list(words: Sequence[str]) -> str:
+    shown = words[:_NAMED_MAX]
+    rest = [f"{len(words) - _NAMED_MAX:,} more"] if len(words) > _NAMED_MAX else []
+    *firsts, last = [*shown, *rest] or [""]
+    return f"{', '.join(firsts)} and {last}" if firsts else last
+
+
+# -- what all logs say of one ------------------------------------------------------------------
+
+
+def _answers(
+    rows: Iterable[Row], gathered: Gatherer, own: Mapping[str, Judgement]
+) -> dict[str, Judgement]:
+    """Return the answers about single logs that the others change."""
+    lost: Counter[str] = Counter()
+    told: dict[str, list[Row]] = defaultdict(list)
+    newest: dict[str, bytes] = defaultdict(bytes)
+    texts: dict[str, str] = {}
+    for row in rows:
+        if row["alarm"] == alarms.LOST_COMMIT:
+            for log in _concerned(row):
+                lost[log] += 1
+                texts[log] = _lost_text([row], gathered.systems)
+        for branch in row["branches"]:
+            if branch["state"] == "prepared":
+                told[branch["log"]].append(row)
+            elif branch["state"] == "unknown" and row["decision"] == Decision.COMMIT:
+                log = branch["log"] or ""
+                newest[log] = max(newest[log], copies.age(row["gtrid"]))
+    found = {}
+    unnamed = {one["log"] for one in gathered.estate.unnamed}
+    for log, judgement in own.items():
+        if judgement.answer in (Answer.LOSES, Answer.REFUSES):
+            continue
+        if lost[log]:
+            text = texts[log] if lost[log] == 1 else ""
+            found[log] = _said("commit-lost", text, lost[log])
+            continue
+        open_ = judgement.decided_by == BY_COORDINATOR and log not in unnamed
+        if open_ and _decides(told[log], newest[log]):
+            found[log] = _said("coordinator-decides")
+    return found
+
+
+def _decides(prepared: Sequence[Row], newest: bytes) -> bool:
+    """Return True if coordinators tell that none of these branches was reported as committed.
+
+    ``newest`` is the age of the newest commit of which the log should have a branch and has none:
+    after the branches that are prepared, it may have stood where the log has nothing now.
+    """
+    due = all(_kind(row) == "due" for row in prepared)
+    return bool(prepared) and due and newest <= max(copies.age(row["gtrid"]) for row in prepared)
