@@ -285,3 +285,17 @@ def test_a_file_that_is_recycled_while_it_is_looked_at_was_not_rewritten(
         tailer = Tailer(options)
         after = tailer.advance(position)
         assert tailer.advance(after)
+
+
+def test_a_log_that_cannot_be_followed_is_left_out_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = fixture_dir("estate") / "mid-phase-two"
+    tailer = Tailer(SourceOptions((str(folder),)))
+    for _ in range(2):
+        position = tailer.latest()
+    assert position
+    assert not any(path.startswith(f"{folder}/h2/") for path in position)
+    (said,) = (one.getMessage() for one in caplog.records if "left out" in one.getMessage())
+    assert f"{folder}/h2" in said
+    assert "Read it in batch" in said

@@ -30,6 +30,7 @@ from tallystick.pipeline.source.positions import (
     places_of,
     require_unchanged,
 )
+from tallystick.printable import logger
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
 from tallystick.systems.protocol import LogSource
@@ -37,6 +38,8 @@ from tallystick.systems.registry import system
 
 QUIET_NS = 2_000_000_000
 """A file changed less than this ago is looked at again: its time is too coarse to trust."""
+
+_log = logger("tallystick.pipeline")
 
 
 @dataclass(slots=True)
@@ -93,6 +96,8 @@ class Tailer:
     _step: int = 0
     _turns: dict[tuple[str, str], int] = field(default_factory=dict)
     """By path and name of a log: the last step that took records of it."""
+    _left_out: set[str] = field(default_factory=set)
+    """Names of logs that cannot be followed, of which that was said."""
 
     def advance(self, start: Position, limit: Limit | None = None) -> Position:
         """Return the position after the next records after ``start``, within ``limit``.
@@ -183,9 +188,15 @@ class Tailer:
             plan.require_readable()
         found = plan.logs
         followed = [source for source in found if self._can_follow(source)]
-        if len(followed) < len(found) and (not followed or self.options.mode == "failfast"):
-            refused = next(source for source in found if not self._can_follow(source))
-            raise self._refusal(refused)
+        for source in found if len(followed) < len(found) else ():
+            if self._can_follow(source):
+                continue
+            refusal = self._refusal(source)
+            if not followed or self.options.mode == "failfast":
+                raise refusal
+            if (name := log_name(source)) not in self._left_out:
+                self._left_out.add(name)
+                _log.warning("left out of the stream: %s: %s", name, refusal)
         return followed
 
     def _can_follow(self, source: LogSource) -> bool:
