@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import tallystick
 from tallystick.reading.results import headline
 from tallystick.records import Answer, AtStake, Judgement, Severity, Verdict
 from tests.fixtures import fixture_dir
+from tests.indoubt.estates import EXAMPLES
 
 
 def sentence(system: str, case: str) -> str:
@@ -95,3 +97,11 @@ def test_no_calm_word_stands_beside_damage_in_any_fixture(system: str) -> None:
         damaged = any(one.severity is Severity.DAMAGE for one in findings)
         said = headline(verdict)
         assert not (damaged and "nothing silently" in said), verdict.path
+
+
+@pytest.mark.parametrize("system", ["bitronix", "derby", "h2", "jboss"])
+def test_inspect_counts_the_records_that_dump_prints(system: str) -> None:
+    folder = EXAMPLES / "mid-phase-two" / {"jboss": "artemis"}.get(system, system)
+    (log,) = tallystick.inspect(folder).logs
+    printed = Counter(record.outcome.value for record in tallystick.scan(folder))
+    assert log.records == printed

@@ -89,7 +89,7 @@ class LogDigest:
         """Take the next entry; its row and values are dropped."""
         row, entry.row, entry.values = entry.row, b"", ()
         if not self._guessed:
-            self.outcomes[outcome_of(entry, self.stream)] += entry.count
+            self.outcomes[outcome_of(entry, self.stream)] += 1
             self._guessed = entry.type in _GUESSED
         if code := fault_code(entry):
             text = entry.fault or f"its session has the number {entry.session}"
@@ -103,7 +103,7 @@ class LogDigest:
 
     def observe_piece(self, plain: PlainLog, piece: Piece, rows: Iterable[Entry]) -> None:
         """Take records that are in order; ``rows`` are those added to the page index."""
-        self.outcomes[Outcome.VALID] += piece.count
+        self.outcomes[Outcome.VALID] += len(piece.codes)
         for entry in rows:
             if self.versions_differ_from is None and _read_differently(entry, entry.row, False):
                 self.versions_differ_from = entry.pos

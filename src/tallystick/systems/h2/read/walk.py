@@ -69,11 +69,6 @@ class Piece:
         return self.table[record_kernels.CODE]
 
     @property
-    def count(self) -> int:
-        """Records, each no-op of a run counted."""
-        return int(self.table[record_kernels.COUNT].sum())
-
-    @property
     def end(self) -> int:
         """The offset in the stream after the last record."""
         return (
