@@ -5,18 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tallystick.reading import explain, inspect, triage, verify
 from tallystick.reading.estate import REASONS, Gatherer
 from tallystick.reading.survey import survey
-from tallystick.records import Answer
+from tallystick.records import Answer, Clock, Judgement, State, Transaction
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
-from tallystick.systems.answers import NO_REASONS
+from tallystick.systems.answers import BY_COORDINATOR, NO_REASONS
+from tallystick.systems.protocol import LogReading, LogSource
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES, damaged_decision
 from tests.indoubt.test_indoubt import Site
@@ -59,8 +60,9 @@ def test_a_coordinator_that_would_lose_a_commit_is_not_shown_as_safe() -> None:
     assert found.logs.index(row) < 2
     explained = {one.path: one.judgement for one in explain(EXAMPLES).logs}
     assert explained[coordinator] == row.judgement
-    found_in = {one.log for one in verify(EXAMPLES).findings if one.code == "lost-commit"}
-    assert found_in == {coordinator}
+    lost, *others = verify(EXAMPLES).findings
+    assert (lost.code, lost.log) == ("lost-commit", coordinator)
+    assert all(one.log != coordinator or one.code == "unclean" for one in others)
     assert triage(coordinator).logs[0].judgement.answer is Answer.SAFE  # alone it cannot know
 
 
@@ -245,3 +247,54 @@ def test_a_script_for_the_keys_of_before_goes_on(command: Any) -> None:
     assert {"answer", "reason", "at_stake", "global_transactions"} <= set(estate)
     assert {row["resolution"] for row in estate["global_transactions"]} == {"commit", "rollback"}
     assert all(isinstance(row["gtrid"], str) for row in estate["global_transactions"])
+
+
+class Reading:
+    """A log of a few transactions."""
+
+    def __init__(self, log: str, *transactions: Transaction) -> None:
+        self.source = LogSource("made", log, ())
+        self.clock = Clock.WALL_MS
+        self._transactions = transactions
+
+    def transactions(self) -> tuple[Transaction, ...]:
+        return self._transactions
+
+
+def _gtrid(number: int) -> bytes:
+    return b"node" + bytes(7) + bytes([number]) + bytes(4)
+
+
+def _decision(number: int, state: State) -> Transaction:
+    names = ("db", "queue")
+    waiting = names if state is State.COMMITTING else ()
+    return Transaction(
+        "made", "/tm", str(number), state, gtrid=_gtrid(number), participants=names,
+        open_participants=waiting,
+    )  # fmt: skip
+
+
+def _branch(log: str, number: int, state: State) -> Transaction:
+    return Transaction("made", log, str(number), state, gtrid=_gtrid(number), bqual=log.encode())
+
+
+@pytest.mark.parametrize(("last", "decided"), [(2, True), (9, False)])
+def test_a_later_commit_that_is_missing_leaves_the_end_of_a_log_open(
+    last: int, decided: bool
+) -> None:
+    """It may have stood where nothing stands now, after the branch that is prepared."""
+    committed, prepared = State.COMMITTED, State.PREPARED
+    made = (
+        Reading(
+            "/tm", *(_decision(n, committed) for n in (1, last)), _decision(5, State.COMMITTING)
+        ),
+        Reading("/db", _branch("/db", 1, committed), _branch("/db", 5, prepared)),
+        Reading("/queue", *(_branch("/queue", n, committed) for n in (1, last, 5))),
+    )
+    own = Judgement(Answer.CANNOT_TELL, "open", decided_by=BY_COORDINATOR)
+    gathered = Gatherer("/", [one.source for one in made])
+    for one in made:
+        gathered.add(cast(LogReading, one), (), own if one.source.path == "/db" else None)
+    answer = gathered.judged(())
+    assert answer is not None
+    assert set(answer.logs) == ({"/db"} if decided else set())

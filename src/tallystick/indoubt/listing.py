@@ -17,7 +17,7 @@ from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.reading.discovery import parent
-from tallystick.reading.estate import Gatherer, decisions_of, shell_quoted, waits
+from tallystick.reading.estate import Gatherer, decisions_of, gravest_first, shell_quoted
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, survey
 from tallystick.reconcile.estate import Estate
@@ -137,7 +137,7 @@ def list_in_doubt(
         one.add_closed()
     report.looked_at += len(known)
     judged = list(estate.judged())
-    report.transactions = [_in_doubt(row) for row in judged if waits(row)]
+    report.transactions = [_in_doubt(row) for row in gravest_first(judged)]
     report.unnamed = [one for one in estate.unnamed if one["log"] not in estate.copies]
     unseen = _waiting_unseen(estate, judged)
     report.unproved += _unproved(estate, unseen)

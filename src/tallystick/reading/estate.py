@@ -258,7 +258,7 @@ class Gatherer:
         self.add_unread(problems)
         self.add_closed()
         rows = list(self.estate.judged())
-        waiting = [row for row in rows if waits(row)]
+        waiting = gravest_first(rows)
         lines = _lines(waiting, self)
         found = alarms.finding_rows_of(waiting, self.estate.copies)
         found += [_not_safe(self._path, one) for one in lines if one.judgement.reason in _UNFOUND]
@@ -283,8 +283,14 @@ def decisions_of(coordinator: str) -> str:
     return str(Path(coordinator) / LOG_FOLDER)
 
 
-def waits(row: Row) -> bool:
-    """Return True for a judgement on a branch in doubt, or on what went against the decision."""
+def gravest_first(rows: Iterable[Row]) -> list[Row]:
+    """Return the judgements on branches in doubt, and on what went against a decision."""
+    waiting = [row for row in rows if _waits(row)]
+    order = list(REASONS)
+    return sorted(waiting, key=lambda row: order.index(_kind(row)))
+
+
+def _waits(row: Row) -> bool:
     waiting = any(branch["state"] == "prepared" for branch in row["branches"])
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
 
