@@ -8,16 +8,26 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
+from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
-from tallystick import Journal, PageStore, TransactionManager, WriteBehind
+from tallystick import Journal, PageStore, TransactionManager, WriteBehind, scan
+from tallystick.cli import tallystick
+from tallystick.convert import convert
 from tallystick.disposal.disposers import CompressDisposer, MoveDisposer
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.roles import Operation, OperationCode
 from tallystick.storage.shared.mailbox import REQUEST_MAX
+from tallystick.storage.source import open_source
+from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.registry import NATIVE
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.persist_log import TallyPersistLog
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
@@ -154,12 +164,109 @@ def of_write_behind(root: Path, look: Look) -> None:
     assert archived == {".tally", ".gz"}
 
 
+def _behind(root: Path) -> None:
+    """An encrypted persist log with pending entries."""
+    log = TallyLog(str(root), key=lambda: KEY, settings=replace(SETTINGS, recycle=False))
+    with closing(TallyPersistLog(log)) as entries:
+        for _ in range(40):
+            insert = Operation(OperationCode.INSERT, "orders", b"key", SECRET * 500)
+            entries.persisting(["out"], [insert])[1].wait()
+
+
+def of_conversions(root: Path, look: Look) -> None:
+    """Converted to be encrypted again, looked at before and after the new log has its name."""
+    with Journal(root / "log", **SEALED) as journal:
+        use(journal, 1)
+        journal.append_many([SECRET * 2000] * 4)
+    _behind(root / "entries")
+    options = ReadOptions(encryption_key=KEY)
+    with mock.patch("tallystick.convert.command.complete", side_effect=lambda *_: look()):
+        for name in ("log", "entries"):
+            convert(
+                root / name,
+                root / f"{name} half",
+                NATIVE,
+                options=options,
+                key_to=KEY,
+                service=True,
+            )
+    for name in ("log", "entries"):
+        convert(root / name, root / f"{name} 2", NATIVE, options=options, key_to=KEY, service=True)
+    look()
+    with Journal(root / "log 2", **SEALED) as journal:
+        assert any(one.body == SECRET for one in journal.live_records())
+
+
+def of_conversions_that_are_killed(root: Path, look: Look) -> None:
+    """What a kill leaves of the unfinished folder: the copy of the source, and the new log."""
+    _behind(root / "entries")
+    options = ReadOptions(encryption_key=KEY)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with mock.patch("tallystick.convert.command.differences", side_effect=_killed):
+                convert(root / "entries", root / "to", NATIVE, options=options, key_to=KEY)
+        finally:
+            os._exit(1)
+    os.waitpid(pid, 0)
+    assert len(list((root / "to.converting").rglob("*.tally"))) > 1
+    look()
+
+
+def _killed(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def of_reading(root: Path, look: Look) -> None:
+    """What commands without the key leave: reports and errors, and unpacked archives."""
+    with Journal(root / "log", **SEALED) as journal:
+        use(journal, 1)
+    (root / "archive").mkdir()
+    for path in (root / "log").glob("*.tally"):
+        (root / "archive" / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    (root / "tmp").mkdir()
+    for name in ("log", "archive"):
+        for command in ("inspect", "explain", "triage", "verify", "dump"):
+            answer = CliRunner().invoke(tallystick, [command, str(root / name), "--json"])
+            text = f"{answer.output}\n{''.join(format_exception(answer.exception))}"
+            (root / f"{command} {name}.txt").write_text(text)
+        look()
+    files = [str(one) for one in (root / "archive").iterdir()]
+    with mock.patch.dict(os.environ, TMPDIR=str(root / "tmp")):
+        for file in files:
+            with open_source(file) as source:
+                assert len(source.data)
+                look()
+
+
+def of_what_fails(root: Path, look: Look) -> None:
+    """Errors that a log with damage in it raises, with their tracebacks, and what is logged."""
+    with Journal(root / "log", **SEALED) as journal:
+        use(journal, 1)
+    (path,) = (root / "log").glob("0*.tally")
+    content = bytearray(path.read_bytes())
+    place = len(content.rstrip(b"\0")) - 20
+    content[place] ^= 1
+    path.write_bytes(content)
+    for key in (KEY, bytes(32)):
+        try:
+            Journal(root / "log", key=lambda key=key: key, settings=SETTINGS).close()
+            tuple(scan(root / "log", options=ReadOptions(encryption_key=key)))
+        except TallystickError as error:
+            (root / f"{key[1]}.txt").write_text("".join(format_exception(error)))
+        look()
+
+
 CASES = {
     "a journal": of_a_journal,
     "a shared journal": of_a_shared_journal,
     "processes that are killed": of_processes_that_are_killed,
     "a resource": of_a_resource,
     "write-behind": of_write_behind,
+    "conversions": of_conversions,
+    "conversions that are killed": of_conversions_that_are_killed,
+    "reading": of_reading,
+    "what fails": of_what_fails,
 }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from tallystick.arguments import secret
 from tallystick.convert.roles import CARRIERS, ConversionReport, Holdings, differences
 from tallystick.convert.service_folder import complete, log_folder
-from tallystick.convert.source import locked_copy, require_apart
+from tallystick.convert.source import locked_copy
 from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
@@ -31,6 +31,8 @@ from tallystick.reading.survey import survey
 from tallystick.records import Severity, State
 from tallystick.roles import Role
 from tallystick.storage.local import LOCAL, made_whole
+from tallystick.storage.opening import require_apart
+from tallystick.storage.source import is_remote
 from tallystick.systems.folders import how_to_open
 from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import system, systems_with
@@ -90,7 +92,12 @@ def convert(
     _require_keys(options.encryption_key, key_to)
     reading = _only_log(os.fspath(source), options)
     folder = Path(target).absolute()
-    require_apart(folder, os.fspath(source), reading.source.path)
+    if folder.is_symlink():
+        raise LogWriteError(
+            "the target is a symbolic link", file=str(target), advice="Name the folder itself"
+        )
+    if not is_remote(reading.source.path):
+        require_apart(str(folder), os.fspath(source), reading.source.path)
     if folder.exists() and any(folder.iterdir()):
         raise LogWriteError("the target is not empty", file=str(target))
     _require_role(reading)

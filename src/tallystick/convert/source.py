@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from tallystick.errors import LogBeingWrittenError, LogLockedError, LogWriteError
+from tallystick.errors import LogBeingWrittenError, LogLockedError
 from tallystick.storage.local import write_anew
 from tallystick.storage.opening import opening_log
 from tallystick.storage.source import is_remote, logical_name, open_source
@@ -23,29 +23,6 @@ from tallystick.systems.protocol import LogReading
 
 _PIECE = 1 << 20
 _ADVICE = "Close it there first; convert takes a log that is closed"
-
-
-def require_apart(target: Path, *folders: str) -> None:
-    """Require that a new folder is not inside one of these, whatever links lead there.
-
-    Raises:
-        LogWriteError: it is.
-    """
-    place = Path(os.path.realpath(target))
-    if target.is_symlink():
-        raise LogWriteError(
-            "the target is a symbolic link",
-            file=str(target),
-            advice="Name the folder itself",
-        )
-    for folder in folders:
-        if not is_remote(folder) and place.is_relative_to(os.path.realpath(folder)):
-            raise LogWriteError(
-                "the target is inside the log that is converted",
-                file=str(target),
-                found=folder,
-                advice="Choose a folder beside it",
-            )
 
 
 @contextlib.contextmanager

@@ -155,6 +155,23 @@ def writing_backup(target: str) -> Iterator[None]:
         ) from error
 
 
+def require_apart(target: str, *folders: str) -> None:
+    """Require that a new folder is not inside one of these, whatever links lead there.
+
+    Raises:
+        LogWriteError: it is, or is one of them.
+    """
+    place = os.path.realpath(target)
+    for folder in folders:
+        if os.path.commonpath((place, owner := os.path.realpath(folder))) == owner:
+            raise LogWriteError(
+                "the target is inside the log that is copied",
+                file=target,
+                found=folder,
+                advice="Nothing was written. Choose a folder beside it",
+            )
+
+
 def refused(path: str, error: OSError) -> TallystickError:
     """Return the error for what the operating system has refused while ``path`` was opened."""
     file = error.filename if isinstance(error.filename, str) else path

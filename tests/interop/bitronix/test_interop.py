@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.convert import convert
 from tallystick.errors import LogLockedError
 from tallystick.records import Answer, Severity
+from tallystick.roles import DecisionOutcome
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -25,6 +27,7 @@ from tallystick.systems.bitronix.format.layout import (
     make_gtrid,
 )
 from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.registry import open_decision_log
 from tallystick.testing import Reporter, run_and_kill
 from tests.interop.bitronix.original import (
     COORDINATES,
@@ -308,3 +311,27 @@ def test_the_cursor_of_the_original_reads_every_record(tmp_path: Path, line: str
             journal.log(COMMITTING, gtrid(number), NAMES)
     _, count = read_records(tmp_path / "btm1.tlog", line)
     assert count == 500
+
+
+@on_each_line
+def test_the_original_opens_what_was_converted_and_goes_on(tmp_path: Path, line: str) -> None:
+    with contextlib.closing(open_decision_log(tmp_path / "from")) as log:
+        for number in range(300):
+            log.decide(gtrid(number), NAMES).wait()
+            if number % 3:
+                log.finish(gtrid(number), NAMES[: number % 3 + 1], DecisionOutcome.COMMITTED)
+        model = {key: frozenset(one.resources) for key, one in log.open_decisions().items()}
+    assert {len(names) for names in model.values()} == {1, 3}
+    convert(tmp_path / "from", tmp_path / "to", "bitronix", service=True)
+    decisions = tmp_path / "to" / "decisions"
+    with original(decisions, line) as real:
+        real.open()
+        assert real.dangling() == model
+        real.log(COMMITTED, gtrid(0), NAMES)
+        real.log(COMMITTING, gtrid(1000), NAMES)
+        real.force()
+        real.close()
+    model[gtrid(1000)] = model.pop(gtrid(0))
+    convert(decisions, tmp_path / "back", "tally")
+    with contextlib.closing(open_decision_log(tmp_path / "back")) as log:
+        assert {key: frozenset(one.resources) for key, one in log.open_decisions().items()} == model

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from tallystick import Journal
+from tallystick.convert import convert
+from tallystick.records import Xid
 from tallystick.systems.jboss.live.files import Ring
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tests.interop.jboss.original import Loaded, RealJournal, real_journal
@@ -151,6 +154,43 @@ def test_original_opens_what_we_closed(name: str, tmp_path: Path) -> None:
     assert expected.prepared == [(90001, b"xid".hex(), 1, 0)]
     found = theirs(name, tmp_path)
     assert found == expected
+
+
+@BOTH
+def test_original_opens_what_was_converted_and_goes_on(name: str, tmp_path: Path) -> None:
+    with Journal(tmp_path / "from") as journal:
+        for number in range(200):
+            journal.add(number, b"body %d" % number, number % 100)
+            if number % 3 == 0:
+                journal.update(number, b"update %d" % number, 7)
+            if number % 5 == 0:
+                journal.delete(number)
+        with journal.transaction() as tx:
+            tx.add(1000, b"in doubt")
+            tx.delete(1)
+            tx.prepare(xid=Xid(7, b"gtrid", b"bqual"))
+        live = [
+            (one.record_id, one.user_type, one.update, one.body.hex())
+            for one in journal.live_records()
+        ]
+    convert(tmp_path / "from", tmp_path / "to", "jboss")
+    expected = ours(tmp_path / "to")
+    assert expected.live == live
+    assert [one[2:] for one in expected.prepared] == [(1, 1)]
+    with real_journal(name, tmp_path / "to") as original:
+        found = original.load()
+        found.nanoseconds = 0
+        assert found == expected
+        original.tell("add 2000 3 aa")
+        original.tell("stop")
+    convert(tmp_path / "to", tmp_path / "back", "tally")
+    with Journal(tmp_path / "back") as journal:
+        assert [one.record_id for one in journal.live_records()] == [
+            *(one[0] for one in live),
+            2000,
+        ]
+        (prepared,) = journal.prepared()
+        assert prepared.xid == Xid(7, b"gtrid", b"bqual")
 
 
 @EVERY

@@ -15,7 +15,7 @@ from typing import Final
 
 from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import FileSystem, write_whole
-from tallystick.storage.opening import writing_backup
+from tallystick.storage.opening import require_apart, writing_backup
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
@@ -70,13 +70,14 @@ def copy_log(
         progress: called after each piece.
 
     Raises:
-        LogWriteError: the target is not empty, or cannot be written.
+        LogWriteError: the target is not empty, is inside the log, or cannot be written.
         LogLockedError: another backup to this target runs.
         LogUnreadableError: a segment of the log cannot be read.
         CorruptLogError: the copy does not hold the whole log: a segment of the log is damaged, or
             the disk of the target.
     """
     target = target or posixpath.curdir
+    require_apart(target, folder)
     control = replace(
         moment.control,
         generation=moment.control.generation + 1,
