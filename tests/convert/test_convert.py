@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import gzip
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +23,7 @@ from tallystick.cli.commands.convert import command
 from tallystick.convert.command import convert
 from tallystick.errors import (
     CorruptLogError,
+    LogFullError,
     LogLockedError,
     LogWriteError,
     NotALogError,
@@ -33,6 +37,7 @@ from tallystick.storage.local import UNFINISHED
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import open_decision_log, open_persist_log, open_record_journal
 from tallystick.systems.tally.live.roles.journal import TallyJournal
+from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import Reporter, run_and_kill
 from tests.fixtures import fixture_dir
 from tests.kit import untouched
@@ -227,7 +232,7 @@ def test_a_conversion_that_fails_leaves_nothing(
     journal.add(1, b"body").wait()
     journal.close()
     monkeypatch.setattr("tallystick.convert.roles._add_live", fail)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(LogFullError, match="the new log could not be written: no space"):
         convert(tmp_path / "from", tmp_path / "to", "tally")
     assert [one.name for one in tmp_path.iterdir()] == ["from"]
 
@@ -423,7 +428,8 @@ def test_what_differs_after_all_gets_no_name(
     assert [one.name for one in tmp_path.iterdir()] == ["from"]
 
 
-def test_a_conversion_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_conversion_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int) -> None:
     with Journal(tmp_path / "from") as journal:
         journal.append_many([b"x" * 1000] * 20_000)
     program = "from tallystick.cli import main; main()"
@@ -432,6 +438,71 @@ def test_a_conversion_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None
     unfinished = tmp_path / ("to" + UNFINISHED)
     while process.poll() is None and not unfinished.exists():
         time.sleep(0.01)
-    process.terminate()
-    process.wait()
+    process.send_signal(number)
+    assert process.wait() == (130 if number == signal.SIGINT else 128 + number)
     assert not unfinished.exists()
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("file", "no folder"),
+        ("full", "not empty"),
+        (".", "the current folder"),
+        ("nothing/..", "the current folder"),
+        ("", "the current folder"),
+    ],
+)
+def test_a_target_that_cannot_be_made_is_refused_before_anything(
+    target: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is renamed to the current one would take it away from its shell."""
+    Journal(tmp_path / "from").close()
+    here = tmp_path / "here"
+    if words == "the current folder":
+        here.mkdir()
+    else:
+        (here / "full" / "inner").mkdir(parents=True)
+        (here / "file").touch()
+    monkeypatch.chdir(here)
+    with untouched(tmp_path), pytest.raises(LogWriteError, match=words):
+        convert(tmp_path / "from", target, "tally")
+
+
+def test_dots_and_links_on_the_way_to_the_target_lead_where_they_lead(tmp_path: Path) -> None:
+    Journal(tmp_path / "from").close()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("a/b")
+    convert(tmp_path / "from", tmp_path / "link" / ".." / "to", "tally")
+    assert sorted(one.name for one in (tmp_path / "a").iterdir()) == ["b", "to"]
+
+
+def test_a_log_that_is_open_is_refused_as_such_whatever_its_end_looks_like(tmp_path: Path) -> None:
+    """What is being written looks damaged; force would not be the advice."""
+    damaged = shutil.copytree(fixture_dir("bitronix") / "damaged-hole", tmp_path / "from")
+    with next(damaged.glob("btm1.tlog*")).open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LogLockedError):
+            convert(damaged, tmp_path / "to", "tally")
+    with pytest.raises(CorruptLogError):
+        convert(damaged, tmp_path / "to", "tally")
+    report = convert(damaged, tmp_path / "to", "tally", force=True)
+    assert any("damage in the source" in note for note in report.notes)
+
+
+def test_archived_segments_alone_are_a_log_by_force_only(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log", settings=Settings(segment_size=16 << 10)) as journal:
+        for number in range(100):
+            journal.append(b"%d " % number + bytes(1000))
+    (tmp_path / "archive").mkdir()
+    for path in sorted((tmp_path / "log").glob("0*.tally"))[:3]:
+        (tmp_path / "archive" / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(CorruptLogError, match="If these are archived segments"):
+        convert(tmp_path / "archive", tmp_path / "to", "tally")
+    report = convert(tmp_path / "archive", tmp_path / "to", "tally", force=True)
+    assert report.carried["plain records"] > 10
+    with Journal(tmp_path / "to") as journal:
+        bodies = [one.body for one in journal.replay()]
+    numbers = [int(body.split()[0]) for body in bodies if body]
+    assert numbers == list(range(report.carried["plain records"]))

@@ -24,6 +24,7 @@ from tallystick.records import Kind, Outcome
 from tallystick.roles import Operation, OperationCode, Role
 from tallystick.storage.local import LOCAL
 from tallystick.systems.bitronix.live.role import BitronixDecisionLog
+from tallystick.systems.folders import how_to_open
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.registry import (
@@ -284,6 +285,11 @@ def test_what_is_refused_is_named_with_the_line_that_opens_it(trial: Trial) -> N
             open_undo_redo_log(path)
         assert caught.value.advice is not None
         assert line.format(path=path) in caught.value.advice
+
+
+def test_what_is_to_be_typed_is_quoted_for_the_shell() -> None:
+    advice = how_to_open("tally", "a b;c", Role.DECISION_LOG)
+    assert "mv 'a b;c' 'a b;c.new' && mkdir 'a b;c' && mv 'a b;c.new' 'a b;c/decisions'" in advice
 
 
 def test_the_log_of_another_owner_is_refused(tmp_path: Path) -> None:

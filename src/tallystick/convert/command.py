@@ -18,7 +18,7 @@ from pathlib import Path
 from tallystick.arguments import secret
 from tallystick.convert.roles import CARRIERS, ConversionReport, Holdings, differences
 from tallystick.convert.service_folder import complete, log_folder
-from tallystick.convert.source import locked_copy
+from tallystick.convert.source import copy_log, locked
 from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
@@ -31,7 +31,7 @@ from tallystick.reading.survey import survey
 from tallystick.records import Severity, State
 from tallystick.roles import Role
 from tallystick.storage.local import LOCAL, made_whole
-from tallystick.storage.opening import require_apart
+from tallystick.storage.opening import require_apart, writing_backup
 from tallystick.storage.source import is_remote
 from tallystick.systems.folders import how_to_open
 from tallystick.systems.protocol import LogReading, ReadOptions
@@ -91,22 +91,16 @@ def convert(
     options = options or ReadOptions()
     _require_keys(options.encryption_key, key_to)
     reading = _only_log(os.fspath(source), options)
-    folder = Path(target).absolute()
-    if folder.is_symlink():
-        raise LogWriteError(
-            "the target is a symbolic link", file=str(target), advice="Name the folder itself"
-        )
-    if not is_remote(reading.source.path):
-        require_apart(str(folder), os.fspath(source), reading.source.path)
-    if folder.exists() and any(folder.iterdir()):
-        raise LogWriteError("the target is not empty", file=str(target))
+    folder = _target(target, os.fspath(source), reading.source.path)
     _require_role(reading)
     _require_sealing(to, key_to)
-    _require_sound(reading, force=force)
-    with made_whole(folder) as unfinished:
-        copy = unfinished / _COPY
-        try:
-            with locked_copy(reading, copy):
+    with locked(reading.source.path):
+        reading = _only_log(os.fspath(source), options)  # before, somebody may have written it
+        unsound = _require_sound(reading, force=force)
+        with writing_backup(str(target), "new log"), made_whole(folder) as unfinished:
+            copy = unfinished / _COPY
+            try:
+                copy_log(reading, copy)
                 role = _role_of(reading, str(copy), to, options)
                 report = ConversionReport(
                     reading.source.path, reading.source.system, str(target), to, role.value
@@ -117,16 +111,22 @@ def convert(
                     if service:
                         complete(unfinished, reading, report, key_to, node)
                 _account(reading, report)
-        finally:
-            for one in unfinished.glob(f"{_COPY}*"):
-                shutil.rmtree(one, ignore_errors=True)
+            finally:
+                for one in unfinished.glob(f"{_COPY}*"):
+                    shutil.rmtree(one, ignore_errors=True)
+    report.notes += unsound
     if options.encryption_key is not None and key_to is None:
         report.notes.append(
             "the new log is in clear text, also what the source had encrypted: --encryption-key-to "
             "encrypts it"
         )
-    place = log_folder(Path(target), role) if service else Path(target)
-    report.next = how_to_open(to, str(place), role)
+    place = log_folder(Path(target), role)
+    report.next = (
+        how_to_open(to, str(place), role)
+        if service or place == Path(target)
+        else f"Open it with: open_{role.value.replace(' ', '_')}({str(target)!r}, {to!r}); the "
+        "folder that a service opens is made with --service"
+    )
     return report
 
 
@@ -191,7 +191,18 @@ def _only_log(path: str, options: ReadOptions) -> LogReading:
     return found.read(found.logs[0])
 
 
-def _require_sound(reading: LogReading, *, force: bool) -> None:
+def _target(target: str | os.PathLike[str], *apart: str) -> Path:
+    """Return the new folder by its real path, whatever links and dots lead there."""
+    if Path(target).is_symlink():
+        raise LogWriteError(
+            "the target is a symbolic link", file=str(target), advice="Name the folder itself"
+        )
+    require_apart(os.fspath(target), *(one for one in apart if not is_remote(one)))
+    return Path(os.path.realpath(target))
+
+
+def _require_sound(reading: LogReading, *, force: bool) -> list[str]:
+    """Return notes on what is damaged: by ``force`` it is converted all the same."""
     bad = [one for one in reading.findings() if one.severity in (Severity.DAMAGE, Severity.LOSS)]
     if bad and not force:
         raise CorruptLogError(
@@ -200,6 +211,7 @@ def _require_sound(reading: LogReading, *, force: bool) -> None:
             offset=bad[0].offset,
             advice="See 'tallystick explain'; with force what can be believed is converted",
         )
+    return [f"damage in the source: {one.message}" for one in bad]
 
 
 def _require_keys(*keys: bytes | None) -> None:

@@ -1,6 +1,6 @@
 """The log that is converted: nobody else has it, and its own code opens a copy of it.
 
-In: a reading of the log. Out: a folder with a copy of its files, while the log is locked. The files
+In: the folder of a log, and a reading of it. Out: its lock, and a copy of its files. The files
 themselves are only read: opening a log writes to it.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import struct
 from collections.abc import Iterator
@@ -26,40 +25,50 @@ _ADVICE = "Close it there first; convert takes a log that is closed"
 
 
 @contextlib.contextmanager
-def locked_copy(reading: LogReading, copy: Path) -> Iterator[None]:
-    """Copy the files of a log to the new folder ``copy``, and keep the log locked for the block.
+def locked(folder: str) -> Iterator[None]:
+    """Keep the log in a folder locked for the block; one that is remote has no lock.
 
     Raises:
         LogLockedError: somebody has it open.
-        LogBeingWrittenError: it changed while it was copied.
+        LogUnreadableError: a file cannot be opened.
+    """
+    with contextlib.ExitStack() as held:
+        if not is_remote(folder):
+            with opening_log(folder):
+                for path in _regular_files(folder):
+                    held.enter_context(_locked(path))
+        yield
+
+
+def copy_log(reading: LogReading, copy: Path) -> None:
+    """Copy the files of a log, which is locked, to the new folder ``copy``.
+
+    Raises:
+        LogBeingWrittenError: it changed meanwhile: by somebody who does not lock it.
         LogUnreadableError: a file cannot be read.
+        OSError: the copy cannot be written.
     """
     copy.mkdir()
     folder = reading.source.path
     if is_remote(folder):
         for name in reading.source.files:
             _copy_unpacked(name, copy)
-        yield
         return
-    with contextlib.ExitStack() as held:
-        with opening_log(folder):
-            files = _regular_files(folder)
-            for path in files:
-                held.enter_context(_locked(path))
-            before = {path: _stamp(path) for path in files}
-            for path in files:
-                if logical_name(str(path)) == path.name:
-                    _copy(path, copy)
-                elif str(path) in reading.source.files:
-                    _copy_unpacked(str(path), copy)
-            after = {path: _stamp(path) for path in _regular_files(folder)}
-            if after != before:
-                both = {**before, **after}
-                changed = next(str(one) for one in both if before.get(one) != after.get(one))
-                raise LogBeingWrittenError(
-                    "the log was written while it was copied", file=changed, advice=_ADVICE
-                )
-        yield
+    files = _regular_files(folder)
+    before = {path: _stamp(path) for path in files}
+    for path in files:
+        if logical_name(str(path)) == path.name:
+            with write_anew(copy / path.name) as new:
+                new.writelines(_pieces(path))
+        elif str(path) in reading.source.files:
+            _copy_unpacked(str(path), copy)
+    after = {path: _stamp(path) for path in _regular_files(folder)}
+    if after != before:
+        both = {**before, **after}
+        changed = next(str(one) for one in both if before.get(one) != after.get(one))
+        raise LogBeingWrittenError(
+            "the log was written while it was copied", file=changed, advice=_ADVICE
+        )
 
 
 def _regular_files(folder: str) -> list[Path]:
@@ -71,9 +80,10 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _copy(path: Path, copy: Path) -> None:
-    with path.open("rb") as file, write_anew(copy / path.name) as new:
-        shutil.copyfileobj(file, new, _PIECE)
+def _pieces(path: Path) -> Iterator[bytes]:
+    with opening_log(path), path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 def _copy_unpacked(path: str, copy: Path) -> None:

@@ -484,8 +484,9 @@ def made_whole(folder: Path) -> Iterator[Path]:
         folder: the target, an absolute path; nothing, or an empty folder.
 
     Raises:
-        LogWriteError: another conversion to it was cut short, or still runs.
+        LogWriteError: there is something, or another conversion to it was cut short, or still runs.
     """
+    _require_free(folder)
     unfinished = folder.with_name(folder.name + UNFINISHED)
     try:
         unfinished.mkdir(FOLDER_MODE, parents=True)
@@ -503,3 +504,19 @@ def made_whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     LOCAL.sync_dir(str(folder.parent))
+
+
+def _require_free(folder: Path) -> None:
+    """Require that a folder can get this name: a new one, that of an empty folder at most."""
+    found, advice = "", "Choose another name"
+    if folder.exists():
+        if not folder.is_dir():
+            found = "it is no folder"
+        elif any(folder.iterdir()):
+            found = "it is not empty"
+        elif folder.samefile(os.curdir) or folder.is_mount():
+            # A folder that is made elsewhere and renamed would take its place.
+            found = "it is the current folder, or a mounted volume"
+            advice = "Name a folder in it"
+    if found:
+        raise LogWriteError(f"the target cannot be made: {found}", file=str(folder), advice=advice)

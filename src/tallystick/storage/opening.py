@@ -137,8 +137,12 @@ def closing_log(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def writing_backup(target: str) -> Iterator[None]:
+def writing_backup(target: str, what: str = "backup") -> Iterator[None]:
     """Raise documented errors for what fails inside, while a backup is written to ``target``.
+
+    Args:
+        target: where it is written.
+        what: the name of what is written.
 
     Raises:
         LogFullError: there is no space for it.
@@ -149,9 +153,9 @@ def writing_backup(target: str) -> Iterator[None]:
     except OSError as error:
         kind = LogFullError if error.errno in SPACE_ERRORS else LogWriteError
         raise kind(
-            f"the backup could not be written: {error.strerror or error}",
+            f"the {what} could not be written: {error.strerror or error}",
             file=os.fspath(error.filename) if isinstance(error.filename, str) else target,
-            advice="The source is unharmed. Remove the target, and take the backup again",
+            advice=f"The source is unharmed. Remove the target, and take the {what} again",
         ) from error
 
 

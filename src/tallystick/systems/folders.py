@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -46,7 +47,7 @@ def how_to_open(name: str, path: str, role: Role | None) -> str:
         role: what the log is used for; None if nothing can open it to write.
     """
     if role is None:
-        return f"Look at it with: tallystick explain {path}"
+        return f"Look at it with: tallystick explain {shlex.quote(path)}"
     inner, call = CALLS[role]
     service, folder = posixpath.split(path) if inner else (path, "")
     if role is Role.DECISION_LOG and name != NATIVE:
@@ -56,7 +57,8 @@ def how_to_open(name: str, path: str, role: Role | None) -> str:
     moved = ""
     if folder != inner:
         service = path
-        moved = f"mv {path} {path}.new && mkdir {path} && mv {path}.new {path}/{inner}"
+        at, new, there = map(shlex.quote, (path, f"{path}.new", posixpath.join(path, inner)))
+        moved = f"mv {at} {new} && mkdir {at} && mv {new} {there}"
     system = "" if name == NATIVE else f", system={name!r}"
     line = f"open it with: {call.format(path=service, system=system)}"
     return f"Move it to where it is looked for ({moved}), and {line}" if moved else f"O{line[1:]}"

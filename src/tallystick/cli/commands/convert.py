@@ -62,7 +62,7 @@ def command(
     named, and then the exit code is 1.
     """
     key_to = key_from_hex(encryption_key_to, "--encryption-key-to")
-    with ended_by_sigterm():
+    with ended_by_signals():
         report = convert(
             source, target, to, force=force, options=read_options(**options), key_to=key_to,
             service=service, node=node,
@@ -89,13 +89,14 @@ def command(
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let a SIGTERM during the block end the process as an exception does: it cleans up."""
-    before = signal.signal(signal.SIGTERM, _end)
+def ended_by_signals() -> Iterator[None]:
+    """Let signals during the block end the process as an exception does: it cleans up."""
+    before = {one: signal.signal(one, _end) for one in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _end(number: int, _frame: object) -> None:

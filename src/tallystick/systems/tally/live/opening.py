@@ -60,6 +60,10 @@ _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
     "and write what can be read to a new log with tallystick.systems.tally.live.salvage"
 )
+_ADVICE_ARCHIVED: Final = (
+    "If these are archived segments of a log: `tallystick dump` reads them, and "
+    "`tallystick convert --force` makes a log of what they hold"
+)
 _COPIES: Final = (
     "Of {} headers one copy of two was damaged: check the disk. The control block and headers of "
     "segments were written anew; a group is not, as its sectors hold acknowledged records."
@@ -123,7 +127,8 @@ def open_log(
         claim.require(catalog.control, folder)
     scan, state, index = _read_tail(catalog, access, key, term) or _read_all(catalog, access, key)
     if scan.broken:
-        raise _refusal(folder, scan.findings)
+        advice = _ADVICE if catalog.control_path is not None else f"{_ADVICE}. {_ADVICE_ARCHIVED}"
+        raise _refusal(folder, scan.findings, advice)
     judgement = judgement_of(REASONS, CODES, grounds(scan, None), scan.findings)
     _repair_heads(fs, catalog)
     judgement = _with_copies(judgement, scan.findings)
@@ -252,7 +257,7 @@ def _with_copies(judgement: Judgement, findings: Iterable[Finding]) -> Judgement
     return replace(judgement, text=judgement.text + said)
 
 
-def _refusal(folder: str, findings: list[Finding]) -> CorruptLogError:
+def _refusal(folder: str, findings: list[Finding], advice: str) -> CorruptLogError:
     """Return the error that says what is lost and what follows it."""
     bad = fatal(findings)
     first = bad[0]
@@ -263,7 +268,7 @@ def _refusal(folder: str, findings: list[Finding]) -> CorruptLogError:
         offset=first.offset,
         expected="every record up to the end of the log",
         found=f"{len(bad)} damaged or missing pieces",
-        advice=_ADVICE,
+        advice=advice,
     )
 
 
