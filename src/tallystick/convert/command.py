@@ -97,7 +97,8 @@ def convert(
     with locked(reading.source.path):
         reading = _only_log(os.fspath(source), options)  # before, somebody may have written it
         unsound = _require_sound(reading, force=force)
-        with writing_backup(str(target), "new log"), made_whole(folder) as unfinished:
+        written = writing_backup(str(target), "new log", "Nothing was made; convert it again")
+        with written, made_whole(folder) as unfinished:
             copy = unfinished / _COPY
             try:
                 copy_log(reading, copy)

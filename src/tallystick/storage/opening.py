@@ -137,12 +137,15 @@ def closing_log(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def writing_backup(target: str, what: str = "backup") -> Iterator[None]:
+def writing_backup(
+    target: str, what: str = "backup", advice: str = "Remove the target, and take the backup again"
+) -> Iterator[None]:
     """Raise documented errors for what fails inside, while a backup is written to ``target``.
 
     Args:
         target: where it is written.
         what: the name of what is written.
+        advice: what to do if that fails.
 
     Raises:
         LogFullError: there is no space for it.
@@ -155,7 +158,7 @@ def writing_backup(target: str, what: str = "backup") -> Iterator[None]:
         raise kind(
             f"the {what} could not be written: {error.strerror or error}",
             file=os.fspath(error.filename) if isinstance(error.filename, str) else target,
-            advice=f"The source is unharmed. Remove the target, and take the {what} again",
+            advice=f"The source is unharmed. {advice}",
         ) from error
 
 
@@ -164,8 +167,9 @@ def require_apart(target: str, *folders: str) -> None:
 
     Raises:
         LogWriteError: it is, or is one of them.
+        LogUnreadableError: no folder can have this name.
     """
-    place = os.path.realpath(target)
+    place = os.path.realpath(_place(target))
     for folder in folders:
         if os.path.commonpath((place, owner := os.path.realpath(folder))) == owner:
             raise LogWriteError(
@@ -174,6 +178,26 @@ def require_apart(target: str, *folders: str) -> None:
                 found=folder,
                 advice="Nothing was written. Choose a folder beside it",
             )
+
+
+def require_empty(fs: FileSystem, target: str, but: str = "") -> None:
+    """Require that a folder which a backup is written to is absent or empty.
+
+    Args:
+        fs: the file system.
+        target: the folder.
+        but: the name of a file that may be there.
+
+    Raises:
+        LogWriteError: it is not.
+    """
+    if names := [name for name in fs.list(target) if name != but]:
+        raise LogWriteError(
+            "the target of a backup must be absent or empty",
+            file=target,
+            found=f"{len(names)} files, {names[0]} among them",
+            advice="Choose another folder; nothing was written",
+        )
 
 
 def refused(path: str, error: OSError) -> TallystickError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tallystick.errors import LogWriteError
 from tallystick.storage.files import File, FileSystem, write_whole
 
 PAGES = "pages"
@@ -19,10 +18,8 @@ _COPY_BYTES = 1 << 20
 
 
 def copy_pages(file: File, fs: FileSystem, target: Path) -> None:
-    """Copy all pages of ``file``. Raises `LogWriteError` if ``target`` holds a store already."""
+    """Copy all pages of ``file`` to the folder ``target``, which is absent or empty."""
     fs.mkdir(str(target))
-    if fs.exists(str(target / PAGES)):
-        raise LogWriteError("there is a page store already", file=str(target))
     write_whole(fs, str(target / BACKUP_MARK), [b"pages without a log\n"])
     write_whole(fs, str(target / PAGES), _chunks(file))
 

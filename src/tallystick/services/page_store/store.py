@@ -48,7 +48,13 @@ from tallystick.services.page_store.transactions import Limits, Session, Transac
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closing_log, opens_log, require_apart, writing_backup
+from tallystick.storage.opening import (
+    closing_log,
+    opens_log,
+    require_apart,
+    require_empty,
+    writing_backup,
+)
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.registry import (
@@ -187,14 +193,16 @@ class PageStore(Uncopied):
 
         Raises:
             LogFullError: there is no space for it; the store is unharmed, here as below.
-            LogWriteError: the target holds a store, is inside this one, or cannot be written.
+            LogWriteError: the target is not empty, is inside this store, or cannot be written.
         """
         self._health.require_writable()
         require_apart(os.fspath(target), str(self.path))
 
         def copy() -> None:
             with writing_backup(os.fspath(target)):
-                self._opened.copy(self._fs, Path(target).absolute())
+                folder = Path(target).absolute()
+                require_empty(self._fs, str(folder))
+                self._opened.copy(self._fs, folder)
 
         self._transactions.checkpoints.run_holding(copy)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tallystick.errors import LogWriteError
 from tallystick.roles import Codec, Pages
 from tallystick.storage.files import File, FileSystem, write_whole
 from tallystick.storage.local import LOCAL
@@ -97,11 +96,9 @@ class H2PagedLog(SessionLog):
     def copy(self, fs: FileSystem, target: Path) -> None:
         """Copy the tables' pages as they are in the file to a database without a log.
 
-        Raises `LogWriteError` if ``target`` holds a database already.
+        ``target`` is absent or empty.
         """
         path = str(target / Path(self._store.path).name)
-        if fs.exists(path):
-            raise LogWriteError("there is a page store already", file=path)
         fs.mkdir(str(target))
         write_whole(fs, path, self._chunks())
 

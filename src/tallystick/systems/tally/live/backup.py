@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallystick.errors import CorruptLogError, LogWriteError
+from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, write_whole
-from tallystick.storage.opening import require_apart, writing_backup
+from tallystick.storage.opening import require_apart, require_empty, writing_backup
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
@@ -113,23 +113,13 @@ def _claimed(fs: FileSystem, target: str) -> Iterator[None]:
     """Own the folder ``target``, which is made if missing and must be empty."""
     with writing_backup(target):
         fs.mkdir(target)
-        _require_empty(fs, target)
+        require_empty(fs, target, LOCK_NAME)
         lock = fs.lock(posixpath.join(target, LOCK_NAME))
         try:
-            _require_empty(fs, target)  # another backup may have had the lock in between
+            require_empty(fs, target, LOCK_NAME)  # another backup may have had the lock in between
             yield
         finally:
             lock.release()
-
-
-def _require_empty(fs: FileSystem, target: str) -> None:
-    if names := [name for name in fs.list(target) if name != LOCK_NAME]:
-        raise LogWriteError(
-            "the target of a backup must be absent or empty",
-            file=target,
-            found=f"{len(names)} files, {names[0]} among them",
-            advice="Choose another folder; nothing was written",
-        )
 
 
 def _content(fs: FileSystem, path: str, size: int, told: _Told) -> Iterator[bytes]:
