@@ -274,7 +274,10 @@ def test_every_opening_is_right_or_refused_and_the_page_says_which(
 def test_what_is_refused_is_named_with_the_line_that_opens_it(trial: Trial) -> None:
     for name, line in (
         ("journal", "Journal('{path}')"),
-        ("decision log", "mv {path} {path}.new && mkdir {path} && mv {path}.new {path}/decisions"),
+        (
+            "decision log",
+            "mv '{path}' '{path}.new' && mkdir '{path}' && mv '{path}.new' '{path}/decisions'",
+        ),
         ("persist log", "WriteBehind('{path}', targets)"),
         ("Bitronix", "log=open_decision_log('{path}', 'bitronix')"),
         ("Artemis", "Journal('{path}', system='jboss')"),
