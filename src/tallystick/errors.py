@@ -138,7 +138,12 @@ class LogLockedError(TallystickError):
 
 
 class LogPoisonedError(TallystickError):
-    """A write or an fsync failed; nothing more is acknowledged until the log is reopened."""
+    """A write or an fsync failed; nothing more is acknowledged until the log is reopened.
+
+    What it was raised for may be in the log, or not.
+    """
+
+    retryable = None
 
 
 class IncompleteLogError(TallystickError):

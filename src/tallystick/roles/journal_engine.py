@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from tallystick.records import Record, Xid
-from tallystick.roles.record_journal import RecordJournal
+from tallystick.roles.record_journal import PreparedTransaction, RecordJournal
 from tallystick.roles.ticket import Ticket
 from tallystick.storage.group.counters import GroupCounters
 
@@ -71,6 +71,22 @@ class JournalEngine(RecordJournal, Protocol):
 
     def live_ids(self) -> set[int]:
         """Return the ids of live records."""
+        ...
+
+    @property
+    def ids_doubted(self) -> bool:
+        """Whether changes of ids are refused until `learn_ids` is called.
+
+        One was refused for lack of room after it had been submitted, and later ones may have been
+        checked against it.
+        """
+        ...
+
+    def learn_ids(self) -> tuple[set[int], Sequence[PreparedTransaction]]:
+        """Return live ids and prepared transactions, for changes of ids to be checked against.
+
+        The caller submits no other change meanwhile.
+        """
         ...
 
     def next_transaction(self) -> int:

@@ -123,6 +123,29 @@ def start_thread(thread: threading.Thread) -> None:
 
 
 @contextmanager
+def needing_space(file: str, what: str) -> Iterator[None]:
+    """Raise `LogFullError` where there is no space for ``what`` is written inside.
+
+    Nothing is synced inside: a sync that fails leaves nothing that could be tried again.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in SPACE_ERRORS:
+            raise
+        raise full_error(file, what, error) from error
+
+
+def full_error(file: str, what: str, error: OSError) -> LogFullError:
+    """Return the error for ``what``, for which there is no space."""
+    return LogFullError(
+        f"no space for {what}: {error.strerror}",
+        file=file,
+        advice="Free space, then try again; the log is unharmed",
+    )
+
+
+@contextmanager
 def closing_log(path: str) -> Iterator[None]:
     """Raise `LogPoisonedError` for what fails inside, while the log at ``path`` is closed."""
     try:

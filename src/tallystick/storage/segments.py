@@ -12,7 +12,6 @@ of it when it opens the folder:
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -21,12 +20,11 @@ from dataclasses import dataclass
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
 from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
-from tallystick.storage.opening import start_thread
+from tallystick.storage.opening import SPACE_ERRORS, needing_space, start_thread
 from tallystick.storage.scheduling import threading
 
 _SPARE = "spare-"
 _NEW = ".new"
-_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +124,26 @@ class Segments(Uncopied):
         if self._fs.exists(self.path(number)):
             raise LogWriteError("this segment exists already", file=self.path(number))
         spare = self._take_spare()
-        file = self._fs.open(spare)
         try:
-            begin(file)
-            file.datasync()
-        finally:
-            file.close()
-        self._fs.rename(spare, self.path(number))
+            self._name(spare, number, begin)
+        except LogFullError:
+            with self._changed:
+                self._spares.appendleft(spare)
+            raise
         self._fs.sync_dir(self.folder)
         self.prepare()
         return self.open(number)
+
+    def _name(self, spare: str, number: int, begin: Callable[[File], object]) -> None:
+        with contextlib.closing(self._fs.open(spare)) as file:
+            with self._needing_space():
+                begin(file)
+            file.datasync()
+        with self._needing_space():
+            self._fs.rename(spare, self.path(number))
+
+    def _needing_space(self) -> contextlib.AbstractContextManager[None]:
+        return needing_space(self.folder, f"another segment of {self.size} bytes")
 
     def prepare(self) -> None:
         """Start a thread that makes the missing spares, if any; return at once."""
@@ -226,12 +234,11 @@ class Segments(Uncopied):
             error, self._error = self._error, None
             if self._spares:
                 return self._spares.popleft()
-        if error is not None:
-            raise self._failure(error) from error
-        try:
+        # There may be space now where there was none in the background.
+        if error is not None and not (isinstance(error, OSError) and error.errno in SPACE_ERRORS):
+            raise error
+        with self._needing_space():
             return self._make()
-        except OSError as problem:
-            raise self._failure(problem) from problem
 
     def _work(self) -> None:
         """Make spares until there are enough; an error waits for the next `roll`."""
@@ -267,20 +274,12 @@ class Segments(Uncopied):
         path = self.path(number)
         reuse = len(self._spares) < self._spares_max and self._fs.size(path) == self.size
         spare = f"{self.folder}/{_SPARE}{next(self._spare_numbers)}"
-        if reuse:
-            self._fs.rename(path, spare)
-        else:
-            self._fs.remove(path)
+        with needing_space(self.folder, "changing the names of its files"):
+            if reuse:
+                self._fs.rename(path, spare)
+            else:
+                self._fs.remove(path)
         self._fs.sync_dir(self.folder)
         if reuse:
             with self._changed:
                 self._spares.append(spare)
-
-    def _failure(self, error: BaseException) -> BaseException:
-        if isinstance(error, OSError) and error.errno in _SPACE_ERRORS:
-            return LogFullError(
-                f"no space for another segment of {self.size} bytes: {error.strerror}",
-                file=self.folder,
-                advice="Free space, then try again; the log is unharmed",
-            )
-        return error

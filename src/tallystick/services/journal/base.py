@@ -7,7 +7,7 @@ a file; methods that read or write files say so.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,11 +25,10 @@ from tallystick.roles.record_ids import (
     DELETE,
     UPDATE,
     IdChange,
-    RecordIds,
     id_error,
-    ids_in_doubt,
 )
 from tallystick.services.journal.engine import open_engine
+from tallystick.services.journal.ids import JournalIds
 from tallystick.services.journal.transaction import BaseJournalTransaction, id_of
 from tallystick.storage.files import absolute
 from tallystick.storage.fork import Uncopied
@@ -75,21 +74,19 @@ class BaseJournal(Uncopied):
         self._engine: JournalEngine = open_engine(system, self.path, shared=shared, **options)
         self._order = threading.Lock()  # keeps `_ids` in the order of the log
         # None: what other processes share only their leader knows.
-        self._ids: RecordIds | None = None
-        live: set[int] = set()
-        in_doubt: Sequence[PreparedTransaction] = ()
+        self._ids: JournalIds | None = None
+        counts = {"live_records": 0, "in_doubt": 0}
         try:
             if shared:
                 self._numbers = cast(SharedJournalEngine, self._engine).new_transaction
             else:
-                live, in_doubt = self._engine.live_ids(), self._engine.prepared()
-                self._ids = _known_ids(live, in_doubt, deletes_last=self._engine.deletes_last)
+                self._ids = ids = JournalIds(self._engine)
+                counts = {"live_records": ids.live_count, "in_doubt": len(ids.prepared)}
                 self._numbers = itertools.count(self._engine.next_transaction()).__next__
         except BaseException:
             self._engine.close()
             raise
         self._closed = False
-        counts = {"live_records": len(live), "in_doubt": len(in_doubt)}
         self.recovered = recovery_result(self.path, self._engine, **counts)
 
     def __repr__(self) -> str:
@@ -143,7 +140,12 @@ class BaseJournal(Uncopied):
         return ticket
 
     def _check(self, change: IdChange, record_id: int) -> None:
-        refusal = self._ids.refusal(change, record_id) if self._ids is not None else None
+        ids = self._ids
+        if ids is None:
+            return
+        if self._engine.ids_doubted:
+            ids.learn()
+        refusal = ids.refusal(change, record_id)
         if refusal is not None:
             raise id_error(refusal, record_id, self.path)
 
@@ -154,6 +156,8 @@ class BaseJournal(Uncopied):
         """End a transaction that is prepared."""
         number = found.transaction
         with uninterrupted, self._order:
+            if self._ids is not None:
+                self._ids.learn_if_doubted()
             self._require_in_doubt(number)
             ticket = (self._engine.commit if commit else self._engine.rollback)(number)
             if self._ids is not None:
@@ -203,15 +207,3 @@ class BaseJournal(Uncopied):
     def _close(self) -> None:
         self._closed = True
         self._engine.close()
-
-
-def _known_ids(
-    live: set[int], prepared: Sequence[PreparedTransaction], *, deletes_last: bool
-) -> RecordIds:
-    ids = RecordIds(live)
-    for one in prepared:
-        adds = [record.record_id for record in one.records if not record.update]
-        updates = [record.record_id for record in one.records if record.update]
-        touched = ids_in_doubt(adds, updates, one.deletes, live, deletes_last=deletes_last)
-        ids.prepare(one.transaction, touched)
-    return ids

@@ -11,7 +11,15 @@ from typing import Any
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.records import Record, Xid
-from tallystick.roles import DoneTicket, JournalEngine, RecordJournal, Role, TailPosition, Ticket
+from tallystick.roles import (
+    DoneTicket,
+    JournalEngine,
+    PreparedTransaction,
+    RecordJournal,
+    Role,
+    TailPosition,
+    Ticket,
+)
 from tallystick.storage.files import Placed
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
@@ -148,6 +156,15 @@ class RecordJournalEngine(Uncopied):
         ticket = end(transaction)
         self._begun.discard(transaction)
         return ticket
+
+    @property
+    def ids_doubted(self) -> bool:
+        """Return False: such a log refuses nothing that was submitted, and goes on."""
+        return False
+
+    def learn_ids(self) -> tuple[set[int], Sequence[PreparedTransaction]]:
+        """Return live ids and prepared transactions."""
+        return self.live_ids(), self.prepared()
 
     def live_ids(self) -> set[int]:
         """Return the ids of live records."""

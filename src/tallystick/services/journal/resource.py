@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from tallystick.errors import LogWriteError
 from tallystick.records import Kind, Xid
 from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
 from tallystick.services.journal.outcomes import Outcomes
@@ -24,6 +24,7 @@ from tallystick.services.journal.transaction import (
 )
 from tallystick.services.transactions.resource import BranchRolledBack, BranchUnknown, Vote
 from tallystick.services.transactions.resources.embedded import (
+    BranchOfStore,
     EmbeddedBranch,
     EmbeddedResource,
     store_errors,
@@ -170,11 +171,8 @@ class JournalBranch(EmbeddedBranch):
 
     def prepare(self) -> Vote:
         """Prepare the transaction under the branch's id."""
-        try:
-            with store_errors(), self._preparing():
-                self._transaction.prepare(encode_xid(self.xid), self._resource.column(self.xid))
-        except LogWriteError as error:
-            raise BranchRolledBack(str(error)) from error
+        with self._preparing():
+            self._transaction.prepare(encode_xid(self.xid), self._resource.column(self.xid))
         return Vote.PREPARED
 
     def commit(self) -> None:
@@ -183,17 +181,15 @@ class JournalBranch(EmbeddedBranch):
         super().commit()
 
 
-class AsyncJournalBranch:
+class AsyncJournalBranch(BranchOfStore):
     """One branch of a task: a transaction of the journal, whose ends are awaited."""
 
     def __init__(
         self, transaction: AsyncJournalTransaction, xid: Xid, resource: JournalResource
     ) -> None:
-        self.xid = xid
+        super().__init__(transaction, xid)
         self._transaction = transaction
         self._resource = resource
-        self._over = False
-        transaction.in_branch = True
 
     @property
     def handle(self) -> AsyncJournalTransaction:
@@ -202,17 +198,8 @@ class AsyncJournalBranch:
 
     async def prepare(self) -> Vote:
         """Prepare the transaction under the branch's id."""
-        try:
-            self._transaction.in_branch = False
-            try:
-                with store_errors():
-                    await self._transaction.prepare(
-                        encode_xid(self.xid), self._resource.column(self.xid)
-                    )
-            finally:
-                self._transaction.in_branch = True
-        except LogWriteError as error:
-            raise BranchRolledBack(str(error)) from error
+        with self._preparing():
+            await self._transaction.prepare(encode_xid(self.xid), self._resource.column(self.xid))
         return Vote.PREPARED
 
     async def commit(self) -> None:
@@ -222,17 +209,13 @@ class AsyncJournalBranch:
 
     async def commit_one_phase(self) -> None:
         """Commit the transaction without prepare."""
-        self._over = True
-        self._transaction.in_branch = False
-        with store_errors():
+        with self._ending():
             await self._transaction.commit()
 
     async def rollback(self) -> None:
         """Roll the transaction back unless it has ended."""
         if not self._over:
-            self._over = True
-            self._transaction.in_branch = False
-            with store_errors():
+            with suppress(BranchRolledBack), self._ending():  # there is no room to log that
                 await self._transaction.rollback()
 
     async def close(self) -> None:

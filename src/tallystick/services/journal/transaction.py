@@ -7,12 +7,13 @@ to the engine at once and do not wait; `JournalTransaction` blocks until an end 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Self
 
 from tallystick.arguments import bytes_of, integer
-from tallystick.errors import RecordIdError, TransactionUsageError
+from tallystick.errors import LogWriteError, RecordIdError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import RECORD_ID_MAX, RECORD_ID_MIN, JournalEngine, Ticket
 from tallystick.roles.branches import refuse_in_branch
@@ -21,13 +22,13 @@ from tallystick.roles.record_ids import (
     DELETE,
     UPDATE,
     IdChange,
-    RecordIds,
     TransactionIds,
     id_error,
     note_change,
     own_refusal,
     rolled_back_error,
 )
+from tallystick.services.journal.ids import JournalIds
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import starts_unchecked, uninterrupted
@@ -52,7 +53,7 @@ class BaseJournalTransaction(Uncopied):
     """
 
     def __init__(
-        self, engine: JournalEngine, number: int, ids: RecordIds | None, order: threading.Lock
+        self, engine: JournalEngine, number: int, ids: JournalIds | None, order: threading.Lock
     ) -> None:
         self.number = number
         self._phase = Phase.ACTIVE
@@ -104,6 +105,7 @@ class BaseJournalTransaction(Uncopied):
         """Refuse at the call what this process knows to be wrong; the rest shows at the end."""
         refusal = own_refusal(self._touched, change, record_id)
         if refusal is None and self._ids is not None and record_id not in self._touched:
+            self._ids.learn_if_doubted()
             refusal = self._ids.refusal(change, record_id)
         if refusal is not None:
             raise id_error(refusal, record_id)
@@ -120,6 +122,8 @@ class BaseJournalTransaction(Uncopied):
         refuse_in_branch(self.in_branch)
         self._require_active()
         with uninterrupted, self._order:
+            if self._ids is not None:
+                self._ids.learn_if_doubted()
             self._check_all()
             ticket = self._engine.prepare(self.number, extra, xid)
             if self._ids is not None:
@@ -137,6 +141,8 @@ class BaseJournalTransaction(Uncopied):
         refuse_in_branch(self.in_branch)
         ids, prepared = self._ids, self._phase is Phase.PREPARED
         with uninterrupted, self._order:
+            if ids is not None:
+                ids.learn_if_doubted()
             settled = prepared and ids is not None and self.number not in ids.prepared
             if self._phase is Phase.ENDED or settled:
                 raise TransactionUsageError(f"transaction {self.number} has ended")
@@ -157,11 +163,23 @@ class BaseJournalTransaction(Uncopied):
             place, refusal = found
             raise id_error(refusal, list(self._touched)[place], place=place)
 
-    def _refused(self, error: RecordIdError) -> RecordIdError:
-        """Roll back, as the ids were refused at the end; return the error for the caller."""
-        self._phase = Phase.ENDED
-        self._engine.rollback(self.number)
-        return rolled_back_error(error, self._touched)
+    @contextmanager
+    def _ending(self, *, prepared: bool = False) -> Iterator[None]:
+        """Wait in the block for the end: if that is refused, roll back, or stay prepared.
+
+        A transaction that was ``prepared`` before stays so: it may be ended again.
+        """
+        try:
+            yield
+        except (RecordIdError, LogWriteError) as error:
+            if prepared:
+                self._phase = Phase.PREPARED
+                raise
+            self._phase = Phase.ENDED
+            self._engine.rollback(self.number)  # no wait: without a commit record it is, anyway
+            if isinstance(error, RecordIdError):
+                raise rolled_back_error(error, self._touched) from None
+            raise
 
     def _require_active(self) -> None:
         if self._phase is not Phase.ACTIVE:
@@ -193,10 +211,8 @@ class JournalTransaction(BaseJournalTransaction):
         Raises:
             RecordIdError: an id was taken, deleted or held meanwhile; it was rolled back.
         """
-        try:
+        with self._ending():
             return self._submit_prepare(extra, xid).wait()
-        except RecordIdError as error:
-            raise self._refused(error) from None
 
     def commit(self) -> int:
         """Make its records live, durably; returns the LSN of the commit record.
@@ -204,14 +220,19 @@ class JournalTransaction(BaseJournalTransaction):
         Raises:
             RecordIdError: an id was taken, deleted or held meanwhile; it was rolled back.
         """
-        try:
+        with self._ending(prepared=self.prepared):
             return self._submit_commit().wait()
-        except RecordIdError as error:
-            raise self._refused(error) from None
 
     def rollback(self) -> int:
-        """Give its records up, durably; returns the LSN of the rollback record."""
-        return self._submit_rollback().wait()
+        """Give its records up, durably; returns the LSN of the rollback record.
+
+        Raises:
+            LogFullError: there is no room for that record. It is rolled back all the same, unless
+                it was prepared.
+        """
+        prepared, ticket = self.prepared, self._submit_rollback()
+        with self._ending(prepared=prepared):
+            return ticket.wait()
 
     def __enter__(self) -> Self:
         refuse_in_branch(self.in_branch)
@@ -219,7 +240,7 @@ class JournalTransaction(BaseJournalTransaction):
 
     @starts_unchecked
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
+        with self._ending():
             with uninterrupted:
                 if self._phase is not Phase.ACTIVE:
                     return
@@ -228,8 +249,6 @@ class JournalTransaction(BaseJournalTransaction):
                     return
                 ticket = self._submit_commit()
             ticket.wait()
-        except RecordIdError as error:
-            raise self._refused(error) from None
 
 
 class AsyncJournalTransaction(BaseJournalTransaction):
@@ -237,21 +256,19 @@ class AsyncJournalTransaction(BaseJournalTransaction):
 
     async def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
         """Promise durably that it can commit; see `JournalTransaction.prepare`."""
-        try:
+        with self._ending():
             return await self._submit_prepare(extra, xid)
-        except RecordIdError as error:
-            raise self._refused(error) from None
 
     async def commit(self) -> int:
         """Make its records live, durably; returns the LSN of the commit record."""
-        try:
+        with self._ending(prepared=self.prepared):
             return await self._submit_commit()
-        except RecordIdError as error:
-            raise self._refused(error) from None
 
     async def rollback(self) -> int:
-        """Give its records up, durably; returns the LSN of the rollback record."""
-        return await self._submit_rollback()
+        """Give its records up, durably; see `JournalTransaction.rollback`."""
+        prepared, ticket = self.prepared, self._submit_rollback()
+        with self._ending(prepared=prepared):
+            return await ticket
 
     async def __aenter__(self) -> Self:
         refuse_in_branch(self.in_branch)

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from tallystick.errors import LogWriteError
 from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.storage.fork import Uncopied
@@ -122,8 +123,8 @@ class Checkpoints(Uncopied):
         return self._row_bytes > self._due_bytes or len(self._cache.logged) > self._due_pages
 
     def run_if_due(self) -> None:
-        """Make a checkpoint, unless another caller has just made it."""
-        with self._running:
+        """Make a checkpoint, unless another caller has just made it, or there is no room for it."""
+        with self._running, suppress(LogWriteError):
             if self.due:
                 self._run()
 
@@ -158,8 +159,8 @@ class Checkpoints(Uncopied):
         with uninterrupted, latches.gate.exclusive(), latches.latch, self._required():
             # Images first: the section that needs them ends here.
             self._log.flush().wait()
-            self._cache.start_writing()
             self.section = self._log.checkpoint()
+            self._cache.start_writing()
             # A transaction prepared now may commit later; its rows are in an older section.
             needed = min([self.section, *self._needed()])
             self._row_bytes = 0

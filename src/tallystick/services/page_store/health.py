@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tallystick.errors import IncompleteLogError, LogClosedError, LogPoisonedError
+from tallystick.errors import (
+    IncompleteLogError,
+    LogClosedError,
+    LogPoisonedError,
+    LogWriteError,
+)
 from tallystick.roles import InDoubt
 from tallystick.storage.fork import forked_error
 
@@ -43,11 +48,15 @@ class Health:
     def required(self) -> Iterator[None]:
         """Mark the state in memory as unusable if the block fails.
 
+        What the log refuses has changed nothing, and may be tried again.
+
         Raises:
             LogPoisonedError: The operating system has failed a call.
         """
         try:
             yield
+        except LogWriteError:
+            raise
         except OSError as error:
             self.fail(error)
             raise self.poisoned(error) from error

@@ -216,6 +216,10 @@ class Session(Uncopied):
                 self._require_live()
             self._live = self._open = False
 
+    def stay_prepared(self) -> None:
+        """Take `end` back: the log has refused the end of this prepared transaction."""
+        self._live = True
+
     def _require_open(self) -> None:
         self._require_live()
         if self.read_only:
@@ -497,7 +501,12 @@ class Transactions(Uncopied):
                 if session.prepared_as:
                     self.prepared.pop(session.prepared_as, None)
             finally:
-                self.locks.release(session.number, session.locked)
+                self._release(session)
+
+    def _release(self, session: Session) -> None:
+        """Free the rows of a session that is over."""
+        if session.over:
+            self.locks.release(session.number, session.locked)
 
     def checkpoint_if_due(self, session: Session) -> None:
         """Make a checkpoint after the session's commit if one is due; a signal may interrupt it."""
@@ -514,22 +523,27 @@ class Transactions(Uncopied):
             session.end()
             try:
                 self._health.require_writable()
-                with self._health.required():
+                try:
                     self._log.rollback(session.number).wait()
+                except BaseException as error:
+                    self._fail(session, error)
                 self.prepared.pop(session.prepared_as, None)
             finally:
-                self.locks.release(session.number, session.locked)
+                self._release(session)
 
     def _fail(self, session: Session, error: BaseException) -> NoReturn:
         """Raise the error for which the log has not taken the session's rows, or its end.
 
-        A record that the log refuses does not harm the log: a session that is not prepared is
-        rolled back, and the store goes on.
+        A record that the log refuses does not harm the log, and the store goes on: a session that
+        is not prepared is rolled back; one that is can be ended again.
         """
         with self._health.required():
-            if session.prepared_as or not isinstance(error, LogWriteError):
+            if not isinstance(error, LogWriteError):
                 raise error
-            self._log.rollback(session.number)
+            if session.prepared_as:
+                session.stay_prepared()
+            else:
+                self._log.rollback(session.number)
         raise error
 
     def _prepare(self, session: Session, name: str) -> None:

@@ -26,7 +26,8 @@ I2. Groups are written in the order of their submits, each of them once.
 I3. A group is finished once: by a sync that began after its write had ended, or by an error.
 I4. A failed write or sync poisons the writer: every unfinished and every later item gets
     `LogPoisonedError` with the first cause, and neither ``write`` nor ``sync`` is called again.
-    Exception: a `LogWriteError` from ``write`` refuses the items of that group alone.
+    Exception: a `LogWriteError` from ``write`` refuses the items of that group alone, and
+    `tallystick.storage.group.answers.Answers` some of them.
 I5. While a group with waiters is unfinished, the flush lock is taken, or the group's gate is open,
     or the task flusher has a request: no wake-up is lost. The thread that releases the flush
     lock re-establishes this.
@@ -53,6 +54,7 @@ from tallystick.errors import (
     copy_error,
 )
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
+from tallystick.storage.group.answers import Answers
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
@@ -72,8 +74,9 @@ class GroupWriter(Uncopied, Generic[Item]):
     ``write(items)`` writes one group, in order, and returns the log sequence number of each
     item (``range(first, first + len(items))`` will do). It is never called by two threads at
     once, nor beside ``sync``, so it may roll and recycle files. If it raises `LogWriteError`,
-    nothing of the group may have taken effect: its items are refused, the log goes on. Any other
-    exception poisons the writer. ``sync()`` makes durable what was written before.
+    nothing of the group may have taken effect: its items are refused, the log goes on. It returns
+    `Answers` if some were. Any other exception poisons the writer. ``sync()`` makes durable what
+    was written before.
 
     Attributes:
         append: Submits a body of known overhead, without a frame of Python for it; see
@@ -173,6 +176,8 @@ class GroupWriter(Uncopied, Generic[Item]):
         for group in groups:
             if group.error is not None:
                 raise copy_error(group.error)
+            if isinstance(group.lsns, Answers) and group.lsns.refused:
+                raise copy_error(group.lsns.refused[0])
 
     def close(self) -> None:
         """Flush, then refuse everything; does nothing if closed or poisoned before.
@@ -332,6 +337,8 @@ class GroupWriter(Uncopied, Generic[Item]):
             self.counted.refused += len(group.items)
             return
         group.lsns = lsns
+        if isinstance(lsns, Answers):
+            self.counted.refused += len(lsns.refused)
         self.counted.add_group(len(lsns), group.bytes)
 
     def _write_items(

@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
+from tallystick.errors import LogWriteError
 from tallystick.roles import Codec, Ticket
 from tallystick.storage.files import File
+from tallystick.storage.opening import needing_space
 from tallystick.storage.signals import uninterrupted
 from tallystick.storage.source import unreadable
 
@@ -119,8 +121,12 @@ class PageCache:
         if changed := sorted(self.dirty.intersection(victims)):
             encode = self.codec.encode
             pages = {number: encode(number, self.nodes[number]) for number in changed}
-            self.log.flush().wait()
-            self._write(pages)
+            try:
+                self.log.flush().wait()
+                self._write(pages)
+            except LogWriteError:  # there is no room: they stay in memory until there is
+                self.limit = len(self.nodes) + self.capacity // 8
+                return
             self.dirty.difference_update(changed)
         for number in victims:
             del self.nodes[number]
@@ -155,6 +161,9 @@ class PageCache:
             latch: The store's latch.
             required: Guards a step. Between two steps the call may be interrupted; another one
                 goes on then.
+
+        Raises:
+            LogFullError: there is no room for them; another call goes on.
         """
         encode, at_once = self.codec.encode, _WRITE_BYTES // self.codec.page_size
         while self.writing:
@@ -171,8 +180,9 @@ class PageCache:
             self.file.datasync()
 
     def _write(self, pages: dict[int, bytes]) -> None:
-        for first, run in _runs(pages):
-            self.file.pwritev(run, first * self.codec.page_size)
+        with needing_space(self.file.path, "changed pages"):
+            for first, run in _runs(pages):
+                self.file.pwritev(run, first * self.codec.page_size)
 
     def _read(self, number: int) -> Any:
         return self.codec.decode(number, self._page(number))

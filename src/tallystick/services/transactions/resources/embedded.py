@@ -13,6 +13,7 @@ from typing import Protocol
 from tallystick.errors import (
     LogClosedError,
     LogPoisonedError,
+    LogWriteError,
     RecordIdError,
     TransactionUsageError,
 )
@@ -65,14 +66,59 @@ class EmbeddedResource(Uncopied):
         """Do nothing: the store belongs to the application."""
 
 
-class EmbeddedBranch(Uncopied):
-    """One branch: a transaction of the store."""
+class BranchOfStore(Uncopied):
+    """One branch: a transaction of the store, which nobody else may end meanwhile.
+
+    What its ends have in common, awaited or not.
+    """
 
     def __init__(self, transaction: StoreTransaction, xid: Xid) -> None:
         self.xid = xid
         self._store_transaction = transaction
         self._over = False
         transaction.in_branch = True
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Let the block end the transaction.
+
+        Raises:
+            BranchRolledBack: the store has refused its commit.
+            ResourceUnreachable: the store has refused the end of a prepared one, which stays so.
+        """
+        transaction = self._store_transaction
+        prepared = transaction.prepared
+        self._over = True
+        transaction.in_branch = False
+        with store_errors():
+            try:
+                yield
+            except LogWriteError as error:
+                if not prepared:
+                    raise BranchRolledBack(str(error)) from error
+                self._over, transaction.in_branch = False, True
+                raise
+
+    @contextmanager
+    def _preparing(self) -> Iterator[None]:
+        """Let the block prepare the transaction; the application cannot end it afterwards.
+
+        Raises:
+            BranchRolledBack: the store has refused it.
+        """
+        self._store_transaction.in_branch = False
+        try:
+            with store_errors():
+                try:
+                    yield
+                except LogWriteError as error:
+                    raise BranchRolledBack(str(error)) from error
+        finally:
+            self._store_transaction.in_branch = True
+
+
+class EmbeddedBranch(BranchOfStore):
+    """A branch whose ends block."""
 
     def commit(self) -> None:
         """Commit what was prepared."""
@@ -85,7 +131,8 @@ class EmbeddedBranch(Uncopied):
     def rollback(self) -> None:
         """Roll back unless the transaction has ended."""
         if not self._over:
-            self._end(self._store_transaction.rollback)
+            with suppress(BranchRolledBack):  # there is no room to log that
+                self._end(self._store_transaction.rollback)
 
     def close(self) -> None:
         """Roll back if a signal has interrupted whatever was to end or prepare the transaction."""
@@ -94,30 +141,19 @@ class EmbeddedBranch(Uncopied):
                 self.rollback()
 
     def _end(self, end: Callable[[], object]) -> None:
-        with uninterrupted, store_errors():
-            self._over = True
-            self._store_transaction.in_branch = False
+        with uninterrupted, self._ending():
             end()
-
-    @contextmanager
-    def _preparing(self) -> Iterator[None]:
-        """Let the block prepare the transaction; the application cannot end it afterwards."""
-        self._store_transaction.in_branch = False
-        try:
-            yield
-        finally:
-            self._store_transaction.in_branch = True
 
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn the errors of a failed store into `ResourceUnreachable`, a refusal into a rollback.
+    """Turn the errors of a store into `ResourceUnreachable`, a refused id into a rollback.
 
-    What became of the branch is known once the store is opened again.
+    What became of the branch is known once the store is opened again, or has room.
     """
     try:
         yield
-    except (LogClosedError, LogPoisonedError, OSError) as error:
+    except (LogClosedError, LogPoisonedError, LogWriteError, OSError) as error:
         raise ResourceUnreachable(str(error)) from error
     except RecordIdError as error:
         raise BranchRolledBack(str(error)) from error

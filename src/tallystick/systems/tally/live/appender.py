@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from tallystick.errors import LogFullError
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.core import CORE
 from tallystick.storage.local import LocalFile
+from tallystick.storage.opening import SPACE_ERRORS, full_error, needing_space
 from tallystick.storage.scheduling import simulated, time
 from tallystick.storage.segments import Segments
 from tallystick.systems.tally.format.columns import GroupPayload
@@ -160,6 +162,9 @@ class Appender(Uncopied):
         self._key = key
         self._packing = COMPRESSIONS[settings.compression]
         self._file: File | None = None
+        self._next: tuple[File, SegmentHeader] | None = None
+        """The segment to go on in, if there was no space for what follows its making."""
+        self._control_places = (0, COPY_OFFSET)
         self._control_file = fs.open(posixpath.join(folder, CONTROL_NAME))
         self._segments = Segments(
             fs,
@@ -199,7 +204,8 @@ class Appender(Uncopied):
     def ensure_space(self, size: int) -> None:
         """Roll if a group with a payload of ``size`` bytes does not fit in the segment."""
         length = group_length(size + TAG_SIZE, self.control.sector_size)
-        if self.at.end + length + self._index_length(1) > self.control.segment_size:
+        end = self.at.end + length + self._index_length(1)
+        if end > self.control.segment_size or self._next is not None:
             self.roll()
 
     def reserve_ahead(self, size: int) -> None:
@@ -213,7 +219,11 @@ class Appender(Uncopied):
         return now
 
     def write_group(self, payload: GroupPayload, count: int) -> int:
-        """Write a group of ``count`` records; return its first LSN. Call `ensure_space` before."""
+        """Write a group of ``count`` records; return its first LSN. Call `ensure_space` before.
+
+        Raises:
+            LogFullError: there is no space for it; nothing has changed.
+        """
         at, file = self.at, self._file
         if at.dirty:
             self.sync()
@@ -238,10 +248,15 @@ class Appender(Uncopied):
             payload.size, at.time_us, at.durable_lsn, crc, at.chain, nonce,
             self.control.shard, self.control.tag,
         )  # fmt: skip
-        if len(buffers) == 1:
-            file.pwrite(b"".join((header, buffers[0], header)), at.end)
-        else:
-            file.pwritev([header, *buffers, header], at.end)
+        try:
+            if len(buffers) == 1:
+                file.pwrite(b"".join((header, buffers[0], header)), at.end)
+            else:
+                file.pwritev([header, *buffers, header], at.end)
+        except OSError as error:  # what was written of it is overwritten by the next group
+            if error.errno not in SPACE_ERRORS:
+                raise
+            raise full_error(file.path, f"a group of {length} bytes", error) from error
         at.dirty = True
         at.index.extend(ENTRY.pack(at.end, first, at.time_us))
         at.chain = header_checksum(header)
@@ -298,23 +313,32 @@ class Appender(Uncopied):
         """Go on in a new segment, and seal the one before.
 
         Raises:
-            LogFullError: there is no space for one; nothing has changed.
+            LogFullError: there is no space for one; it is tried again before the next group.
         """
         self.sync()
         at, previous = self.at, self._file
+        file, header = self._next or self._begin_next()
+        if previous is not None and at.index:
+            self._seal(previous)
+        self.write_control(last_segment=header.number, durable_lsn=at.durable_lsn)
+        due = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
+        self.resume(file, header, due, (), at.time_us)
+        self._next = None
+        if previous is not None:
+            previous.close()
+
+    def _begin_next(self) -> tuple[File, SegmentHeader]:
+        """Make the next segment; its header says that no group follows in the one before."""
+        at = self.at
         header = SegmentHeader(
             self.control.identity, at.segment + 1, at.next_lsn, self.control.segment_size,
             self.control.sector_size, self.now(), at.segment, at.end, at.next_lsn - 1,
             at.chain, self.control.shard,
         )  # fmt: skip
         file = self._segments.roll(header.number, lambda new: _begin(new, header))
-        if previous is not None and at.index:
-            self._seal(previous)
-        self.write_control(last_segment=header.number, durable_lsn=at.durable_lsn)
-        due = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
-        self.resume(file, header, due, (), at.time_us)
-        if previous is not None:
-            previous.close()
+        self._next = file, header
+        at.fd = -1
+        return self._next
 
     def _seal(self, file: File) -> None:
         """Write the index so that it ends where the file ends."""
@@ -328,7 +352,8 @@ class Appender(Uncopied):
             at.time_us, at.durable_lsn, crc32(padded), at.chain, _NO_NONCE,
             self.control.shard, self.control.tag,
         )  # fmt: skip
-        file.pwrite(header + padded + header, offset)
+        with needing_space(file.path, "the index of a segment"):
+            file.pwrite(header + padded + header, offset)
         file.datasync()
 
     def free_before(
@@ -372,6 +397,9 @@ class Appender(Uncopied):
         """Write both copies, one after the other, so that one is whole at any time.
 
         No number in it decreases.
+
+        Raises:
+            LogFullError: there is no space for it.
         """
         old = self.control
         control = replace(
@@ -385,8 +413,14 @@ class Appender(Uncopied):
             next_key=max(next_key, old.next_key),
         )
         block = encode_control(control)
-        for place in (0, COPY_OFFSET):
-            self._control_file.pwrite(block, place)
+        for place in self._control_places:
+            try:
+                with needing_space(self._control_file.path, "the control block"):
+                    self._control_file.pwrite(block, place)
+            except LogFullError:
+                # The copy that may be damaged now is the first one to be written again.
+                self._control_places = (place, COPY_OFFSET - place)
+                raise
             self._control_file.datasync()
         self.control = control
         self.at.marked = control.durable_lsn >= self.at.next_lsn - 1
@@ -401,7 +435,7 @@ class Appender(Uncopied):
         """Close the files; nothing is written."""
         self.at.fd = -1
         self._segments.close()
-        for file in (self._file, self._control_file):
+        for file in (self._file, self._next and self._next[0], self._control_file):
             if file is not None:
                 file.close()
 

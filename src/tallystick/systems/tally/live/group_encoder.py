@@ -1,7 +1,8 @@
 """Encode items as groups, apply them to the state of the log, and append them.
 
 In: the items of one group of the group writer, in order. Out: the LSN of each, written but not
-synced. The group writer calls one function at a time.
+synced, or why it was refused: then it has changed neither the log nor the state. The group writer
+calls one function at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from tallystick.errors import LogPoisonedError, LogWriteError
+from tallystick.errors import LogWriteError
+from tallystick.records import Xid
+from tallystick.storage.group.answers import Answer, lsns_of
 from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import Ending, encode_ending
 from tallystick.systems.tally.format.columns import (
@@ -20,7 +23,7 @@ from tallystick.systems.tally.format.columns import (
     encode_plain,
     encode_records,
 )
-from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.kinds import ELEMENTS, Code
 from tallystick.systems.tally.live.appender import Appender, LogEnd
 from tallystick.systems.tally.live.items import (
     PAIR_BYTES,
@@ -35,11 +38,11 @@ from tallystick.systems.tally.live.items import (
     UnplacedMarks,
     encode_committed,
     encode_one_committed,
-    needs_transaction,
     rows_of,
     size_of,
     split_into_groups,
 )
+from tallystick.systems.tally.live.refusals import Refusals
 from tallystick.systems.tally.read.state import LogState
 
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
@@ -48,19 +51,22 @@ _PLAIN = {bytes}
 
 
 class GroupEncoder:
-    """Writes the groups of the log at ``path``.
+    """Writes the groups of a log.
 
     No group has a payload of more than ``capacity`` bytes; ``lock`` guards ``state``.
+
+    Attributes:
+        refusals: what was refused, and what is owed.
     """
 
     def __init__(
-        self, appender: Appender, state: LogState, lock: threading.Lock, capacity: int, path: str
+        self, appender: Appender, state: LogState, lock: threading.Lock, capacity: int
     ) -> None:
         self._appender = appender
         self._state = state
         self._lock = lock
         self._capacity = capacity
-        self._path = path
+        self.refusals = Refusals(self.write_each)
         self._put = appender.write_group
         appender.at.plain_lsns = state.plain_lsns
         appender.at.encoders = {CommittedRows: self._encode_alone}
@@ -68,9 +74,10 @@ class GroupEncoder:
     def write(self, items: list[Item]) -> Sequence[int]:
         """Write a group, or several if the items do not fit in one; return the LSN of each.
 
+        The numbers are `Answers` if some items were refused.
+
         Raises:
             LogWriteError: nothing was written.
-            LogPoisonedError: a part was written.
         """
         alone = len(items) == 1
         if type(items[0]) is bytes and (alone or set(map(type, items)) == _PLAIN):
@@ -78,24 +85,26 @@ class GroupEncoder:
             if payload.size <= self._capacity:
                 first = self._plain(payload, len(items))
                 return range(first, first + len(items))
-        before = self._appender.at.next_lsn
-        try:
-            of_one_kind = _OF_ONE_KIND.get(type(items[0]))
-            if of_one_kind is not None and (alone or len(set(map(type, items))) == 1):
+        if self.refusals.active:
+            return lsns_of(self.refusals.write(items))
+        of_one_kind = _OF_ONE_KIND.get(type(items[0]))
+        if of_one_kind is not None and (alone or len(set(map(type, items))) == 1):
+            try:
                 lsns = of_one_kind(self, items)
-                if lsns is not None:
-                    return lsns
-            return self._write_groups(items)
-        except LogWriteError as error:
-            # The items can only be refused as a whole, and only if none belongs to a transaction:
-            # a later commit would not know of an element that was refused.
-            if self._appender.at.next_lsn == before and not any(map(needs_transaction, items)):
+            except LogWriteError as error:
+                self.refusals.note(items, [error] * len(items))
                 raise
-            raise LogPoisonedError(
-                f"no space for a part of what belongs together: {error.message}",
-                file=self._path,
-                advice="Free space and reopen the log; recovery rolls back what is not whole",
-            ) from error
+            if lsns is not None:
+                return lsns
+        answers, refused = self._write_groups(items)
+        if not refused:
+            return cast(list[int], answers)
+        self.refusals.note(items, answers)
+        return lsns_of(answers)
+
+    def write_each(self, items: list[Item]) -> Sequence[Answer]:
+        """Write items; return the LSN of each, or why it was refused. Nothing of it is owed."""
+        return self._write_groups(items)[0]
 
     def write_synced(self) -> Callable[[list[Item]], Sequence[int]] | None:
         """Return what writes as `write` does and syncs too, by the core where it can.
@@ -121,19 +130,35 @@ class GroupEncoder:
             self._mixed(group, size)
         self._appender.sync()
 
-    def _write_groups(self, items: list[Item]) -> list[int]:
-        lsns: list[int] = []
+    def _write_groups(self, items: list[Item]) -> tuple[Sequence[Answer], bool]:
+        """Write items; return the answer for each, and whether any was refused.
+
+        What comes after an item that was refused is refused, too, but for actions.
+        """
+        answers: list[Answer] = []
+        error: LogWriteError | None = None
+        refused = False
         for kind, group, size in split_into_groups(items, self._capacity):
-            if kind is bytes:
-                first = self._plain(encode_plain(Code.APPEND, cast(list[bytes], group)), len(group))
-                lsns += range(first, first + len(group))
-            elif kind is Columnar:
-                lsns += [self._plain(*one) for one in cast(list[Columnar], group)]
-            elif kind is Action:
-                lsns += [self._act(one) for one in cast(list[Action], group)]
-            else:
-                lsns += self._mixed(group, size)
-        return lsns
+            try:
+                if kind is Action:
+                    answers.append(self._act(cast(Action, group[0])))
+                elif error is None:
+                    answers += self._write_group(kind, group, size)
+                else:
+                    answers += [error] * len(group)
+            except LogWriteError as problem:
+                answers += [problem] * len(group)
+                error = error if kind is Action else problem
+                refused = True
+        return answers, refused
+
+    def _write_group(self, kind: type, group: list[Item], size: int) -> Sequence[int]:
+        if kind is bytes:
+            first = self._plain(encode_plain(Code.APPEND, cast(list[bytes], group)), len(group))
+            return range(first, first + len(group))
+        if kind is Columnar:
+            return (self._plain(*cast(Columnar, group[0])),)
+        return self._mixed(group, size)
 
     def _plain(self, payload: GroupPayload, count: int) -> int:
         """Write plain records; return the LSN of the first one."""
@@ -158,11 +183,10 @@ class GroupEncoder:
         appender.now()
         segment = appender.at.segment
         payload, counts = encode_committed(items, segment)
-        before = appender.at.next_lsn - 1
+        before = self._put(payload, counts[-1]) - 1
         lsns = [before + count for count in counts]
         with self._lock:
             state.apply_committed(segment, lsns[-1] - 1, max([item.transaction for item in items]))
-        self._put(payload, counts[-1])
         return lsns
 
     def _decisions(self, records: list[UnplacedRecord]) -> Sequence[int] | None:
@@ -175,19 +199,19 @@ class GroupEncoder:
         if size > self._capacity:
             return None
         appender.ensure_space(size)
-        now = appender.now()
-        with self._lock:
-            self._state.apply_decisions(records, appender.at.segment, now)
+        now, segment = appender.now(), appender.at.segment
         first = self._put(encode_records(records), len(records))
+        with self._lock:
+            self._state.apply_decisions(records, segment, now)
         return range(first, first + len(records))
 
     def _encode_alone(self, item: CommittedRows) -> tuple[int, int, bytes, bytes] | None:
         """Apply a transaction as `_committed` does; return its group for the core to write.
 
-        None if a part of it was logged before.
+        None if a part of it was logged before, or is owed.
         """
         at, state, transaction = self._appender.at, self._state, item.transaction
-        if transaction in state.open:
+        if transaction in state.open or self.refusals.active:
             return None
         encoded = encode_one_committed(item, at.segment)
         with self._lock:
@@ -202,39 +226,30 @@ class GroupEncoder:
     def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
         appender, state = self._appender, self._state
         appender.ensure_space(size + self._pairs_size(items))
-        now, segment, first = appender.now(), appender.at.segment, appender.at.next_lsn
-        records: list[Fields] = []
-        lsns = []
+        now, segment = appender.now(), appender.at.segment
+        made = _Records(state, segment)
+        for item in items:
+            made.add(item)
+        first = self._put(encode_records(made.records), len(made.records))
+        lsns = [first + end - 1 for end in made.ends]
+        place = 0
         with self._lock:
-            for item in items:
+            for item, end in zip(items, made.ends, strict=True):
                 if isinstance(item, UnplacedEntry):
-                    number, body, targets = item
-                    state.apply_entry(number, segment, now, body, targets)
-                    records.append((_PERSISTING, body, None, number, 0, b""))
+                    state.apply_entry(item.number, segment, now, item.body, item.targets)
                 elif isinstance(item, UnplacedMarks):
-                    numbers, body, held = item
-                    state.apply_marks(numbers, held)
-                    records += [(_PERSISTED, body, None, number, 0, b"") for number in numbers]
+                    state.apply_marks(item.numbers, item.targets)
                 else:
-                    records += self._apply(item, first + len(records), segment, now)
-                lsns.append(first + len(records) - 1)
-        self._put(encode_records(records), len(records))
+                    for one in range(place, end):
+                        record = UnplacedRecord._make(made.records[one])
+                        row = Row(first + one, segment, now, record)
+                        ending = made.endings.get(one)
+                        if ending is None:
+                            state.apply(row)
+                        else:
+                            state.apply_ending(row, ending)
+                place = end
         return lsns
-
-    def _apply(self, item: Item, lsn: int, segment: int, now: int) -> list[UnplacedRecord]:
-        """Apply an item whose first record is at this place to the state; return its records."""
-        state = self._state
-        ending = item if isinstance(item, UnplacedEnding) else None
-        records = [] if ending else list(_records(item))
-        for place, record in enumerate(records, lsn):
-            state.apply(Row(place, segment, now, record))
-        if isinstance(item, CommittedRows):
-            ending = UnplacedEnding(Code.COMMIT, item.transaction)
-        if ending:
-            body = state.ending_of(ending.transaction, ending.xid, ending.extra)
-            records.append(_ending_record(ending, body))
-            state.apply_ending(Row(lsn + len(records) - 1, segment, now, records[-1]), body)
-        return records
 
     def _pairs_size(self, items: Sequence[Item]) -> int:
         """Return the bytes of the pairs of every ending: each may get one segment more."""
@@ -247,21 +262,70 @@ class GroupEncoder:
         return PAIR_BYTES * sum([2 + (len(one.counts) if one else 0) for one in endings])
 
 
-def _records(item: Item) -> Sequence[UnplacedRecord]:
-    """Return the records of an item in order, without its commit record."""
-    if isinstance(item, CommittedRows):
-        return tuple(rows_of(item))
-    if isinstance(item, Bundle):
-        return item.records
-    if isinstance(item, UnplacedRecord):
-        return (item,)
-    assert isinstance(item, bytes), "actions and columns are written by themselves"
-    return (UnplacedRecord(Code.APPEND, item),)
+class _Records:
+    """The records of a group that is being made; the state is only looked at.
 
+    Attributes:
+        records: what was added, in order.
+        ends: the number of records up to the end of each item.
+        endings: the bodies of the prepare and commit records that were made here, by their place.
+    """
 
-def _ending_record(item: UnplacedEnding, ending: Ending) -> UnplacedRecord:
-    gtrid = item.xid.gtrid if item.xid else b""
-    return UnplacedRecord(item.code, encode_ending(ending), item.transaction, gtrid=gtrid)
+    def __init__(self, state: LogState, segment: int) -> None:
+        self.records: list[Fields] = []
+        self.ends: list[int] = []
+        self.endings: dict[int, Ending] = {}
+        self._opened = state.open
+        self._segment = segment
+        self._counts: dict[int, dict[int, int]] = {}
+        """Elements by segment, of each transaction of which the group has a record."""
+
+    def add(self, item: Item) -> None:
+        """Add an item that is no action and not encoded yet."""
+        if isinstance(item, UnplacedRecord):
+            self._add(item)
+        elif isinstance(item, UnplacedEntry):
+            self.records.append((_PERSISTING, item.body, None, item.number, 0, b""))
+        elif isinstance(item, UnplacedMarks):
+            for number in item.numbers:
+                self.records.append((_PERSISTED, item.body, None, number, 0, b""))
+        elif isinstance(item, UnplacedEnding):
+            self._end(item.code, item.transaction, item.xid, item.extra)
+        elif isinstance(item, bytes):
+            self.records.append(UnplacedRecord(Code.APPEND, item))
+        else:
+            assert isinstance(item, Bundle | CommittedRows), "the others are written by themselves"
+            for record in item.records if isinstance(item, Bundle) else rows_of(item):
+                self._add(record)
+            if isinstance(item, CommittedRows):
+                self._end(Code.COMMIT, item.transaction)
+        self.ends.append(len(self.records))
+
+    def _add(self, record: UnplacedRecord) -> None:
+        self.records.append(record)
+        number = record.transaction
+        if number is None:
+            return
+        if record.code == Code.ROLLBACK:
+            self._counts[number] = {}
+        elif record.code in ELEMENTS:
+            counts = self._of(number)
+            counts[self._segment] = counts.get(self._segment, 0) + 1
+
+    def _of(self, number: int) -> dict[int, int]:
+        counts = self._counts.get(number)
+        if counts is None:
+            one = self._opened.get(number)
+            counts = self._counts[number] = dict(one.counts) if one else {}
+        return counts
+
+    def _end(self, code: int, number: int, xid: Xid | None = None, extra: bytes = b"") -> None:
+        ending = Ending(tuple(sorted(self._of(number).items())), xid, extra)
+        self.endings[len(self.records)] = ending
+        gtrid = xid.gtrid if xid else b""
+        self.records.append(UnplacedRecord(code, encode_ending(ending), number, gtrid=gtrid))
+        if code == Code.COMMIT:
+            self._counts[number] = {}
 
 
 _OF_ONE_KIND: Final[dict[type, Callable[[GroupEncoder, Any], Sequence[int] | None]]] = {

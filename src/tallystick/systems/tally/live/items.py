@@ -39,7 +39,7 @@ from tallystick.systems.tally.format.columns import (
     encode_plain,
     transaction_form,
 )
-from tallystick.systems.tally.format.kinds import ELEMENTS, Code
+from tallystick.systems.tally.format.kinds import Code
 
 RECORD_BYTES: Final = 64
 """More than the columns of one record take."""
@@ -238,15 +238,6 @@ def too_large(path: str, capacity: int, size: int) -> RecordTooLargeError:
         expected=f"at most {capacity} bytes",
         found=f"{size} bytes",
         advice="Make the log with larger segments",
-    )
-
-
-def needs_transaction(item: Item) -> bool:
-    """Return True if the item is part of a transaction, or ends one."""
-    if isinstance(item, Bundle):
-        return any(map(needs_transaction, item.records))
-    return isinstance(item, UnplacedEnding | CommittedRows) or (
-        isinstance(item, UnplacedRecord) and item.code in ELEMENTS
     )
 
 

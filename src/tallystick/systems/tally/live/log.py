@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self, TypeVar
 
 from tallystick.arguments import integer, secret_of
-from tallystick.errors import RecordTooLargeError, TallystickError
+from tallystick.errors import LogWriteError, RecordTooLargeError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.answers import Answer
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -67,6 +68,7 @@ class TallyLog(Uncopied):
         LogUnreadableError: a file cannot be read.
 
     Attributes:
+        refusals: what was refused for lack of room, and what follows.
         findings: what recovery found.
         judgement: the answer about the log as recovery found it.
         capacity: payload bytes of a group at most, hence of one record or bundle.
@@ -108,7 +110,8 @@ class TallyLog(Uncopied):
         self.judgement = recovered.judgement
         control = appender.control
         self.capacity = capacity(control.segment_size, control.sector_size)
-        self._encoder = GroupEncoder(appender, self._state, self._state_lock, self.capacity, path)
+        self._encoder = GroupEncoder(appender, self._state, self._state_lock, self.capacity)
+        self.refusals = self._encoder.refusals
         self.group_bytes = min(self.settings.group_bytes, self.capacity)
         self._writer = self._new_writer()
         self.append = self._writer.append
@@ -160,38 +163,45 @@ class TallyLog(Uncopied):
             raise self._too_large(size)
         return self._writer.submit(item, size, sync=sync)
 
-    def write_through(self, items: list[Item], before: Callable[[int], None]) -> Sequence[int]:
-        """Write items together and sync them; return the LSN of each.
+    def write_through(self, items: list[Item], before: Callable[[int], None]) -> Sequence[Answer]:
+        """Write items together and sync them; return the LSN of each, or why it was refused.
+
+        Nothing of what was refused is owed.
 
         Args:
             items: what to write.
             before: is called with the LSN of the first record, before anything is written.
 
         Raises:
-            LogWriteError: nothing was written.
             LogPoisonedError: a write or sync failed.
         """
-        lsns: list[int] = []
+        answers: list[Answer] = []
 
         def act() -> None:
             before(self._appender.at.next_lsn)
-            lsns.extend(self._encoder.write(items))
+            answers.extend(self._encoder.write_each(items))
             self._appender.sync()
 
         self._writer.commit(Action(act), 0)
         self._writer.counted.records += len(items) - 1
-        return lsns
+        return answers
 
     def _too_large(self, size: int) -> RecordTooLargeError:
         return too_large(self.path, self.capacity, size)
 
     def flush(self) -> None:
-        """Make everything submitted so far durable."""
+        """Make everything submitted so far durable.
+
+        Raises:
+            LogWriteError: a part of it was refused.
+        """
         self._writer.flush()
+        if self.refusals.owes:
+            self.barrier().wait()
 
     def barrier(self) -> GroupTicket[Item]:
         """Return a ticket that is done when everything submitted so far is durable."""
-        return self.submit(Action(_nothing))
+        return self.submit(Action(self.refusals.require_paid))
 
     def mark(self) -> None:
         """Note in the control block that everything so far is durable.
@@ -205,11 +215,12 @@ class TallyLog(Uncopied):
 
     @contextlib.contextmanager
     def state(self) -> Iterator[LogState]:
-        """Give the state after everything submitted before, which is durable.
+        """Give the state after everything submitted before, which is durable or was refused.
 
         The state is locked meanwhile: writers wait.
         """
-        self.flush()
+        with contextlib.suppress(LogWriteError):
+            self.flush()
         with self._state_lock:
             yield self._state
 
@@ -409,10 +420,6 @@ class TallyLog(Uncopied):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _nothing() -> None:
-    """Do nothing: the action of a barrier."""
 
 
 class IdleMarkTimer(Uncopied):

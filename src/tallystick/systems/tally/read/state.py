@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
-from tallystick.records import Xid
 from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.bodies import (
     Ending,
@@ -132,13 +131,8 @@ class LogState:
         if action is not None:
             action(self, row)
 
-    def ending_of(self, transaction: int, xid: Xid | None, extra: bytes) -> Ending:
-        """Return the body of the prepare or commit record of an open transaction."""
-        one = self.open.get(transaction)
-        return Ending(tuple(sorted(one.counts.items())) if one else (), xid, extra)
-
     def apply_ending(self, row: Row, ending: Ending) -> None:
-        """Apply a prepare or commit record made of `ending_of`: nothing can be missing."""
+        """Apply a prepare or commit record that was made of this state: nothing can be missing."""
         number = row.record.transaction or 0
         self.next_transaction = max(self.next_transaction, number + 1)
         if row.record.code == _PREPARE:

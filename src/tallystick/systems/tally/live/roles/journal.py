@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tallystick.arguments import bodies_of, integer
 from tallystick.records import Record
-from tallystick.roles import Ticket
+from tallystick.roles import PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
@@ -71,7 +71,9 @@ class TallyJournal(TallyRecordJournal):
 
     def _end(self, transaction: int) -> None:
         # The journal hands out the numbers itself; a transaction may end without any record.
-        self._open.discard(transaction_number(transaction))
+        number = transaction_number(transaction)
+        self._open.discard(number)
+        self._prepared.discard(number)
 
     def append_in(self, transaction: int, body: bytes) -> None:
         """Append a plain record in a transaction."""
@@ -139,6 +141,19 @@ class TallyJournal(TallyRecordJournal):
         """Return the ids of live records."""
         with self.log.state() as state:
             return set(state.live)
+
+    @property
+    def ids_doubted(self) -> bool:
+        """Whether a change of ids was refused after it had been submitted."""
+        return self.log.refusals.doubts_ids
+
+    def learn_ids(self) -> tuple[set[int], Sequence[PreparedTransaction]]:
+        """Return live ids and prepared transactions, for changes of ids to be checked against."""
+        refusals = self.log.refusals
+        refusals.keeps_ids = True
+        known = self.live_ids(), self.prepared()
+        refusals.trust()
+        return known
 
     def next_transaction(self) -> int:
         """Return a lower bound for numbers of transactions that were never used."""

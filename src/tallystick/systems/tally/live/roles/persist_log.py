@@ -7,14 +7,12 @@ state, and files for a disposer.
 from __future__ import annotations
 
 import posixpath
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tallystick.arguments import integers, several
 from tallystick.errors import LogWriteError
 from tallystick.roles import Operation, PersistEntry, Role, Ticket
 from tallystick.storage.files import FileSystem
-from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import encode_names
@@ -22,7 +20,7 @@ from tallystick.systems.tally.format.columns import KEY_MAX, UnplacedRecord
 from tallystick.systems.tally.format.entries import decode_entry, encode_entry, target_names
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import archive_name, segment_name, segment_number
-from tallystick.systems.tally.live.items import RECORD_BYTES, Item, UnplacedEntry, UnplacedMarks
+from tallystick.systems.tally.live.items import RECORD_BYTES, UnplacedEntry, UnplacedMarks
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.base import TallyRole
 from tallystick.systems.tally.live.settings import Settings
@@ -45,7 +43,6 @@ class TallyPersistLog(TallyRole[TallyLog]):
         with self.log.state() as state:
             self._next = state.next_key
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log
-        self._marks: deque[tuple[UnplacedMarks, GroupTicket[Item]]] = deque()
 
     @property
     def last_number(self) -> int:
@@ -80,21 +77,7 @@ class TallyPersistLog(TallyRole[TallyLog]):
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
             marks = UnplacedMarks(numbers[start : start + most], body, names)
-            self._marks.append((marks, self.log.submit(marks, sync=False)))
-        self._mark_again()
-
-    def _mark_again(self) -> None:
-        """Submit persisted marks anew that were refused because the disk was full."""
-        with self._number_lock:
-            for _ in range(len(self._marks)):
-                marks, ticket = self._marks[0]
-                if not ticket.done():
-                    return
-                self._marks.popleft()
-                try:
-                    ticket.wait()
-                except LogWriteError:
-                    self._marks.append((marks, self.log.submit(marks, sync=False)))
+            self.log.submit(marks, sync=False)
 
     def lowest_pending(self) -> int | None:
         """Return the smallest number that is pending in what is durable."""
@@ -123,7 +106,6 @@ class TallyPersistLog(TallyRole[TallyLog]):
 
     def sync(self) -> Ticket:
         """Return a ticket for everything recorded so far, persisted marks included."""
-        self._mark_again()
         return self.log.barrier()
 
     def ask_first(self, agreed: Callable[[str], bool]) -> None:
@@ -132,7 +114,6 @@ class TallyPersistLog(TallyRole[TallyLog]):
 
     def disposable(self) -> Sequence[str]:
         """Return the files that a disposer may take now, oldest first."""
-        self._mark_again()
         self.log.reclaim()
         if self.log.settings.recycle:
             return []

@@ -22,7 +22,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.live.items import UnplacedEnding, transaction_number
+from tallystick.systems.tally.live.items import Bundle, UnplacedEnding, transaction_number
 from tallystick.systems.tally.live.read_back import live_rows, open_elements
 from tallystick.systems.tally.live.roles.base import AnyLog, TallyRole
 from tallystick.systems.tally.read.state import LogState
@@ -43,6 +43,8 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         super().__init__(log, fs=fs, owner=owner)
         self.roll_back_open()
         self._open = self._prepared_before()
+        self._prepared = self._open.copy()
+        """Those of the open ones that were prepared, or were to be."""
 
     def _prepared_before(self) -> set[int]:
         """Return the transactions that were prepared before the log was opened."""
@@ -61,6 +63,7 @@ class TallyRecordJournal(TallyRole[AnyLog]):
                 f"transaction {transaction} is not open", file=self.log.path
             )
         self._open.discard(transaction)
+        self._prepared.discard(transaction)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record outside of transactions."""
@@ -89,13 +92,16 @@ class TallyRecordJournal(TallyRole[AnyLog]):
 
     def _element(self, record: UnplacedRecord) -> None:
         number = transaction_number(record.transaction)
+        self.log.refusals.require_room()
         self.log.submit(record, sync=False)
         self._open.add(number)
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
         """Prepare a transaction, as a branch if it has an ``xid``."""
         ticket = self.log.submit(UnplacedEnding(Code.PREPARE, transaction, xid, extra))
-        self._open.add(transaction_number(transaction))
+        number = transaction_number(transaction)
+        self._open.add(number)
+        self._prepared.add(number)
         return ticket
 
     def commit(self, transaction: int) -> Ticket:
@@ -114,8 +120,12 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         Raises:
             TransactionUsageError: it is not open.
         """
+        unprepared = transaction in self._open and transaction not in self._prepared
         self._end(transaction)
-        return self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", transaction))
+        record = UnplacedRecord(Code.ROLLBACK, b"", transaction)
+        # A bundle is owed where it is refused: it is rolled back in any case. But one that is
+        # prepared can still be committed.
+        return self.log.submit(Bundle((record,)) if unprepared else record)
 
     def live_records(self) -> Iterator[JournalRecord]:
         """Yield adds and updates of live ids, in log order; they are read from the files."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.arguments import integer, text
+from tallystick.errors import LogWriteError
 from tallystick.roles import InDoubt, RecoveryHandler, Role, Ticket, branch_of, checked_rows
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -43,6 +44,8 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
         super().__init__(log, fs=fs, owner=owner)
         self.roll_back_open()
+        self._unprepared: set[int] = set()
+        """Sessions that have logged rows, and not prepared."""
         self._pages: set[int] = {
             row.record.key or 0 for row in self._section_rows() if _is_undo(row)
         }
@@ -87,6 +90,8 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log changed rows by table and key, in order, in as few groups as possible."""
         own = transaction_number(session)
+        self.log.refusals.require_room()
+        self._unprepared.add(own)
         records = [row_record(own, *place, row) for place, row in checked_rows(rows).items()]
         for some in _pieces(records, self.log.group_bytes):
             self.log.submit(Bundle(some), sync=False)
@@ -99,7 +104,11 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
             self.log.commit(CommittedRows(transaction_number(session), rows, size), size)
             return
         self.log_rows(session, rows)
-        self.commit(session).wait()
+        try:
+            self.commit(session).wait()
+        except LogWriteError:
+            self._unprepared.add(session)  # its rows may be in the log
+            raise
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
@@ -110,15 +119,22 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         """Record durably that the session's transaction can commit, under this name."""
         name = text(name, "name")
         ending = UnplacedEnding(Code.PREPARE, session, branch_of(name), name.encode())
-        return self.log.submit(ending)
+        ticket = self.log.submit(ending)
+        self._unprepared.discard(session)
+        return ticket
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since it last ended."""
+        self._unprepared.discard(transaction_number(session))
         return self.log.submit(UnplacedEnding(Code.COMMIT, session))
 
     def rollback(self, session: int) -> Ticket:
         """Give up what the session has logged since it last ended."""
-        return self.log.submit(UnplacedRecord(Code.ROLLBACK, b"", session))
+        record = UnplacedRecord(Code.ROLLBACK, b"", transaction_number(session))
+        if session not in self._unprepared:
+            return self.log.submit(record)
+        self._unprepared.discard(session)
+        return self.log.submit(Bundle((record,)))  # owed where it is refused
 
     def flush(self) -> Ticket:
         """Return a ticket for everything logged so far."""

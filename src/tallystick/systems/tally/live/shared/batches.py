@@ -141,6 +141,10 @@ class _Reader:
 # -- answers --------------------------------------------------------------------------------
 
 
+REFUSED: Final = 0
+"""In place of an LSN: there was no room for this item."""
+
+
 def encode_refusal(refusal: IdRefusal, place: int = 0) -> int:
     """Return what stands in place of an LSN: why, and which id of a transaction is wrong."""
     return -(place << _REFUSAL_BITS | refusal)

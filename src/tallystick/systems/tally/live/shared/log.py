@@ -11,17 +11,19 @@ import json
 import posixpath
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from tallystick.arguments import bytes_of, secret_of
 from tallystick.errors import (
+    LogFullError,
     LogWriteError,
+    TallystickError,
     UnsupportedFormatError,
-    copy_error,
 )
 from tallystick.roles.record_ids import id_error
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, register_in_child
+from tallystick.storage.group.answers import Answer, lsns_of
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -39,11 +41,20 @@ from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
 from tallystick.systems.tally.format.sealing import BatchSealing, KeyProvider
 from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
-from tallystick.systems.tally.live.items import RECORD_BYTES, Item, checked, size_of, too_large
+from tallystick.systems.tally.live.items import (
+    RECORD_BYTES,
+    Action,
+    Item,
+    checked,
+    size_of,
+    too_large,
+)
 from tallystick.systems.tally.live.log import PLAIN_RECORD_BYTES, TallyLog
+from tallystick.systems.tally.live.refusals import Refusals
 from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.live.shared.batches import (
     ITEMS_MAX,
+    REFUSED,
     decode_error,
     decode_lsns,
     decode_refusal,
@@ -58,8 +69,6 @@ from tallystick.systems.tally.read.files import read_control
 from tallystick.systems.tally.read.state import LogState
 
 _COMPACTION_POLL_S: Final = 0.02
-_REFUSED: Final = 0
-"""In place of an LSN: the log refuses the batch; not sent, `_refusal` is the error."""
 
 
 class SharedTicket(Uncopied):
@@ -127,7 +136,6 @@ class SharedTallyLog(Uncopied):
         self._provider, self._before, self._claim = key, before, claim
         self._leader: Leader | None = None
         self._closed = False
-        self._refusal: LogWriteError | None = None
         self._numbers_lock = threading.Lock()
         self._free_numbers = iter(range(0))
         claim.require_folder(fs, self.path, self.key)
@@ -143,6 +151,7 @@ class SharedTallyLog(Uncopied):
         self._client = Client(self._members, self._lead, self._first_epoch, self._sealing)
         self._replica = Replica(self.fs, self.path, self.key)
         self._state_lock = threading.Lock()
+        self.refusals = Refusals(self._exchange)
         self._writer: GroupWriter[Item] = GroupWriter(
             self._hand_over, _nothing, name=self.path, group_bytes=self.settings.group_bytes
         )
@@ -236,43 +245,74 @@ class SharedTallyLog(Uncopied):
         return SharedTicket(self, self._writer.submit(item, size, sync=sync), item)
 
     def flush(self) -> None:
-        """Make everything that this process has submitted so far durable."""
+        """Make everything that this process has submitted so far durable.
+
+        Raises:
+            LogWriteError: a part of it was refused.
+        """
         self._writer.flush()
+        if self.refusals.owes:
+            self._writer.submit(Action(self.refusals.require_paid)).wait()
 
     def accepted(self, lsn: int, item: Item = b"") -> int:
         """Return the LSN of an item, or raise what stands in its place."""
         if lsn > 0:
             return lsn
-        if lsn == _REFUSED and self._refusal is not None:
-            raise copy_error(self._refusal)
         refusal, place = decode_refusal(lsn)
         record_id = item.key if isinstance(item, UnplacedRecord) else None
         raise id_error(refusal, record_id or 0, self.path, place=place)
 
     def _hand_over(self, items: list[Item]) -> Sequence[int]:
         """Have the leader write a group of this process; return LSNs, negative for a refusal."""
-        if all(type(item) is bytes for item in items):
-            return self._exchange(items)
-        lsns: list[int] = []
-        for start in range(0, len(items), ITEMS_MAX):
-            lsns += self._exchange(items[start : start + ITEMS_MAX])
-        return lsns
+        if self.refusals.active:
+            return lsns_of(self.refusals.write(items))
+        answers = self._exchange(items)
+        if type(answers) is list and any(isinstance(one, TallystickError) for one in answers):
+            self.refusals.note(items, answers)
+            return lsns_of(answers)
+        return cast(Sequence[int], answers)
 
-    def _exchange(self, items: list[Item]) -> Sequence[int]:
-        lsns: list[int] = []
+    def _exchange(self, items: list[Item]) -> Sequence[Answer]:
+        """Have the leader write items; return its answers, with an error for what it refused."""
+        if all(type(item) is bytes for item in items):
+            return self._ask(items)
+        answers: list[Answer] = []
+        for some in _pieces(items):
+            answers += self._act(some[0]) if type(some[0]) is Action else self._ask(some)
+        return answers
+
+    def _act(self, action: Action) -> Sequence[Answer]:
+        try:
+            action.run()
+        except LogWriteError as error:
+            return (error,)
+        return (self.next_lsn,)
+
+    def _ask(self, items: list[Item]) -> Sequence[Answer]:
+        answers: list[Answer] = []
         while items:
             answer = self._client.ask(encode_items(items))
             if isinstance(answer, bytes):
-                try:
-                    rest = decode_lsns(answer)
-                except LogWriteError as error:
-                    self._refusal = error
-                    rest = [_REFUSED] * len(items)
-                return [*lsns, *rest] if lsns else rest
+                rest = self._answers(answer, len(items))
+                return [*answers, *rest] if answers else rest
             written = _written(answer)
-            lsns += written
+            answers += written
             items = items[len(written) :]
-        return lsns
+        return answers
+
+    def _answers(self, answer: bytes, count: int) -> Sequence[Answer]:
+        try:
+            lsns = decode_lsns(answer)
+        except LogWriteError as error:
+            return [error] * count
+        if type(lsns) is range or REFUSED not in lsns:
+            return lsns
+        full = LogFullError(
+            "no space for a part of what was handed over together",
+            file=self.path,
+            advice="Free space, then try again; the log is unharmed",
+        )
+        return [full if lsn == REFUSED else lsn for lsn in lsns]
 
     def _call(self, name: str, **arguments: int) -> Any:
         request = encode_call(name, **arguments)
@@ -287,7 +327,8 @@ class SharedTallyLog(Uncopied):
     @contextlib.contextmanager
     def state(self) -> Iterator[LogState]:
         """Give the state after everything that this process has submitted, and others before."""
-        self.flush()
+        with contextlib.suppress(LogWriteError):
+            self.flush()
         # An answer comes after what others, dead ones too, had handed over before the call.
         durable = int(self._call("durable"))
         with self._state_lock:
@@ -434,6 +475,18 @@ def _written(cut: Cut) -> Sequence[int]:
         return ()
     lsns = decode_lsns(cut.staged)
     return lsns[: max((place for place, lsn in enumerate(lsns, 1) if 0 < lsn < cut.end), default=0)]
+
+
+def _pieces(items: list[Item]) -> Iterator[list[Item]]:
+    """Yield items that are handed over together, and each action by itself."""
+    piece: list[Item] = []
+    for item in items:
+        if piece and (type(item) is Action or type(piece[0]) is Action or len(piece) == ITEMS_MAX):
+            yield piece
+            piece = []
+        piece.append(item)
+    if piece:
+        yield piece
 
 
 def _allow(_: str) -> None:

@@ -22,6 +22,7 @@ from tallystick.records import Finding
 from tallystick.roles.record_ids import IdChange, RecordIds, TransactionIds, note_change
 from tallystick.storage.files import HeldFolder
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.answers import Answer
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading
 from tallystick.storage.shared import epochs
@@ -46,6 +47,7 @@ from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.opening import Term
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.batches import (
+    REFUSED,
     decode_call,
     decode_items,
     encode_error,
@@ -177,16 +179,13 @@ class TallyService:
                 answers.append(encode_lsns(lsns))
             stage(answers)
 
-        try:
-            if items:
-                lsns = self.log.write_through(items, before)
-                if list(lsns) != staged:
-                    raise AssertionError("records were written under other numbers than announced")
-            else:
-                before(self.log.next_lsn)
-        except LogWriteError as error:
-            self._learn_ids()  # nothing of what was let pass has happened
-            stage([encode_error(error)] * len(batches))
+        if not items:
+            before(self.log.next_lsn)
+            return
+        answers = self.log.write_through(items, before)
+        if list(answers) != staged:
+            self._learn_ids()  # not all of what was let pass has happened
+            stage(_refused(answers, staged, given, refusals))
 
     def _refusals(self, given: Sequence[Sequence[Item]]) -> list[dict[int, int]]:
         """Return what the rules of record ids refuse of each batch, by place."""
@@ -473,6 +472,29 @@ def _numbered(items: Sequence[Item], refused: dict[int, int], first: int) -> Seq
             first += len(item.records) if isinstance(item, Bundle) else 1
             lsns.append(first - 1)
     return lsns
+
+
+def _refused(
+    answers: Sequence[Answer], staged: Sequence[int], given: Sequence[Sequence[Item]],
+    refusals: Sequence[dict[int, int]],
+) -> list[bytes]:  # fmt: skip
+    """Return the answer for each batch if some of the items were refused by the log.
+
+    A batch of which nothing was written gets the error itself, others `REFUSED` in its place.
+    """
+    for answer, lsn in zip(answers, staged, strict=True):
+        if isinstance(answer, int) and answer != lsn:
+            raise AssertionError("records were written under other numbers than announced")
+    rest = iter(answers)
+    batches = []
+    for some, refused in zip(given, refusals, strict=True):
+        found = [refused[place] if place in refused else next(rest) for place in range(len(some))]
+        errors = [one for one in found if isinstance(one, TallystickError)]
+        if errors and len(errors) == len(found):
+            batches.append(encode_error(errors[0]))
+        else:
+            batches.append(encode_lsns([one if isinstance(one, int) else REFUSED for one in found]))
+    return batches
 
 
 def _ignore(_: int) -> None:
