@@ -156,8 +156,13 @@ class FileSystem(Protocol):
         """Make the names in a folder durable."""
         ...
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take the lock file at ``path``, which is made if missing and never removed.
+
+        Args:
+            path: The lock file.
+            whole: Whether it stands for all that is in its folder, which is held: then the folder
+                itself is locked, too, so that nobody gets the lock who has deleted the file.
 
         Raises:
             LogLockedError: It has an owner, in this process or another; names its process id.

@@ -248,10 +248,11 @@ class _RangeLock(Uncopied):
 class _FileLock(_Descriptor):
     """An exclusive ``flock`` on a lock file that holds its owner's process id as text."""
 
-    __slots__ = ()
+    __slots__ = ("_locked_folder",)
 
-    def __init__(self, path: str, mode: int, at: _Place) -> None:
+    def __init__(self, path: str, mode: int, at: _Place, *, whole: bool = False) -> None:
         super().__init__(path, os.O_RDWR | os.O_CREAT, mode, at=at)
+        _, self._locked_folder = at if whole else (path, None)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -266,10 +267,26 @@ class _FileLock(_Descriptor):
                 advice="Close it there first; the lock of a process that ended is free",
             ) from error
         try:
+            self._lock_folder()
             self._sign()
         except BaseException:
             self.close()
             raise
+
+    def _lock_folder(self) -> None:
+        """Lock the folder; not on a file system that has locks for files alone (NFS)."""
+        if self._locked_folder is None:
+            return
+        try:
+            fcntl.flock(self._locked_folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                return
+            raise LogLockedError(
+                "the log is open already, and its lock file was deleted meanwhile",
+                file=self.path,
+                advice="Close it in the process that has it; leave the file `lock` where it is",
+            ) from error
 
     def _sign(self) -> None:
         """Write the process id, over one of an earlier owner and over nothing else."""
@@ -287,7 +304,11 @@ class _FileLock(_Descriptor):
         os.pwrite(self.fd, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        """Close the lock file, which unlocks it."""
+        """Unlock the folder, and close the lock file, which unlocks that."""
+        folder, self._locked_folder = self._locked_folder, None
+        if folder is not None and self._fd >= 0:
+            with contextlib.suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_UN)
         self.close()
 
 
@@ -384,9 +405,9 @@ class LocalFileSystem:
             with self._opened(path) as folder:
                 os.fsync(folder)
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
-        return _FileLock(path, self.file_mode, self._at(path))
+        return _FileLock(path, self.file_mode, self._at(path), whole=whole)
 
     @contextlib.contextmanager
     def locked_folder(self, path: str) -> Iterator[None]:

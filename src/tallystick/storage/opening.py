@@ -90,7 +90,7 @@ class LockedFolder(Uncopied):
         self.fs.close()
 
 
-def lock_log(fs: FileSystem, path: str) -> LockedFolder:
+def lock_log(fs: FileSystem, path: str, *, whole: bool = False) -> LockedFolder:
     """Hold the folder of a log, take its lock file, and make every name in the folder durable.
 
     A process that was killed may have named a file and not synced the folder. The name is seen now,
@@ -103,7 +103,7 @@ def lock_log(fs: FileSystem, path: str) -> LockedFolder:
     held = fs.hold(posixpath.dirname(path))
     with contextlib.ExitStack() as undo:
         undo.callback(held.close)
-        locked = LockedFolder(held, held.lock(path))
+        locked = LockedFolder(held, held.lock(path, whole=whole))
         undo.callback(locked.release)
         held.sync_dir(posixpath.dirname(path))
         undo.pop_all()

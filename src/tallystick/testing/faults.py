@@ -161,9 +161,9 @@ class FaultyFileSystem:
         self._fail_if_due("sync_dir", path)
         self.inner.sync_dir(path)
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
-        return self.inner.lock(path)
+        return self.inner.lock(path, whole=whole)
 
     # -- a folder is never moved here: HeldFolder ------------------------------------------
 

@@ -91,8 +91,10 @@ class MemoryFileSystem:
         """Make the names in a folder durable."""
         self.apply("sync_dir", path.rstrip("/") or "/")
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
+        if whole:
+            path = posixpath.dirname(path)
         return self.take_lock(path, 0, 1)
 
     # -- a folder is never moved here: HeldFolder ------------------------------------------

@@ -91,9 +91,9 @@ class FencedFileSystem:
         self._check("sync_dir")
         self._fs.sync_dir(path)
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Return a lock that does nothing: every process that shares the log has locked it."""
-        del path
+        del path, whole
         return _NoLock()
 
     def hold(self, folder: str) -> HeldFolder:

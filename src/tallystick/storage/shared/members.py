@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tallystick.errors import BusyError, LogLockedError, UnsupportedFormatError
+from tallystick.posix import O_DIRECTORY
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
@@ -82,11 +83,17 @@ class Membership(Uncopied):
         self._holds: Counter[int] = Counter()
         self._guard = threading.Lock()
         self._boot, self._digest = digest(kernel.boot_id()), digest(settings)
-        self._lock = kernel.open_file(f"{self.place}/{lock_name}", os.O_RDWR | os.O_CREAT)
+        # A lock file can be deleted while it is locked, and the folder only with the log.
+        self._folder_lock = kernel.open_file(f"{self.place}/.", os.O_RDONLY | O_DIRECTORY)
         try:
-            self._join(create)
+            self._lock = kernel.open_file(f"{self.place}/{lock_name}", os.O_RDWR | os.O_CREAT)
+            try:
+                self._join(create)
+            except BaseException:
+                self._lock.close()
+                raise
         except BaseException:
-            self._lock.close()
+            self._folder_lock.close()
             raise
 
     def _join(self, create: Callable[[], None]) -> None:
@@ -109,11 +116,19 @@ class Membership(Uncopied):
 
     def _try_lock(self, create: Callable[[], None]) -> bool:
         """Lock the log shared; whoever is alone, and can lock it exclusively, prepares it first."""
-        if kernel.try_lock(self._lock, shared=False):
+        if self._lock_both(shared=False):
             create()
             self._make_anew()
         # In between another one may be alone, and make anew what is read only after this.
-        return kernel.try_lock(self._lock, shared=True)
+        return self._lock_both(shared=True)
+
+    def _lock_both(self, *, shared: bool) -> bool:
+        if not kernel.try_lock(self._folder_lock, shared=shared):
+            return False
+        if kernel.try_lock(self._lock, shared=shared):
+            return True
+        kernel.unlock(self._folder_lock)
+        return False
 
     def _make_anew(self) -> None:
         """Remove what no process uses any more, and write the settings."""
@@ -206,3 +221,4 @@ class Membership(Uncopied):
         """Leave the place and the log to the others."""
         self._memory.close()
         self._lock.close()
+        self._folder_lock.close()

@@ -125,9 +125,9 @@ class SimulatedFileSystem:
         """Make the names in a folder durable."""
         self.call("sync_dir", path, lambda: self.memory.sync_dir(path), _FAIL)
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
-        return self.call("lock", path, lambda: self.memory.lock(path))
+        return self.call("lock", path, lambda: self.memory.lock(path, whole=whole))
 
     # -- a folder is never moved here: HeldFolder ------------------------------------------
 

@@ -208,7 +208,7 @@ def _open_file(path: str, flags: int) -> Opening:
     machine = _machine(f"open {path}")
     file = machine.files.get(path)
     if file is None:
-        if not flags & os.O_CREAT:
+        if not flags & (os.O_CREAT | os.O_DIRECTORY):
             raise _missing(path)
         file = machine.make(path)
     elif flags & os.O_EXCL:

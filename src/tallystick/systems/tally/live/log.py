@@ -95,7 +95,7 @@ class TallyLog(Uncopied):
         self.key = secret_of(key, "key")
         claim.require_folder(fs, path, self.key)
         fs.mkdir(path)
-        self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME))
+        self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME), whole=True)
         self.fs = self._lock.fs
         try:
             recovered = open_log(self.fs, path, self.settings, self.key, term or Term(), claim)
