@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import array
+import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.arguments import bodies_of, bytes_of, integer, integers, text, texts
+from tallystick.services.journal import Journal
+from tallystick.services.page_store import PageStore
+from tallystick.services.transactions import TransactionManager
+from tallystick.services.write_behind.settings import WriteBehindSettings
+from tallystick.systems.tally.live.settings import Settings
 from tests.hostile import REFUSALS, VALUES, Lying, LyingInteger, LyingText, bytes_in, integer_in
 
 
@@ -113,3 +121,42 @@ def test_a_buffer_of_items_of_any_width_has_the_bytes_of_its_memory(
     else:
         with pytest.raises(ValueError, match="gaps"):
             bytes_of(view)
+
+
+WRONG_OPTIONS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda place: Journal(os.fsencode(place)), "path is of type bytes; expected a path"),  # type: ignore[arg-type]
+    (lambda _: Journal(None), "path is of type NoneType; expected a path"),  # type: ignore[arg-type]
+    (lambda _: PageStore(3), "path is of type int; expected a path"),  # type: ignore[arg-type]
+    (lambda place: PageStore(place, lock_timeout="3"), "lock_timeout is of type str; expected"),  # type: ignore[arg-type]
+    (lambda _: TransactionManager(b"here", {}), "path is of type bytes; expected a path"),  # type: ignore[arg-type]
+    (lambda _: Settings(segment_size="64k"), "segment_size is of type str; expected an integer"),  # type: ignore[arg-type]
+    (lambda _: Settings(spares=-1), "spares is -1; expected an integer from 0"),
+    (lambda _: Settings(delay_s="1"), "delay_s is of type str; expected a number of seconds"),  # type: ignore[arg-type]
+    (lambda _: Settings(idle_mark_s=0), "idle_mark_s is 0.0; expected more than 0"),
+    (
+        lambda _: WriteBehindSettings(busy_timeout="2"),  # type: ignore[arg-type]
+        "busy_timeout is of type str; expected a number of seconds",
+    ),
+    (lambda _: WriteBehindSettings(batch_max=0), "batch_max is 0; expected an integer from 1"),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), WRONG_OPTIONS)
+def test_wrong_options_are_refused_in_one_sentence_before_anything_is_made(
+    make: Callable[[Path], object], text: str, tmp_path: Path
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=text):
+        make(tmp_path / "made")
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_places_to_read_from_are_refused_at_the_call(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        calls: list[Callable[[Any], object]] = [
+            journal.replay, journal.follow, lambda value: journal.replay(0, value),
+            lambda value: journal.follow(idle_s=value), lambda value: journal.follow(poll_s=value),
+        ]  # fmt: skip
+        for call in calls:
+            for wrong in ("3", b"3", -1, True, 1j):
+                with pytest.raises((TypeError, ValueError), match="; expected "):
+                    call(wrong)

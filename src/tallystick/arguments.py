@@ -8,8 +8,9 @@ so nothing that a caller passes can fail while a group is written for others.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any, Final
 
@@ -103,6 +104,55 @@ def integer(value: object, name: str, least: int, greatest: int) -> int:
         return number
     shown = number if number.bit_length() <= _SHOWN_BITS else f"of {number.bit_length()} bits"
     raise ValueError(f"{name} is {shown}; expected an integer from {least} to {greatest}")
+
+
+def seconds(value: object, name: str, *, positive: bool = False) -> float:
+    """Return a time in seconds; infinity is one, too.
+
+    Args:
+        value: an integer or a float, but no `bool`.
+        name: of the argument, for the error.
+        positive: whether it must be more than 0; else it may be 0.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is less than that, or NaN.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is of type {_kind(value)}; expected a number of seconds")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if number > 0 or (number == 0 and not positive):
+        return number
+    least = "more than 0" if positive else "0 or more"
+    raise ValueError(f"{name} is {number}; expected {least}, in seconds")
+
+
+def mapping(value: object, name: str) -> Mapping[str, Any]:
+    """Return a mapping whose keys are texts.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is of type {_kind(value)}; expected a mapping by name, as a dict")
+    for key in value:
+        text(key, f"a name in {name}")
+    return value
+
+
+def a_path(value: object, name: str = "path") -> str:
+    """Return a path as text.
+
+    Raises:
+        TypeError: it is neither a text nor an `os.PathLike` of one.
+    """
+    found = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: value)()
+    if not isinstance(found, str):
+        raise TypeError(f"{name} is of type {_kind(found)}; expected a path (str or os.PathLike)")
+    return found
 
 
 def integers(values: Iterable[object], name: str, least: int, greatest: int) -> list[int]:

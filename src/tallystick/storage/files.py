@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from tallystick.arguments import a_path
 from tallystick.storage.source import ByteSource, unreadable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -212,8 +213,12 @@ class HeldFolder(FileSystem, Placed, Protocol):
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return a path that leads to the same place from any working directory."""
-    return str(Path(path).absolute())
+    """Return a path that leads to the same place from any working directory.
+
+    Raises:
+        TypeError: it is no path.
+    """
+    return str(Path(a_path(path)).absolute())
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:

@@ -450,7 +450,7 @@ def test_two_threads_at_once_are_told_so(tmp_path: Path) -> None:
 def test_a_timeout_leaves_only_rollback(tmp_path: Path, face: Face) -> None:
     state = durable("a", "b")
     with manager(tmp_path, state, face=face) as tm:
-        with pytest.raises(RolledBackError, match="timed out"), tm.begin(timeout=-1.0) as tx:
+        with pytest.raises(RolledBackError, match="timed out"), tm.begin(timeout=1e-9) as tx:
             tx["a"]("balance", 1)
         assert tx.status is Status.ROLLED_BACK
 
@@ -558,17 +558,29 @@ def test_a_function_that_gives_a_coroutine_is_rolled_back(tmp_path: Path) -> Non
     assert not begun
 
 
-def test_a_time_that_never_passes_is_refused(tmp_path: Path) -> None:
-    with (
-        manager(tmp_path, durable("a")) as tm,
-        pytest.raises(TransactionUsageError, match="not a number"),
-    ):
-        tm.begin(timeout=float("nan"))
+@pytest.mark.parametrize("timeout", [float("nan"), 0, -1, "3", True, b"3"])
+def test_a_timeout_that_is_no_time_is_refused_at_the_call(tmp_path: Path, timeout: Any) -> None:
+    with manager(tmp_path, durable("a")) as tm:
+        with pytest.raises((TypeError, ValueError), match=r"^timeout is .*; expected "):
+            tm.begin(timeout=timeout)
+        for name in ("timeout", "call_timeout", "orphan_interval", "recovery_interval"):
+            if (name, timeout) != ("orphan_interval", 0):
+                with pytest.raises((TypeError, ValueError), match=rf"^{name} is .*; expected "):
+                    TransactionManager(tmp_path / "other", {}, **{name: timeout})
 
 
-def test_no_time_at_all_is_a_timeout(tmp_path: Path, face: Face) -> None:
+@pytest.mark.parametrize("resources", [None, "a", [1], {1: None}])
+def test_resources_that_have_no_names_are_refused_at_the_call(
+    tmp_path: Path, resources: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"resources? .*; expected "):
+        TransactionManager(tmp_path, resources)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_short_time_is_a_timeout(tmp_path: Path, face: Face) -> None:
     with manager(tmp_path, durable("a"), face=face) as tm:
-        tx = tm.begin(timeout=0)
+        tx = tm.begin(timeout=1e-9)
         time.sleep(0.001)
         with pytest.raises(RolledBackError, match="timed out"):
             assert tx["a"]

@@ -7,10 +7,12 @@ a file; methods that read or write files say so.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Generator, Iterator
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from tallystick.arguments import integer, seconds
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Record
 from tallystick.roles import (
@@ -41,6 +43,8 @@ from tallystick.systems.registry import NATIVE
 if TYPE_CHECKING:
     from tallystick.services.journal.resource import JournalResource
 
+_TIME_MAX: Final = 1 << 40
+"""Seconds: more than any record's time."""
 _Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
 
 
@@ -181,11 +185,18 @@ class BaseJournal(Uncopied):
         raise TransactionUsageError(f"transaction {transaction} is not in doubt", file=self.path)
 
     def _replay(self, from_lsn: int, from_time: float | None) -> Iterator[Record]:
-        from_time_us = None if from_time is None else int(from_time * 1_000_000)
+        from_lsn = integer(from_lsn, "from_lsn", 0, sys.maxsize)
+        since = None if from_time is None else seconds(from_time, "from_time")
+        from_time_us = None if since is None else int(min(since, _TIME_MAX) * 1_000_000)
         return self._engine.records(from_lsn=from_lsn, from_time_us=from_time_us)
 
     def _follow(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
         """Read records as they become durable; None when there are no more for now."""
+        from_lsn = integer(from_lsn, "from_lsn", 0, sys.maxsize)
+        idle_s = None if idle_s is None else seconds(idle_s, "idle_s")
+        return self._following(from_lsn, idle_s)
+
+    def _following(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
         tail = self._engine.tail(from_lsn)
         try:
             last_record = time.monotonic()

@@ -6,10 +6,11 @@ In: bodies. Out: LSNs. Calls of many threads share groups, one sync for all of t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from os import PathLike
 from typing import Self
 
+from tallystick.arguments import seconds
 from tallystick.callables import checked
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
@@ -90,12 +91,7 @@ class Journal(BaseJournal):
             poll_s: seconds between two looks at the files when there is nothing new.
             idle_s: end after so many seconds without a record; None for never.
         """
-        with contextlib.closing(self._follow(from_lsn, idle_s)) as records:
-            for record in records:
-                if record is None:
-                    time.sleep(poll_s)
-                else:
-                    yield record
+        return _polled(self._follow(from_lsn, idle_s), seconds(poll_s, "poll_s"))
 
     # -- files --------------------------------------------------------------------------
 
@@ -160,3 +156,13 @@ class Journal(BaseJournal):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _polled(following: Generator[Record | None], poll_s: float) -> Iterator[Record]:
+    """Yield records, and sleep wherever there are no more for now."""
+    with contextlib.closing(following) as records:
+        for record in records:
+            if record is None:
+                time.sleep(poll_s)
+            else:
+                yield record

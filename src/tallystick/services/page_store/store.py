@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tallystick.arguments import integer, text
+from tallystick.arguments import integer, seconds, text
 from tallystick.callables import checked
 from tallystick.errors import UnsupportedFormatError
 from tallystick.roles import (
@@ -45,7 +45,7 @@ from tallystick.services.page_store.recovery import (
     owner_of,
 )
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import (
@@ -109,12 +109,12 @@ class PageStore(Uncopied):
         lock_timeout: float = LOCK_SECONDS,
         fs: FileSystem = LOCAL,
     ) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(absolute(path))
         self._opener = _opener(self.path, fs, system, checked(open_log, "open_log of a page store"))
         self._limits = Limits(
             integer(cache_bytes, "cache_bytes", 0, sys.maxsize),
             integer(checkpoint_bytes, "checkpoint_bytes", 0, sys.maxsize),
-            float(lock_timeout),
+            seconds(lock_timeout, "lock_timeout"),
         )
         self._making_tables = threading.Lock()
         self._health = Health(str(self.path))

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from tallystick.arguments import mapping, seconds
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
@@ -49,7 +50,7 @@ from tallystick.services.transactions.two_phase_commit import (
     TwoPhaseCommit,
 )
 from tallystick.services.transactions.xids import XidFactory
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import opening_log
@@ -117,6 +118,12 @@ class TransactionManager(Uncopied):
         on_step: Callable[[str], None] | None = None,
         fs: FileSystem = LOCAL,
     ) -> None:
+        path, resources = absolute(path), mapping(resources, "resources")
+        self.timeout = seconds(timeout, "timeout", positive=True)
+        self.call_timeout = seconds(call_timeout, "call_timeout", positive=True)
+        self.orphan_interval = seconds(orphan_interval, "orphan_interval")
+        if recovery_interval is not None:
+            recovery_interval = seconds(recovery_interval, "recovery_interval", positive=True)
         with opening_log(path):
             self.directory = open_coordinator_dir(path, node, log, shared=shared, fs=fs)
         self._fs = fs
@@ -125,9 +132,6 @@ class TransactionManager(Uncopied):
         self.recovered = recovery_result(
             os.fspath(path), self.decisions, open_decisions=len(self.decisions.open_decisions())
         )
-        self.timeout = timeout
-        self.call_timeout = call_timeout
-        self.orphan_interval = orphan_interval
         self._xids = self._xid_factory()
         self._dead_before = self._begin_of_time(log)
         self._on_step = on_step
@@ -260,10 +264,8 @@ class TransactionManager(Uncopied):
     ) -> _Transaction:
         """Begin a transaction of the class ``face``, made with the arguments ``more``."""
         self._require_open()
-        seconds = self.timeout if timeout is None else timeout
-        if math.isnan(seconds):
-            raise TransactionUsageError("the timeout is not a number of seconds")
-        protocol = TwoPhaseCommit(self._xids.gtrid(), self._context, seconds)
+        limit = self.timeout if timeout is None else seconds(timeout, "timeout", positive=True)
+        protocol = TwoPhaseCommit(self._xids.gtrid(), self._context, limit)
         return face(protocol, self.resources, self._xids, *more)
 
     @overload

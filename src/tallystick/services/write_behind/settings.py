@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+
+from tallystick.arguments import integer, seconds
 
 MEBIBYTE = 1 << 20
 
@@ -36,10 +39,12 @@ class WriteBehindSettings:
     dispose_on_close_seconds: float = 10.0
 
     def __post_init__(self) -> None:
+        for name in ("backlog_age_seconds_max", "busy_timeout", "target_duty", "retry_seconds",
+                     "retry_seconds_max", "close_timeout", "dispose_on_close_seconds"):  # fmt: skip
+            seconds(getattr(self, name), name)
         for name in ("backlog_max", "backlog_bytes_max", "batch_max", "workers_per_target",
                      "attempts_max"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+            integer(getattr(self, name), name, 1, sys.maxsize)
         if not 0 < self.target_duty <= 1:
             raise ValueError("target_duty is above 0 and at most 1")
         if not 0 < self.retry_seconds <= self.retry_seconds_max:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
+from tallystick.arguments import integer, seconds
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
@@ -19,6 +21,12 @@ from tallystick.systems.tally.format.sealing import COMPRESSIONS
 
 _OVERHEAD: Final = 1024
 """Space for both headers, an index of one group and the columns of a single record."""
+
+
+_INTEGERS: Final = (
+    "segment_size", "sector_size", "group_bytes", "compress_min", "spares", "siblings", "shard",
+    "shards",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,7 @@ class Settings:
         shards: number of shards; used when a log is made.
 
     Raises:
+        TypeError: a value is no number.
         ValueError: a value is out of its range.
     """
 
@@ -60,6 +69,11 @@ class Settings:
     shards: int = 1
 
     def __post_init__(self) -> None:
+        for name in _INTEGERS:
+            integer(getattr(self, name), name, 0, sys.maxsize)
+        seconds(self.delay_s, "delay_s")
+        if self.idle_mark_s is not None:
+            seconds(self.idle_mark_s, "idle_mark_s", positive=True)
         checks = (
             (self.sector_size in SECTOR_SIZES, f"sector_size must be one of {SECTOR_SIZES}"),
             (
