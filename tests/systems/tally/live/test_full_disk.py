@@ -14,11 +14,9 @@ import pytest
 
 from tallystick.errors import LogFullError, LogPoisonedError, LogWriteError, TallystickError
 from tallystick.services.journal import Journal, JournalTransaction
-from tallystick.systems.tally.format.columns import UnplacedRecord
-from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live import refusals
-from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
 from tallystick.testing import CHANGES, SYNCS, Fault, FaultyFileSystem, MemoryFileSystem
 from tests.sweeps import Sweep
 from tests.systems.tally.build import FOLDER, TINY, say
@@ -236,19 +234,16 @@ def test_a_failed_sync_on_a_full_disk_is_final() -> None:
 def test_what_is_owed_has_a_limit_and_is_written_once_there_is_room() -> None:
     fs = FaultyFileSystem(MemoryFileSystem())
     with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        journal = TallyRecordJournal(log)
         fs.fault = full(1)
-        submitted = 0
-        with (
-            mock.patch.object(refusals, "OWED_MAX", 50_000),
-            pytest.raises(LogFullError),
-        ):
-            for _ in range(1000):
-                log.submit(UnplacedRecord(Code.ADD, bytes(900), 5, submitted), sync=False)
-                submitted += 1
+        added = 0
+        with mock.patch.object(refusals, "OWED_MAX", 50_000), pytest.raises(LogFullError):
+            while True:
+                journal.add_in(5, added, bytes(900))
+                added += 1
                 with contextlib.suppress(LogFullError):
                     log.append(bytes(5)).wait()
-        assert 50 < submitted < 100
+        assert 50 < added < 100
         fs.fault = None
-        log.submit(UnplacedEnding(Code.COMMIT, 5)).wait()
-        with log.state() as state:
-            assert state.live.keys() == set(range(submitted))
+        journal.commit(5).wait()
+        assert {one.record_id for one in journal.live_records()} == set(range(added))
