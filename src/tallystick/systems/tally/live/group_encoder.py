@@ -48,6 +48,7 @@ from tallystick.systems.tally.read.state import LogState
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
 _DECISIONS: Final = frozenset({Code.DECISION.value, Code.FINISH.value})
 _PLAIN = {bytes}
+_NO_TRANSACTION = {None}
 
 
 class GroupEncoder:
@@ -189,9 +190,9 @@ class GroupEncoder:
             state.apply_committed(segment, lsns[-1] - 1, max([item.transaction for item in items]))
         return lsns
 
-    def _decisions(self, records: list[UnplacedRecord]) -> Sequence[int] | None:
-        """Write decisions and their ends in one group; None if they do not fit, or are others."""
-        if not {one[0] for one in records} <= _DECISIONS:
+    def _outside(self, records: list[UnplacedRecord]) -> Sequence[int] | None:
+        """Write records of no transaction in one group; None if they do not fit, or one has one."""
+        if {one[2] for one in records} != _NO_TRANSACTION:
             return None
         appender = self._appender
         size = RECORD_BYTES * len(records)
@@ -201,8 +202,13 @@ class GroupEncoder:
         appender.ensure_space(size)
         now, segment = appender.now(), appender.at.segment
         first = self._put(encode_records(records), len(records))
+        state = self._state
         with self._lock:
-            self._state.apply_decisions(records, segment, now)
+            if {one[0] for one in records} <= _DECISIONS:
+                state.apply_decisions(records, segment, now)
+            else:
+                for lsn, record in enumerate(records, first):
+                    state.apply(Row(lsn, segment, now, record))
         return range(first, first + len(records))
 
     def _encode_alone(self, item: CommittedRows) -> tuple[int, int, bytes, bytes] | None:
@@ -241,7 +247,7 @@ class GroupEncoder:
                     state.apply_marks(item.numbers, item.targets)
                 else:
                     for one in range(place, end):
-                        record = UnplacedRecord._make(made.records[one])
+                        record = cast(UnplacedRecord, made.records[one])
                         row = Row(first + one, segment, now, record)
                         ending = made.endings.get(one)
                         if ending is None:
@@ -330,6 +336,6 @@ class _Records:
 
 _OF_ONE_KIND: Final[dict[type, Callable[[GroupEncoder, Any], Sequence[int] | None]]] = {
     CommittedRows: GroupEncoder._committed,
-    UnplacedRecord: GroupEncoder._decisions,
+    UnplacedRecord: GroupEncoder._outside,
 }
 """Writes a group of items of one type; it returns None where it cannot."""
