@@ -14,7 +14,7 @@ import pytest
 
 from tallystick.errors import LogFullError, LogPoisonedError, LogWriteError, TallystickError
 from tallystick.services.journal import Journal, JournalTransaction
-from tallystick.systems.tally.live import refusals
+from tallystick.systems.tally.live.groups import refusals
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
 from tallystick.testing import CHANGES, SYNCS, Fault, FaultyFileSystem, MemoryFileSystem

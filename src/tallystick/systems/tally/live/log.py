@@ -28,7 +28,7 @@ from tallystick.systems.tally.format.layout import LOCK_NAME, NUMBER_MAX, segmen
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.appender import LogEnd
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
-from tallystick.systems.tally.live.group_encoder import GroupEncoder
+from tallystick.systems.tally.live.groups.encoder import GroupEncoder
 from tallystick.systems.tally.live.items import (
     RECORD_BYTES,
     Action,

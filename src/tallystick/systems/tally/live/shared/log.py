@@ -41,6 +41,7 @@ from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
 from tallystick.systems.tally.format.sealing import BatchSealing, KeyProvider
 from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
+from tallystick.systems.tally.live.groups.refusals import Refusals
 from tallystick.systems.tally.live.items import (
     RECORD_BYTES,
     Action,
@@ -50,7 +51,6 @@ from tallystick.systems.tally.live.items import (
     too_large,
 )
 from tallystick.systems.tally.live.log import PLAIN_RECORD_BYTES, TallyLog
-from tallystick.systems.tally.live.refusals import Refusals
 from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.live.shared.batches import (
     ITEMS_MAX,

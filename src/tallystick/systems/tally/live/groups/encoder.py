@@ -25,6 +25,7 @@ from tallystick.systems.tally.format.columns import (
 )
 from tallystick.systems.tally.format.kinds import ELEMENTS, Code
 from tallystick.systems.tally.live.appender import Appender, LogEnd
+from tallystick.systems.tally.live.groups.refusals import Refusals
 from tallystick.systems.tally.live.items import (
     PAIR_BYTES,
     RECORD_BYTES,
@@ -42,7 +43,6 @@ from tallystick.systems.tally.live.items import (
     size_of,
     split_into_groups,
 )
-from tallystick.systems.tally.live.refusals import Refusals
 from tallystick.systems.tally.read.state import LogState
 
 _PERSISTING, _PERSISTED = Code.PERSISTING.value, Code.PERSISTED.value
