@@ -8,7 +8,7 @@ import java.util.*;
  */
 public class RandomTables {
     static final String[] TYPES = {
-        "SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "DECIMAL(12,3)", "NUMERIC(31,0)", "BOOLEAN",
+        "SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "DECIMAL(12,3)", "NUMERIC(31,0)", "DECIMAL(31,5)", "DECIMAL(31,31)", "BOOLEAN",
         "CHAR(5)", "VARCHAR(40)", "LONG VARCHAR", "CLOB", "CHAR(4) FOR BIT DATA",
         "VARCHAR(40) FOR BIT DATA", "LONG VARCHAR FOR BIT DATA", "BLOB", "DATE", "TIME", "TIMESTAMP",
         "VARCHAR(3000)",
@@ -60,7 +60,7 @@ public class RandomTables {
         else if (roll < 84) run("rename table " + table + " to " + name());
         else if (roll < 85) run("truncate table " + table);
         else if (roll < 86) run("call SYSCS_UTIL.SYSCS_COMPRESS_TABLE('APP', '" + bare(table) + "', 1)");
-        else if (roll < 87) run("drop table " + table);
+        else if (roll < 87 || roll == 97) run("drop table " + table);
         else if (roll < 90) connection.rollback();
         else if (roll < 98) connection.commit();
         else { connection.commit(); run("call SYSCS_UTIL.SYSCS_CHECKPOINT_DATABASE()"); }
@@ -138,14 +138,12 @@ public class RandomTables {
         int type = columns.getColumnType(k), width = columns.getPrecision(k);
         if (random.nextInt(6) == 0) { one.setNull(at, type); return; }
         switch (type) {
-            case Types.SMALLINT -> one.setShort(at, (short) random.nextInt());
-            case Types.INTEGER -> one.setInt(at, random.nextInt());
-            case Types.BIGINT -> one.setLong(at, random.nextLong());
-            case Types.REAL -> one.setFloat(at, (float) (random.nextGaussian() * 1e9));
-            case Types.DOUBLE -> one.setDouble(at, random.nextGaussian() * 1e99);
-            case Types.DECIMAL, Types.NUMERIC -> one.setBigDecimal(at, new java.math.BigDecimal(
-                new java.math.BigInteger(width < 30 ? 30 : 90, random), columns.getScale(k))
-                .multiply(java.math.BigDecimal.valueOf(random.nextBoolean() ? 1 : -1)));
+            case Types.SMALLINT -> one.setShort(at, of(List.of((short) -32768, (short) 32767), (short) random.nextInt()));
+            case Types.INTEGER -> one.setInt(at, of(List.of(Integer.MIN_VALUE, Integer.MAX_VALUE), random.nextInt()));
+            case Types.BIGINT -> one.setLong(at, of(List.of(Long.MIN_VALUE, Long.MAX_VALUE), random.nextLong()));
+            case Types.REAL -> one.setFloat(at, of(List.of(3.402E38f, -3.402E38f, 0f), (float) (random.nextGaussian() * 1e9)));
+            case Types.DOUBLE -> one.setDouble(at, of(List.of(1.79769E308, -1.79769E308, 0d), random.nextGaussian() * 1e99));
+            case Types.DECIMAL, Types.NUMERIC -> one.setBigDecimal(at, decimal(width, columns.getScale(k)));
             case Types.BOOLEAN -> one.setBoolean(at, random.nextBoolean());
             case Types.DATE -> one.setDate(at, java.sql.Date.valueOf(java.time.LocalDate.of(
                 1600 + random.nextInt(8399), 1 + random.nextInt(12), 1 + random.nextInt(28))));
@@ -160,6 +158,18 @@ public class RandomTables {
                 one.setBytes(at, bytes);
             }
         }
+    }
+
+    static <T> T of(List<T> extremes, T other) {
+        int at = random.nextInt(extremes.size() * 3);
+        return at < extremes.size() ? extremes.get(at) : other;
+    }
+
+    static java.math.BigDecimal decimal(int width, int scale) {
+        java.math.BigInteger limit = java.math.BigInteger.TEN.pow(width).subtract(java.math.BigInteger.ONE);
+        java.math.BigInteger number = of(List.of(limit, limit.negate(), java.math.BigInteger.ZERO, java.math.BigInteger.ONE),
+            new java.math.BigInteger(limit.bitLength() - 1, random));
+        return new java.math.BigDecimal(number, scale);
     }
 
     static int size(int type, int width) {

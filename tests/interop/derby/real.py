@@ -34,8 +34,13 @@ VERSIONS = ("10.14.2.0", "10.16.1.1")
 def _classpath(version: str = VERSIONS[0]) -> str:
     parts = ["derby"] if version == VERSIONS[0] else ["derby", "derbytools"]
     jars = classpath([f"org.apache.derby:{one}:{version}" for one in parts])
-    classes = compile_java(Path(__file__).parent, jars)
+    # What runs on older ones, too, asks for nothing but JDBC.
+    classes = compile_java(Path(__file__).parent, jars) if version in VERSIONS else Path(_classes())
     return f"{jars}{os.pathsep}{classes}"
+
+
+def _classes() -> str:
+    return _classpath().rpartition(os.pathsep)[2]
 
 
 def derby(database: Path | str, *steps: str, version: str = VERSIONS[0]) -> dict[str, str]:

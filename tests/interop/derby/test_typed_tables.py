@@ -15,14 +15,17 @@ from tallystick.pipeline.images import images_of
 from tallystick.pipeline.typed import typed
 from tallystick.systems.derby.reader import DerbyReading
 from tests.interop.derby.real import VERSIONS, random_tables
+from tests.sweeps import IN_TURNS
 from tests.systems.derby.logs import reading_of
-
-pytestmark = pytest.mark.interop
 
 Rows = list[tuple[Any, ...]]
 Kinds = list[tuple[str, str]]
 
-ROUNDS = [(version, seed) for seed, version in enumerate(VERSIONS)]
+_ALL = [*VERSIONS, "10.10.2.0"]
+ROUNDS = [
+    *(pytest.param(one, at, marks=pytest.mark.interop) for at, one in enumerate(_ALL)),
+    *(pytest.param(one, at, marks=IN_TURNS) for one in _ALL for at in range(10, 27)),
+]
 
 
 @pytest.mark.parametrize(("version", "seed"), ROUNDS)

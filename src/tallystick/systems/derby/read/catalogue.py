@@ -66,6 +66,9 @@ class Table:
 class Catalogue:
     """The tables of users, kept true from commit to commit; ``tables`` is by the ids of tables.
 
+    ``freed`` has, by number of a container, the commit at which it was last given up: after a
+    restart Derby gives the number to another table or index.
+
     Args:
         rows: where the log begins, by container of the catalogue.
     """
@@ -73,6 +76,8 @@ class Catalogue:
     def __init__(self, rows: dict[int, dict[Key, _Columns]]) -> None:
         self._rows = rows
         self.tables: dict[str, Table] = {}
+        self.freed: dict[int, int] = {}
+        self._numbers: set[int] = set()
         self._renew(None)
 
     def apply(self, bodies: Iterable[Body], commit: int) -> None:
@@ -107,6 +112,9 @@ class Catalogue:
             for row in self._of(CONGLOMERATES)
             if row.get(4) == b"\0"
         }
+        numbers = {int.from_bytes(row.get(2) or b"") for row in self._of(CONGLOMERATES)}
+        self.freed |= dict.fromkeys(self._numbers - numbers, commit or 0)
+        self._numbers = numbers
         columns = _columns(self._of(COLUMNS))
         there = set[str]()
         for row in self._of(TABLES):

@@ -54,9 +54,10 @@ class Database:
     """
 
     def __init__(self, ranges: Ranges, log: str) -> None:
-        self._ranges, self._log = ranges, log
+        self._all_ranges, self._log = ranges, log
+        self._freed: dict[int, int] = {}
         before = self._files(CATALOGUE)
-        noted = _noted(ranges(CATALOGUE, ()), before)
+        noted = _noted(self._ranges(CATALOGUE, ()), before)
         groups = [*committed_operations(noted, wanted=partial(_is_on, before))]
         catalogue = Catalogue(
             {
@@ -67,6 +68,7 @@ class Database:
         for one in groups:
             catalogue.apply((body for _, body in one.operations), one.commit)
         self.tables = {table.name: table for table in catalogue.tables.values()}
+        self._freed = catalogue.freed
 
     def collections(self) -> list[Collection]:
         """Return the tables of users by name, with their columns at the end of the log."""
@@ -88,7 +90,7 @@ class Database:
         if table is not None:
             found = _TableChanges(table, self._before(table), self._log)
             given = ranges([number for number, _ in table.containers], [*found.renewed])
-            yield from found.changes(given, after)
+            yield from found.changes(self._of_last_lives(given), after)
 
     def rows_before(self, name: str) -> Iterator[tuple[str, Values]]:
         """Yield keys and values of the rows that a table has where the log begins."""
@@ -109,6 +111,16 @@ class Database:
         for _ in _noted(self._ranges(numbers, ()), before):
             pass
         return before
+
+    def _ranges(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
+        return self._of_last_lives(self._all_ranges(containers, commits))
+
+    def _of_last_lives(self, ranges: Iterable[ByteRange]) -> Iterator[ByteRange]:
+        """Leave out what was done to a container before its number was given up."""
+        for one in ranges:
+            page = one.body.fields.get("pageId") if one.body is not None else None
+            if page is None or page.segment or one.place >= self._freed.get(page.container, 0):
+                yield one
 
     def _files(self, numbers: Iterable[int]) -> dict[int, Before]:
         return {number: Before(Container(open_container(self._log, number))) for number in numbers}
