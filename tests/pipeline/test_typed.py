@@ -132,6 +132,18 @@ def test_an_unknown_collection_is_refused_with_those_that_are_there(name: str) -
         with_collection(options)
 
 
+@pytest.mark.parametrize("name", ["public.t", "Public.T", "PUBLIC.T"])
+def test_letters_of_a_collection_s_name_may_be_of_another_case(name: str) -> None:
+    options = SourceOptions((str(fixture_dir("h2") / "ddl-1024"),), "changes", collection=name)
+    assert with_collection(options).collection == "PUBLIC.T"
+
+
+def test_near_names_of_collections_are_said() -> None:
+    options = SourceOptions((str(fixture_dir("h2") / "ddl-1024"),), "changes", collection="t")
+    with pytest.raises(OptionError, match=r"Did you mean PUBLIC\.T\?"):
+        with_collection(options)
+
+
 def test_a_collection_is_an_option_of_the_change_feed() -> None:
     for other in ({}, {"table": "files"}, {"table": "changes", "feed": "false"}):
         with pytest.raises(OptionError, match="collection is for"):
@@ -208,6 +220,15 @@ def test_a_stream_of_a_table_gives_what_a_batch_gives(tmp_path: Path) -> None:
 def test_through_spark_a_table_of_derby_has_its_columns(spark: SparkSession) -> None:
     source = spark.read.format("tallystick").option("path", DERBY)
     changes = source.option("table", "changes").option("collection", "APP.T").load()
+    from tallystick.pipeline.into import as_debezium
+
+    envelopes = as_debezium(changes.where("_key IS NOT NULL")).collect()
+    assert {row["topic"] for row in envelopes} == {"tallystick.APP.T"}
+    values = [json.loads(row["value"]) for row in envelopes]
+    assert Counter(one["op"] for one in values) == {"c": 4, "u": 1}
+    (updated,) = (one for one in values if one["op"] == "u")
+    assert updated["after"] == {"ID": 1, "V": "UNO", "W": None, "_rescued": None}
+    assert (updated["before"], updated["source"]["table"]) == (None, "APP.T")
     inserted = changes.where("_change_type = 'insert' AND ID > 1").orderBy("ID").collect()
     assert [(row["ID"], row["V"], row["W"]) for row in inserted] == [
         (2, "two", None),

@@ -13,6 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from tallystick.pipeline.source.batch import collection_of
+from tallystick.pipeline.typed import OF_FEED, RESCUED
 from tallystick.records import Kind
 
 KEY = ("system", "log", "collection", "key")
@@ -29,6 +31,7 @@ FORMS = ("delta", "iceberg")
 _COLLECTION = KEY[:3]
 _OPERATIONS = {INSERT: "c", UPDATE_AFTER: "u", DELETE: "d", Kind.TRUNCATE.value: "t"}
 """By type of change the letter that Debezium has for it."""
+_KEEP_NULLS = {"ignoreNullFields": "false"}
 
 
 def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], None]:
@@ -72,10 +75,17 @@ def as_debezium(changes: DataFrame) -> DataFrame:
     ``body`` (base64) and, where the log has columns, ``values``; ``source`` tells log, transaction
     and commit version. A change is one envelope: rows of old images are left out, as the row after
     them has the old body. ``before.values`` is known for deleted rows only.
+
+    Changes of one collection in its own columns have the topic ``tallystick.COLLECTION``; a row has
+    these columns and ``_rescued``, and is known before the change where it is deleted.
+
+    Raises:
+        ValueError: the changes are those of no data source of ours.
     """
+    if "collection" not in changes.columns:
+        return _typed_envelopes(changes, collection_of(changes.schema))
     rows = changes.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE)
     kind, deleted = F.col(CHANGE_TYPE), F.col(CHANGE_TYPE) == DELETE
-    operations = F.create_map(*[F.lit(part) for pair in _OPERATIONS.items() for part in pair])
     milliseconds = F.unix_millis("_commit_timestamp")
     source = F.struct(
         F.lit("tallystick").alias("connector"),
@@ -96,15 +106,50 @@ def as_debezium(changes: DataFrame) -> DataFrame:
         before.alias("before"),
         after.alias("after"),
         source.alias("source"),
-        operations[kind].alias("op"),
+        _operation().alias("op"),
         milliseconds.alias("ts_ms"),
     )
-    keep_nulls = {"ignoreNullFields": "false"}
     return rows.select(
         F.concat_ws(".", F.lit("tallystick"), "system", "collection").alias("topic"),
         F.to_json(F.struct("key")).alias("key"),
-        F.to_json(value, keep_nulls).alias("value"),
+        F.to_json(value, _KEEP_NULLS).alias("value"),
     )
+
+
+def _typed_envelopes(changes: DataFrame, collection: str | None) -> DataFrame:
+    if collection is None:
+        raise ValueError("the changes have no column `collection`, and are no typed table")
+    rows = changes.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE)
+    kind, milliseconds = F.col(CHANGE_TYPE), F.unix_millis("_commit_timestamp")
+    columns = [f"`{name.replace('`', '``')}`" for name in changes.columns if name not in OF_FEED]
+    row = F.struct(*columns, RESCUED)
+    source = F.struct(
+        F.lit("tallystick").alias("connector"),
+        F.col("_log").alias("name"),
+        milliseconds.alias("ts_ms"),
+        F.lit(collection).alias("table"),
+        F.col("_transaction").alias("txId"),
+        F.lower(F.hex("_gtrid")).alias("gtrid"),
+        F.col("_commit_version").alias("commit_version"),
+        F.col("_ordinal").alias("ordinal"),
+    )
+    value = F.struct(
+        F.when(kind == DELETE, row).alias("before"),
+        F.when(kind.isin(INSERT, UPDATE_AFTER), row).alias("after"),
+        source.alias("source"),
+        _operation().alias("op"),
+        milliseconds.alias("ts_ms"),
+    )
+    return rows.select(
+        F.lit(f"tallystick.{collection}").alias("topic"),
+        F.to_json(F.struct(F.col("_key").alias("key"))).alias("key"),
+        F.to_json(value, _KEEP_NULLS).alias("value"),
+    )
+
+
+def _operation() -> Column:
+    pairs = [F.lit(part) for pair in _OPERATIONS.items() for part in pair]
+    return F.create_map(*pairs)[F.col(CHANGE_TYPE)]
 
 
 def _image(body: str, has_values: Column) -> Column:

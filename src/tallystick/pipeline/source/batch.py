@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -220,6 +221,12 @@ def _options_of(schema: StructType) -> dict[str, str]:
     return next((json.loads(text) for text in noted if text), {})
 
 
+def collection_of(schema: StructType) -> str | None:
+    """Return the collection whose changes have this schema; None where none was asked for."""
+    noted = {name.lower(): value for name, value in _options_of(schema).items()}
+    return noted.get("collection")
+
+
 def _allowed(one: Filter) -> frozenset[str] | None:
     """Return the values that a filter lets through if it compares for equality, else None."""
     values: tuple[Any, ...]
@@ -251,26 +258,43 @@ def with_collection(options: SourceOptions) -> SourceOptions:
     if options.collection is None:
         return options
     found: dict[Collection, str] = {}
-    names: set[str] = set()
     for source in find(options.paths).logs:
         for one in collections_of(system(source.system).read(source, options.reading)):
-            names.add(one.name)
-            if one.name == options.collection:
-                found.setdefault(one, log_name(source))
+            found.setdefault(one, log_name(source))
+    name = _collection_named(options.collection, {one.name for one in found})
+    found = {one: log for one, log in found.items() if one.name == name}
     if len(found) != 1:
         different = "; ".join(f"{log}: {_text(one)}" for one, log in found.items())
         raise OptionError(
-            "logs have this collection with different columns: load them one by one"
-            if found
-            else "no log has this collection, or no log here tells columns",
-            expected=f"one of {', '.join(sorted(names))}" if names and not found else None,
-            found=different or options.collection,
+            "logs have this collection with different columns: load them one by one",
+            found=different,
         )
     (collection,) = found
     typed = tuple((one.name, one.kind) for one in collection.columns)
     if taken := {name for name, _ in typed} & OF_FEED.keys():
         raise OptionError("a column has the name of one of the feed", found=", ".join(taken))
-    return replace(options, typed=typed)
+    return replace(options, collection=name, typed=typed)
+
+
+def _collection_named(name: str, names: Set[str]) -> str:
+    """Return the name of a collection, which may be given in other letters of case.
+
+    Raises:
+        OptionError: there is none, or several differ in case only.
+    """
+    if name in names:
+        return name
+    alike = [one for one in names if one.lower() == name.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    ends = [one for one in names if one.lower().endswith(f".{name.lower()}")]
+    near = alike or ends or get_close_matches(name, names, 1, 0.5)
+    raise OptionError(
+        "no log has this collection, or no log here tells columns",
+        expected=f"one of {', '.join(sorted(names))}" if names else None,
+        found=name,
+        advice=f"Did you mean {' or '.join(sorted(near))}?" if near else None,
+    )
 
 
 def _text(one: Collection) -> str:
