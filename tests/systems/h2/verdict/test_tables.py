@@ -37,7 +37,8 @@ from tallystick.systems.h2.format.table_pages import decode_leaf
 from tallystick.systems.h2.format.values.encode import Plain, encode_row
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.reader import H2Reading
-from tests.systems.h2.kit import opened
+from tests.fixtures import fixture_dir
+from tests.systems.h2.kit import opened, reading_of
 from tests.systems.h2.verdict.test_damage import base, codes, reading, with_log
 
 LOB_MAP, LOB_DATA, TABLE = 6, 10, 16
@@ -456,3 +457,11 @@ def test_index_of_a_table_that_is_not_there_ends_redo(tmp_path: Path) -> None:
     result = with_log(encode_add(3, TABLE_META, 78, row) + COMMIT, tmp_path)._result
     assert isinstance(result, EngineResult)
     assert result.opening.partial.endswith("table not found: 76")
+
+
+@pytest.mark.parametrize("case", ["h-dc2", "h-clob", "h-ts-1.3.176"])
+def test_a_database_that_is_killed_before_its_first_checkpoint_is_safe(case: str) -> None:
+    """Its free list and the root of its page index are zeros, as the log says they were."""
+    reading = reading_of(fixture_dir("typed") / case)
+    assert (reading.judgement.answer, reading.judgement.reason) == (Answer.SAFE, "flushed-end")
+    assert reading.findings() == []

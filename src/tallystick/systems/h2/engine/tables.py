@@ -303,6 +303,8 @@ class Tables:
             page = self.undone.page(first)
         except StoreError:
             return None
+        if page is None and self.undone.is_undone(first):
+            return None  # a new database, before its first checkpoint, has none yet
         if page is None:  # the engine makes a new one, in which no page is in use
             return bytes(self.undone.pages.page_size)
         return bytes(page[layout.FREE_LIST_START :]) if page[0] == layout.FREE_LIST else None
