@@ -29,6 +29,12 @@ def test_the_typed_feed_applied_is_what_select_showed(case: str) -> None:
     assert shown
 
 
+def test_a_table_that_is_made_again_begins_empty() -> None:
+    """So a stream that has given the rows of the one before takes them back."""
+    feed = feed_of(_path("d-made-again"), "APP.T")
+    assert [one["_change_type"] for one in feed] == ["truncate", "insert"]
+
+
 def test_a_date_that_spark_cannot_hold_is_rescued_alone() -> None:
     far, near = feed_of(_path("h-dates-far"), "PUBLIC.T")
     assert (far["ID"], far["DA"], far["_rescued"]) == (1, None, '{"DA": "10000-01-01"}')

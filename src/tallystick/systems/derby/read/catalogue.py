@@ -51,11 +51,13 @@ class Table:
         containers: number of a container, and the commit at which it became the table's; None for
             the one that the table had where the log begins.
         layouts: the columns by container.
+        follows: another table had the name before, as far as the log tells.
     """
 
     name: str
     containers: list[tuple[int, int | None]] = field(default_factory=list)
     layouts: dict[int, Layout] = field(default_factory=dict)
+    follows: bool = False
 
     @property
     def layout(self) -> Layout:
@@ -78,6 +80,7 @@ class Catalogue:
         self.tables: dict[str, Table] = {}
         self.freed: dict[int, int] = {}
         self._numbers: set[int] = set()
+        self._names: set[str] = set()
         self._renew(None)
 
     def apply(self, bodies: Iterable[Body], commit: int) -> None:
@@ -123,11 +126,13 @@ class Catalogue:
                 there.add(identity)
                 schema = _text(row, 3)
                 name = f"{schemas.get(schema, schema)}.{_text(row, 1)}"
-                table = self.tables.setdefault(identity, Table(name))
+                known = Table(name, follows=name in self._names)
+                table = self.tables.setdefault(identity, known)
                 table.name = name
                 _renew(table, containers[identity], columns[identity], commit)
         for identity in self.tables.keys() - there:
             del self.tables[identity]
+        self._names |= {table.name for table in self.tables.values()}
 
     def _of(self, container: int) -> Iterator[_Columns]:
         return iter(self._rows.get(container, {}).values())

@@ -227,7 +227,7 @@ class _TableChanges:
     def __init__(self, table: Table, before: dict[int, Before], log: str) -> None:
         self._table, self._before, self._log = table, before, log
         self._more = {number: _Continuations(rows) for number, rows in before.items()}
-        later = table.containers[1:]
+        later = table.containers if table.follows else table.containers[1:]
         self.renewed = {commit: number for number, commit in later if commit is not None}
         """By commit, the container that the table gets."""
 
