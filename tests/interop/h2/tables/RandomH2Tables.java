@@ -64,11 +64,14 @@ public class RandomH2Tables {
             "DECIMAL(10, 3)", "DECIMAL(38, 5)", "DECIMAL(38, 0)", "NUMERIC(31, 31)", "DECIMAL(60, 2)", "BOOLEAN",
             "CHAR(5)", "VARCHAR", "VARCHAR(40)", "VARCHAR_IGNORECASE", "CLOB", "BINARY(20)", "VARBINARY", "BLOB",
             "DATE", "TIME", "TIMESTAMP", "UUID", "ARRAY", "BYTEA", "DATETIME", "LONGVARCHAR", "IMAGE", "INT8"));
-        if (build >= 197) types.addAll(List.of("ENUM('a', 'b''c', 'd)')", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP(9)", "TIME(9)"));
+        if (build >= 197) types.addAll(List.of("ENUM('a', '" + label().replace("'", "''") + "', 'd)')", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP(9)", "TIME(9)"));
         if (build >= 198) types.addAll(List.of("INTERVAL DAY TO SECOND", "GEOMETRY"));
         if (build >= 200) types.addAll(List.of("JSON", "TIME WITH TIME ZONE"));
         return types.get(random.nextInt(types.size()));
     }
+
+    /** 1.4.197 does not read again the quotes that it writes into the catalogue. */
+    static String label() { return build == 197 ? "b" : "b'c"; }
 
     static void run(String sql) throws SQLException {
         try (Statement statement = connection.createStatement()) { statement.execute(sql); }
@@ -163,7 +166,7 @@ public class RandomH2Tables {
         else if (type.startsWith("TIME")) one.setString(at, of(List.of("00:00:00", "23:59:59"), "10:11:" + (10 + random.nextInt(50))));
         else if (type.startsWith("DATE")) one.setString(at, of(List.of("0001-01-01", "9999-12-31", "1582-10-15", "10000-01-01"),
             "2021-05-" + (10 + random.nextInt(20))));
-        else if (type.startsWith("ENUM")) one.setString(at, List.of("a", "b'c", "d)").get(random.nextInt(3)));
+        else if (type.startsWith("ENUM")) one.setString(at, List.of("a", label(), "d)").get(random.nextInt(3)));
         else if (type.startsWith("GEOMETRY")) one.setString(at, List.of("POINT (1 2)", "POINT Z (1.5 -2 3e20)", "POLYGON ((0 0, 1 0, 1 1, 0 0))",
             "SRID=4326;LINESTRING (0 0, 1 1.25)", "MULTIPOINT ((1 2), (3 4))", "GEOMETRYCOLLECTION (POINT (1 2), LINESTRING (0 0, 1 1))",
             "POINT EMPTY", "MULTIPOLYGON (((0 0, 1 0, 1 1, 0 0)))", "LINESTRING M (0 0 1, 1 1 2)").get(random.nextInt(9)));

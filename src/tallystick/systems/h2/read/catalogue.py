@@ -135,8 +135,8 @@ def _columns(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(types)
 
 
-_LAST_JULIAN_BUILD = 176
-"""The last release of 1.3: later ones count all days in the Gregorian calendar."""
+_LAST_JULIAN_BUILD = 199
+"""Releases up to 1.4.199 count days before 1582 in the Julian calendar, as Java does."""
 _LIFE = 1 << 32
 """What an earlier life of a number adds to it, so that each is a number of its own."""
 

@@ -26,7 +26,7 @@ _SAFE_YEARS = (1, 9998)
 class Zone:
     """A time zone and its raw offset in milliseconds.
 
-    ``julian`` counts days before 1582-10-15 in the Julian calendar, as 1.2 and 1.3 do.
+    ``julian`` counts days before 1582-10-15 in the Julian calendar, as releases up to 1.4.199 do.
     """
 
     zone: tzinfo = UTC
