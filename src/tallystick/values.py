@@ -58,7 +58,7 @@ def encode_value(value: Any, serializer: Callable[[Any], Any] | None = None) -> 
         raise TransactionUsageError(
             "a value that holds itself, or is nested too deeply, has no encoding"
         ) from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, BufferError) as error:  # the last of a buffer with gaps
         raise TransactionUsageError(f"a value has no encoding: {error}") from error
 
 

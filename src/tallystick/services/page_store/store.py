@@ -164,7 +164,8 @@ class PageStore(Uncopied):
         with self._making_tables:
             if name not in self.tables():
                 with self.begin() as session:
-                    session.put(CATALOGUE, self._transactions.tables.free_id(), name.encode())
+                    row = (CATALOGUE, self._transactions.tables.free_id())
+                    session.changes[row] = name.encode()  # `put` takes tables of callers only
 
     def tables(self) -> Sequence[str]:
         """Return the names of all tables, sorted."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, MutableMapping
-from operator import index
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
@@ -157,12 +156,18 @@ class Session(Uncopied):
         return self.transactions.read(table, key)
 
     def lock(self, table: int, key: int) -> Row:
-        """Lock a row until the end. Raises `BusyError` if another session holds it too long."""
+        """Lock a row until the end. Raises `BusyError` if another session holds it too long.
+
+        Raises:
+            KeyError: There is no such table, or the key is not a signed 64-bit number.
+        """
         if not self._open:
             self._require_open()
-        number = index(key)
+        number = key if type(key) is int else integer(key, "key", KEY_MIN, KEY_MAX)
         row = (table, number)
         if row not in self.locked:
+            if type(table) is not int or table not in self.transactions.known:
+                self.transactions.learn(table)
             if not KEY_MIN <= number <= KEY_MAX:
                 raise KeyError("a key that is not a signed 64-bit number")
             self.locked.add(row)  # first: an interrupt between the two would leave it locked
@@ -323,7 +328,9 @@ class Table(Uncopied, MutableMapping[int, bytes]):
             start: The first key.
             stop: The key to stop before; None for no limit.
         """
-        return self._session.scan(self._table, start, stop)
+        first = integer(start, "start", KEY_MIN, KEY_MAX + 1)
+        end = None if stop is None else integer(stop, "stop", KEY_MIN, KEY_MAX + 1)
+        return self._session.scan(self._table, first, end)
 
 
 class RowLocks(Uncopied):
@@ -398,6 +405,16 @@ class Transactions(Uncopied):
         self.replaced = False
         """The store was opened again meanwhile, and other pages are in force. Under the latch."""
         self._next = FIRST_SESSION
+        self.known: set[int] = set()
+        """Numbers of tables that are there, as far as sessions have asked."""
+
+    def learn(self, table: object) -> None:
+        """Note the number of a table, which stays. Raises `KeyError` if no table has it."""
+        with self._latches.latch:
+            self._require_readable()
+            self.known.update(map(self.tables.id_of, self.tables.names()))
+        if type(table) is not int or table not in self.known:
+            raise KeyError("a number that no table has; PageStore.table_id returns one by name")
 
     def _needed(self) -> Iterable[int]:
         return [section for _, section in list(self.prepared.values())]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 
-from tallystick.arguments import bytes_of, text, texts
+from tallystick.arguments import bytes_of, several, text, texts
 from tallystick.errors import BusyError, TransactionUsageError
 from tallystick.roles import Operation, OperationCode, PersistEntry, PersistLog, Ticket
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
@@ -71,7 +71,7 @@ class Admission:
         Raises `BusyError` if the backlog is full for ``timeout`` seconds, `TransactionUsageError`
         for wrong targets; nothing is written then.
         """
-        operations = tuple(map(_checked, operations))
+        operations = tuple(map(_checked, several(operations, "operations")))
         named = {one.target for one in operations}
         if targets is None and named == _FOR_ALL_TARGETS:
             names = self._targets

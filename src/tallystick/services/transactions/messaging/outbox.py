@@ -194,6 +194,7 @@ class Outbox(Uncopied):
 
     def pending(self, consumer: str = "default") -> Pending:
         """Return what a consumer has not got yet."""
+        require_name(consumer, "a consumer")
         age = _AGE[dialect_of(self.database)]
         query = (
             f"SELECT count(*), sum(CASE WHEN parked THEN 1 ELSE 0 END), {age} "
@@ -205,6 +206,7 @@ class Outbox(Uncopied):
 
     def unpark(self, consumer: str = "default") -> int:
         """Make the messages that were given up due again; return how many."""
+        require_name(consumer, "a consumer")
         statement = (
             f"UPDATE {self.table} SET parked = false, attempts = 0 "
             f"WHERE consumer = {self.mark} AND parked"
@@ -215,6 +217,10 @@ class Outbox(Uncopied):
 
 def _headers(headers: Mapping[str, str] | None) -> str:
     """Return headers as JSON. Raises `TransactionUsageError` for what is no text."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TransactionUsageError(
+            f"headers of type {type(headers).__name__}", expected="text by name, or None"
+        )
     given: dict[Any, Any] = dict(headers or {})
     for name, value in given.items():
         if not (isinstance(name, str) and isinstance(value, str)):
