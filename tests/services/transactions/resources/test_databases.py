@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,51 @@ def _leave_prepared(bank: Bank, name: str, xid: Xid) -> None:
     branch.handle.execute("UPDATE accounts SET balance = 7 WHERE id = %s", (bank.account,))
     branch.prepare()
     branch.close()
+
+
+def running(bank: Bank, statement: str) -> bool:
+    """Tell whether the server of MariaDB is at work on a statement."""
+    with bank.maria() as maria, maria.cursor() as cursor:
+        cursor.execute("SHOW FULL PROCESSLIST")
+        return any(row[7] == statement for row in cursor.fetchall())
+
+
+@pytest.mark.parametrize("name", ["pg", "maria", "lite"])
+def test_a_statement_of_a_second_thread_waits_for_the_first_or_is_refused(
+    bank: Bank, name: str
+) -> None:
+    slow = {
+        "pg": "SELECT 7 FROM pg_sleep(0.5)",
+        "maria": "SELECT 7 + SLEEP(0.5)",
+        "lite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500000) "
+        "SELECT max(i) * 0 + 7 FROM n",
+    }[name]
+    with bank.manager(name, "pg") as tm, ThreadPoolExecutor(1) as pool, tm.begin() as tx:
+        bank.pay(tx, name, 1)
+        handle = tx[name]
+        first = pool.submit(lambda: handle.execute(slow).fetchone()[0])
+        if name == "maria":
+            while not running(bank, slow):
+                assert not first.done()
+            with pytest.raises(TransactionUsageError, match="two threads"):
+                handle.execute("SELECT 8")
+        else:
+            assert handle.execute("SELECT 8").fetchone() == (8,)
+        assert first.result() == 7
+    assert bank.balances()[name] == 1
+
+
+def test_a_connection_whose_statement_was_interrupted_as_it_began_is_not_used_again(
+    bank: Bank,
+) -> None:
+    with bank.manager("maria") as tm:
+        for left in (True, False):
+            with tm.begin() as tx:
+                (used,) = tx["maria"].execute("SELECT CONNECTION_ID()").fetchone()
+                if left:
+                    first = used
+                    tm.resources["maria"].turns[tx.branches["maria"].raw].__enter__()  # type: ignore[attr-defined, union-attr]
+        assert used != first
 
 
 def test_our_ids_are_spelled_as_psycopg_spells_them() -> None:

@@ -139,13 +139,16 @@ class MySqlResource(ConnectionResource[Connection]):
             )
         self.changed: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections on which a statement may have changed settings of the session."""
+        self.turns: weakref.WeakKeyDictionary[Any, _Turn] = weakref.WeakKeyDictionary()
+        """Which of them are at work on a statement."""
 
         connect = checked(connect, f"what connects to {name!r}")
 
         def connect_autocommit() -> Connection:
             connection = connect()
             set_autocommit(connection)
-            connection.query = partial(_query, weakref.ref(connection), self.changed)
+            turn = self.turns[connection] = _Turn(name)
+            connection.query = partial(_query, weakref.ref(connection), self.changed, turn)
             return connection
 
         super().__init__(name, connect_autocommit, driver_errors, alive)
@@ -520,6 +523,8 @@ class MySqlBranch:
         sound = connection.open and self._over and not self._awaited
         sound = sound and connection.get_autocommit() == self._autocommit
         sound = sound and connection not in self._resource.changed
+        turn = self._resource.turns.get(connection)
+        sound = sound and not (turn and turn.taken)  # by another thread, or an interrupt left it
         self._resource.pool.give(connection, broken=not sound)
 
     def abort(self) -> None:
@@ -640,19 +645,44 @@ def _unquoted(literal_part: str) -> bytes:
     return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
 
 
+class _Turn:
+    """Refuse a second thread: PyMySQL would give it the answer to another one's statement."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+
+    @property
+    def taken(self) -> bool:
+        """True while a statement is at work."""
+        return self._lock.locked()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise TransactionUsageError(
+                f"two threads use the connection of {self._name!r} at the same time",
+                advice="Use a transaction in one thread at a time, or begin one in each thread",
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def _query(
     connection: weakref.ref[Any],
     changed: weakref.WeakSet[Any],
+    turn: _Turn,
     statement: str | bytes,
     unbuffered: bool = False,
 ) -> Any:
     """Run a statement of a cursor, and note a connection whose session it may change."""
-    text = statement if isinstance(statement, str) else statement.decode("latin-1")
-    this: Any = connection()
-    if _CHANGES_SESSION.match(text):
-        changed.add(this)
-    kind: Any = type(this)
-    return kind.query(this, statement, unbuffered)
+    with turn:
+        text = statement if isinstance(statement, str) else statement.decode("latin-1")
+        this: Any = connection()
+        if _CHANGES_SESSION.match(text):
+            changed.add(this)
+        kind: Any = type(this)
+        return kind.query(this, statement, unbuffered)
 
 
 def _cursor(connection: Connection) -> Any:
