@@ -114,6 +114,28 @@ def test_a_slow_stream_over_a_native_log_that_is_reclaimed_and_disposed_of_loses
     assert log.log.first_segment > 3
 
 
+@pytest.mark.xfail(strict=True, reason="a position forgets files that are gone")
+def test_a_log_whose_folder_was_away_for_a_step_is_not_handed_on_again(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    with TallyLog(str(volume / "log"), settings=SMALL) as plain:
+        log = TallyPersistLog(plain)
+        written = [log.persisting(("a",), OPERATIONS)[0] for _ in range(3)]
+        log.sync().wait()
+    stream = SlowStream(volume, tmp_path / "hold", rows=100)
+    stream.options = replace(stream.options, hold_folder=None)
+    stream.restart()
+    while stream.step():
+        pass
+    assert stream.seen == written
+    (volume / "log").rename(tmp_path / "away")
+    while stream.step():
+        pass
+    (tmp_path / "away").rename(volume / "log")
+    while stream.step():
+        pass
+    assert stream.seen == written
+
+
 def test_a_file_that_grew_before_the_next_was_seen_is_not_let_go(tmp_path: Path) -> None:
     from tallystick.pipeline.source.stream import LogStreamReader
 
