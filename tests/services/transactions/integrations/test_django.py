@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import django
 import pymysql
 import pytest
+from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.core.exceptions import SynchronousOnlyOperation
 
 from tests.servers import Server
 from tests.services.transactions.integrations.projects import Databases
@@ -239,3 +242,24 @@ def test_threads_have_blocks_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert rows() == same(*range(20))
+
+
+@pytest.mark.usefixtures("clean")
+async def test_tasks_run_a_whole_block_by_sync_to_async_and_none_in_their_own_thread() -> None:
+    from django.db import connections
+
+    from tallystick.services.transactions.integrations.django import atomic_all
+
+    def work(number: int) -> None:
+        with atomic_all("orders", "stock"):
+            both(number)
+        connections.close_all()
+
+    await asyncio.gather(*(sync_to_async(work)(number) for number in range(3)))
+    with (
+        pytest.raises(SynchronousOnlyOperation, match="sync_to_async"),
+        atomic_all("orders", "stock"),
+    ):
+        await sync_to_async(both)(7)
+    assert await sync_to_async(rows)() == same(0, 1, 2)
+    await sync_to_async(connections.close_all)()

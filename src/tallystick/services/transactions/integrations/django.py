@@ -36,6 +36,7 @@ try:
     from django.core.exceptions import ImproperlyConfigured
     from django.db import connections
     from django.db.transaction import Atomic, TransactionManagementError
+    from django.utils.asyncio import async_unsafe
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("django", "django") from error
 
@@ -170,6 +171,12 @@ def _settle_all(made: TransactionManager, folder: Path, own: Path) -> None:
             _log.warning("a directory cannot be settled", exc_info=True, extra={"file": other})
 
 
+_refuse_in_a_task: Callable[[], None] = async_unsafe(
+    "atomic_all is no block of a coroutine: what it awaits would run in other threads, on other "
+    "connections. Put the whole block into a function, and await sync_to_async(function)()"
+)(lambda: None)
+
+
 class AtomicAll(ContextDecorator):
     """A block in one global transaction over several databases; also a decorator.
 
@@ -196,6 +203,7 @@ class AtomicAll(ContextDecorator):
         return type(self)(*self._aliases)
 
     def __enter__(self) -> None:
+        _refuse_in_a_task()
         outer = _here.running
         if outer is not None:
             self._nest(outer)
