@@ -21,6 +21,7 @@ from tallystick.errors import (
 )
 from tallystick.services.page_store import PageStore, Table
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
+from tallystick.testing import FaultyFileSystem, MemoryFileSystem
 
 SYSTEMS = ["tally", "h2"]
 ACCOUNTS = 200
@@ -253,3 +254,45 @@ def test_a_store_with_a_missing_part_is_refused(tmp_path: Path, part: str) -> No
         shutil.rmtree(place) if place.is_dir() else place.unlink()
         with pytest.raises(CorruptLogError, match="missing"):
             PageStore(folder)
+
+
+class HeldSync(FaultyFileSystem):
+    """A disk whose next sync waits until ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryFileSystem())
+        self.held, self.go = threading.Event(), threading.Event()
+        self.holding = False
+
+    def strikes(self, call: str) -> bool:
+        if self.holding and call == "datasync":
+            self.held.set()
+            assert self.go.wait(60)
+        return False
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_read_does_not_wait_for_the_sync_of_a_commit(system: str) -> None:
+    disk = HeldSync()
+    with PageStore("/store", system=system, fs=disk) as store:
+        store.create_table("t")
+        with store.begin() as tx:
+            tx.table("t")[1] = b"before"
+        disk.holding = True
+
+        def change() -> None:
+            with store.begin() as tx:
+                tx.table("t")[1] = b"after"
+
+        committing = threading.Thread(target=change)
+        committing.start()
+        try:
+            assert disk.held.wait(60)
+            with store.begin(read_only=True) as tx:
+                assert list(tx.table("t").items()) == [(1, b"before")]
+            assert committing.is_alive()
+        finally:
+            disk.go.set()
+            committing.join()
+        with store.begin(read_only=True) as tx:
+            assert tx.table("t")[1] == b"after"

@@ -74,6 +74,21 @@ def test_a_message_leaves_with_the_rows_it_tells_of(places: Places, place: str) 
     assert places.done(name) == ["a"]
 
 
+@pytest_places
+def test_an_offset_is_not_given_again_once_its_message_is_gone(places: Places, place: str) -> None:
+    name, receiver = place.rpartition(":")[2], Receiver()
+    for turn in range(3):
+        with places.manager(place) as tm:
+            outbox = Outbox(tm, name)
+            with tm.begin() as tx:
+                outbox.add(tx, "orders", b"%d" % turn)
+            Relay(outbox, receiver).run_once()
+            assert outbox.pending().messages == 0
+    offsets = [message.offset for message in receiver.got]
+    assert len(offsets) == 3
+    assert offsets == sorted(set(offsets))
+
+
 @pytest.mark.parametrize("place", ["pg", "maria"])
 def test_a_message_of_a_decided_transaction_leaves_after_recovery(
     places: Places, place: str
