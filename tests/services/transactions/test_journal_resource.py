@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +229,19 @@ def test_an_id_survives_its_form_as_extra_data(xid: Xid) -> None:
 @pytest.mark.parametrize("extra", [b"", b"short", encode_xid(Xid(1, b"g", b"b")) + b"more"])
 def test_other_extra_data_is_no_id(extra: bytes) -> None:
     assert decode_xid(extra) is None
+
+
+def test_outcomes_of_an_earlier_version_close_its_decisions(tmp_path: Path) -> None:
+    packed = Path(__file__).with_name("earlier_outcomes.b64").read_text("ascii")
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "other") as other:
+        resources = {"lite": f"sqlite:///{tmp_path}/db", "journal": journal, "other": other}
+        with TransactionManager(
+            tmp_path / "coordinator", resources, recovery_interval=None, orphan_interval=0.0
+        ) as tm:
+            assert tm.decisions.open_decisions()
+            assert tm.recover().clean
+            assert not tm.decisions.open_decisions()
+        for one in (journal, other):
+            assert [record.body for record in one.live_records()] == [b"seven", b"eight"]
