@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from tallystick.storage.mapped import NEAR
+from tallystick.storage.source import open_source
 from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
 
 SIZE = 200_000
@@ -27,3 +32,24 @@ def test_zeros_alone_end_where_the_range_ends() -> None:
     assert first_nonzero(view, 5, SIZE - 5) == SIZE - 5
     assert last_nonzero_end(view, 5, SIZE - 5) == 5
     assert is_zero(view, 9, 9)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+@pytest.mark.parametrize("search", [first_nonzero, last_nonzero_end])
+def test_a_search_over_a_mapped_file_does_not_hold_its_pages(
+    search: Callable[[memoryview, int, int], int], tmp_path: Path
+) -> None:
+    path = tmp_path / "zeros"
+    with path.open("wb") as file:
+        file.truncate(16 * NEAR + 21)
+    with open_source(str(path)) as opened:
+        before = _resident()
+        search(opened.data, 0, opened.size)
+        assert _resident() < before + 6 * NEAR
+
+
+def _resident() -> int:
+    """Return the bytes of files that are mapped into this process."""
+    text = Path("/proc/self/status").read_text("utf-8")
+    (line,) = (one for one in text.splitlines() if one.startswith("RssFile"))
+    return int(line.split()[1]) << 10

@@ -27,6 +27,8 @@ from tallystick.storage.scheduling import threading
 
 _ADDRESS_OFFSET = 16
 """Where ``siginfo_t`` holds the address of the fault, on 64-bit Linux."""
+NEAR = 4 << 20
+"""Bytes around a place in a file that stay mapped while it is read."""
 _MAP_FIXED = 0x10
 _SA_SIGINFO = 4
 _SA_NODEFER = 0x40000000
@@ -165,18 +167,25 @@ def map_file(path: str, descriptor: int, size: int) -> mmap.mmap:
     return mapped
 
 
-def let_go(data: memoryview, begin: int, end: int) -> None:
-    """Have the system take the pages of a range out of this process, if they are those of a file.
+def let_go(data: memoryview, place: int, *, backwards: bool = False) -> None:
+    """Have the system take pages that a reader has passed out of this process, if they are mapped.
 
-    A reader that has passed over them then does not count as holding them; touching them again
-    only costs time. Nothing happens to ranges that hold no whole page.
+    It then does not count as holding them; touching them again only costs time. To be called at
+    least once per `NEAR` bytes.
+
+    Args:
+        data: all bytes of a file.
+        place: offset that is read next.
+        backwards: the reader comes from the end of the file.
     """
     mapped = data.obj
     if isinstance(mapped, mmap.mmap) and len(mapped) == len(data) and hasattr(mapped, "madvise"):
-        first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
-        size = end // mmap.PAGESIZE * mmap.PAGESIZE - first
-        if size > 0:
-            mapped.madvise(mmap.MADV_DONTNEED, first, size)
+        # The system maps blocks of pages: those near the place would be back at the next touch.
+        begin = place + NEAR if backwards else place - 3 * NEAR
+        end = min(begin + 2 * NEAR, len(data))
+        first = -(-max(begin, 0) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if first < end:
+            mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 def lost_pages(paths: Iterable[str]) -> list[str]:

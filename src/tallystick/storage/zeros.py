@@ -6,7 +6,7 @@ speed, and let go if the file is mapped; only the one that ends a run is searche
 
 from __future__ import annotations
 
-from tallystick.storage.mapped import let_go
+from tallystick.storage.mapped import NEAR, let_go
 
 _ZEROS = bytes(1 << 16)
 
@@ -22,7 +22,8 @@ def first_nonzero(data: memoryview, begin: int, end: int) -> int:
         window = data[place : min(place + len(_ZEROS), end)]
         if not _ZEROS.startswith(window):
             return place + len(window) - len(bytes(window).lstrip(b"\0"))
-        let_go(data, place, place + len(window))
+        if place % NEAR < len(_ZEROS):
+            let_go(data, place)
     return end
 
 
@@ -37,6 +38,7 @@ def last_nonzero_end(data: memoryview, begin: int, end: int) -> int:
         window = data[start:place]
         if not _ZEROS.startswith(window):
             return start + len(bytes(window).rstrip(b"\0"))
-        let_go(data, start, place)
         place = start
+        if place % NEAR < len(_ZEROS):
+            let_go(data, place, backwards=True)
     return begin

@@ -46,7 +46,7 @@ class Runs:
         self._data = data
         self._read = read
         self._least = least
-        self._begin = self._odd_until = 0
+        self._odd_until = 0
 
     @classmethod
     def where_they_pay(cls, data: memoryview, size: int) -> Self:
@@ -60,8 +60,7 @@ class Runs:
         """
         if self._read is None or not self._odd_until <= begin < end:
             return None
-        let_go(self._data, self._begin, begin)
-        self._begin = begin
+        let_go(self._data, begin)
         chunk = self._read(self._data, begin, end)
         if chunk.count >= self._least or (chunk.count and chunk.end == end):
             return chunk
