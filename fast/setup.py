@@ -6,7 +6,7 @@ setup(
     ext_modules=[
         Extension(
             "tallystick_fast",
-            ["tallystick_fast.c"],
+            ["tallystick_fast.c", "signals.c"],
             extra_compile_args=[
                 "-O2",
                 "-Wall",

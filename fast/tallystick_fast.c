@@ -1217,6 +1217,8 @@ static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
                                         .m_size = -1,
                                         .m_methods = functions};
 
+PyObject *new_uninterrupted(void); /* signals.c */
+
 PyMODINIT_FUNC PyInit_tallystick_fast(void) {
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
@@ -1232,12 +1234,14 @@ PyMODINIT_FUNC PyInit_tallystick_fast(void) {
     LogEndType = (PyTypeObject *)PyType_FromSpec(&end_spec);
     PyObject *queue = PyType_FromSpec(&queue_spec);
     wake_tasks = PyObject_GetAttrString(module, "run_tasks");
+    PyObject *uninterrupted = new_uninterrupted();
     if (PyErr_Occurred() || PyModule_AddObjectRef(module, "Queue", queue) < 0 ||
         PyModule_AddObjectRef(module, "LogEnd", (PyObject *)LogEndType) < 0 ||
         PyModule_AddObjectRef(module, "Group", (PyObject *)GroupType) < 0 ||
         PyModule_AddObjectRef(module, "Ticket", (PyObject *)TicketType) < 0 ||
+        (uninterrupted && PyModule_AddObjectRef(module, "uninterrupted", uninterrupted) < 0) ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
-    XDROP(queue);
+    XDROP(queue), XDROP(uninterrupted);
     return module;
 }

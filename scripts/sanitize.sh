@@ -14,10 +14,10 @@ run() {  # the name of the libraries, the sanitizers, and what goes before pytho
   for library in $1; do libraries+="$(gcc -print-file-name="lib$library.so") "; done
   shift 2
   gcc -g -O1 -fno-omit-frame-pointer -fsanitize="$sanitizers" -fno-strict-aliasing -shared -fPIC -Wall \
-    -Wextra -Wno-cast-function-type -I"$include" fast/tallystick_fast.c -o "$folder/tallystick_fast.abi3.so"
+    -Wextra -Wno-cast-function-type -I"$include" fast/*.c -o "$folder/tallystick_fast.abi3.so"
   env LD_PRELOAD="$libraries" PYTHONMALLOC=malloc PYTHONPATH="$folder:src" TALLYSTICK_PURE= \
     TALLYSTICK_REQUIRE=core "$@" "$python" -m pytest -q --capture=sys -p no:cacheprovider -m "not soak" \
-    tests/storage/group tests/systems/tally/live/test_appender.py \
+    tests/storage/group tests/storage/test_signals.py tests/systems/tally/live/test_appender.py \
     --deselect tests/storage/group/test_tasks.py::test_a_thousand_tasks_share_a_handful_of_syncs
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.storage.group.core import CORE
+from tallystick.core import CORE
 from tests.testing import shutdowns
 
 

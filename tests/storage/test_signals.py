@@ -1,4 +1,4 @@
-"""Signal handlers that are due during a block run at its end."""
+"""Signal handlers that are due during a block run at its end, with the core and without."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from tallystick.storage.scheduling import time
-from tallystick.storage.signals import Bell, starts_unchecked, uninterrupted
+from tallystick.storage.signals import Bell, interrupt_in, starts_unchecked, uninterrupted
 from tests.interrupts import (
     HANDLERS,
     INTERRUPTS,
@@ -24,6 +25,8 @@ from tests.interrupts import (
     interrupted,
     require_handlers,
 )
+
+pytestmark = pytest.mark.both_cores
 
 
 @pytest.fixture(autouse=True)
@@ -228,6 +231,105 @@ def test_the_tracer_raises_only_where_the_interpreter_looks_for_signals() -> Non
         if trace is not None and trace.tb_frame.f_code is call.__code__:
             lines.add(trace.tb_lineno - call.__code__.co_firstlineno)
     assert lines == {3, 5}
+
+
+def test_what_lets_signals_through_has_blocks_of_its_own() -> None:
+    steps = []
+
+    def let_through() -> None:
+        with uninterrupted:
+            signal.raise_signal(signal.SIGALRM)
+            steps.append("in its block")
+        steps.append("after its block")
+
+    with pytest.raises(TimeLimit), uninterrupted:
+        try:
+            uninterrupted.interruptible(let_through)
+        finally:
+            steps.append("in the block")
+    assert steps == ["in its block", "in the block"]
+
+
+def test_a_signal_that_is_due_is_raised_before_what_lets_signals_through() -> None:
+    steps: list[str] = []
+    with uninterrupted:
+        signal.raise_signal(signal.SIGALRM)
+        with pytest.raises(TimeLimit):
+            uninterrupted.interruptible(steps.append, "called")
+    assert not steps
+
+
+def test_a_handler_that_a_call_inside_has_put_back_later_is_the_one_of_before() -> None:
+    def take() -> object:
+        return signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+    with uninterrupted:
+        kept: Any = uninterrupted.interruptible(take)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+    signal.signal(signal.SIGALRM, kept)
+    for _ in range(2):
+        with pytest.raises(TimeLimit), uninterrupted:
+            signal.raise_signal(signal.SIGALRM)
+    signal.signal(signal.SIGALRM, HANDLERS[signal.SIGALRM])
+
+
+def test_the_application_sees_its_handlers_outside() -> None:
+    with uninterrupted:
+        uninterrupted.outside(require_handlers)
+        with pytest.raises(TimeLimit):
+            uninterrupted.outside(lambda: signal.raise_signal(signal.SIGALRM))
+
+
+def interrupt_of(call: Callable[[int], object], number: int) -> BaseException | None:
+    """Return what `interrupt_in` finds in the error of a call, with a signal sent in it."""
+    handled = sys.exception()
+    with uninterrupted:
+        try:
+            uninterrupted.interruptible(call, number)
+        except BaseException as error:
+            return interrupt_in(error, handled)
+    return None
+
+
+def raised_from_another(number: int) -> None:
+    try:
+        signal.raise_signal(number)
+    except BaseException:
+        raise ValueError("of a driver") from None
+
+
+@pytest.mark.parametrize("number", HANDLERS)
+@pytest.mark.parametrize("call", [signal.raise_signal, raised_from_another])
+def test_what_a_handler_raised_is_found_in_the_error_of_a_call(
+    call: Callable[[int], None], number: int
+) -> None:
+    assert isinstance(interrupt_of(call, number), RAISED[number])
+
+
+def test_the_handler_may_be_an_object_or_a_partial_function() -> None:
+    class Handler:
+        def __call__(self, _number: int, _frame: object) -> None:
+            raise TimeLimit
+
+        method = __call__
+
+    own = Handler()
+    for one in (own, own.method, partial(own.method), partial(partial(own))):
+        signal.signal(signal.SIGALRM, one)
+        assert isinstance(interrupt_of(raised_from_another, signal.SIGALRM), TimeLimit)
+    signal.signal(signal.SIGALRM, HANDLERS[signal.SIGALRM])
+
+
+def test_an_interrupt_of_before_is_not_found_in_an_error() -> None:
+    def fail(_number: int) -> None:
+        raise ValueError("of a driver")
+
+    try:
+        signal.raise_signal(signal.SIGALRM)
+    except TimeLimit:
+        assert interrupt_of(fail, signal.SIGALRM) is None
+        assert isinstance(interrupt_of(raised_from_another, signal.SIGINT), KeyboardInterrupt)
+    assert interrupt_of(fail, signal.SIGALRM) is None
 
 
 def test_a_wait_for_a_bell_is_interrupted_once() -> None:

@@ -11,7 +11,7 @@ import random
 import sys
 from typing import Any
 
-from tallystick.storage.group.core import CORE
+from tallystick.core import CORE
 from tallystick.storage.group.writer import GroupWriter
 from tests.storage.disks import SlowDisk
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from tallystick.core import CORE
 from tallystick.errors import LogClosedError
-from tallystick.storage.group.core import CORE
 from tallystick.storage.group.queue import PureQueue
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -46,7 +46,7 @@ def test_both_cores_have_the_same_calls(core: Any) -> None:
 
 @pytest.mark.parametrize("pure", [True, False])
 def test_the_environment_chooses_the_core(pure: bool) -> None:
-    code = "from tallystick.storage.group.core import CORE; print(CORE is not None)"
+    code = "from tallystick.core import CORE; print(CORE is not None)"
     environment = {**os.environ, "TALLYSTICK_PURE": "1" if pure else ""}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -13,9 +13,9 @@ from collections.abc import Sequence, Sized
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from tallystick.arguments import bytes_of
+from tallystick.core import CORE
 from tallystick.errors import LogWriteError, TallystickError, copy_error
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.group.core import CORE
 from tallystick.storage.group.counters import NOTHING_ALONE
 from tallystick.storage.group.flush_lock import FlushLock
 from tallystick.storage.group.leader_wait import LeaderWait

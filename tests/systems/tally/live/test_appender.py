@@ -10,10 +10,10 @@ from unittest import mock
 
 import pytest
 
+from tallystick.core import CORE
 from tallystick.errors import LogPoisonedError
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes, File
-from tallystick.storage.group.core import CORE
 from tallystick.storage.local import LocalFile, LocalFileSystem
 from tallystick.systems.tally.format.columns import encode_plain
 from tallystick.systems.tally.format.kinds import Code

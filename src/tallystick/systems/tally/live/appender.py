@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from tallystick.core import CORE
 from tallystick.errors import LogFullError
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.group.core import CORE
 from tallystick.storage.local import LocalFile
 from tallystick.storage.opening import SPACE_ERRORS, full_error, needing_space
 from tallystick.storage.scheduling import simulated, time

@@ -1,7 +1,8 @@
-"""The compiled core of group commit, where it is installed.
+"""The compiled core, where it is installed.
 
 In: the module ``tallystick_fast`` and the environment variable ``TALLYSTICK_PURE``. Out: `CORE`.
-The core is never needed: without it `tallystick.storage.group.queue` does the same in Python.
+The core is never needed: `tallystick.storage.group.queue` and `tallystick.storage.signals` do the
+same in Python.
 """
 
 from __future__ import annotations
