@@ -51,6 +51,7 @@ from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import time
+from tallystick.storage.signals import uninterrupted
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -98,7 +99,8 @@ class AsyncTransaction(GlobalTransaction):
                     f"{name!r} is not enlisted, and has to be waited for",
                     advice=f"Use 'await transaction.enlist({name!r})', or run()",
                 )
-            self._begin_now(name, resource)
+            with uninterrupted:
+                self._begin_now(name, resource)
         return branches[name].handle
 
     async def enlist(self, name: str) -> Any:
@@ -276,7 +278,8 @@ class AsyncTransaction(GlobalTransaction):
 
     def _begin_blocking(self, name: str, resource: Resource) -> Steps[None]:
         if is_instant(resource):
-            self._begin_now(name, resource)
+            with uninterrupted:
+                self._begin_now(name, resource)
             return
         xid = self._xids.branch(self.gtrid)
         branch = yield partial(in_thread, self._workers, lambda: resource.begin(xid))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from tallystick.callables import checked, require_value
 from tallystick.roles import Ticket
 from tallystick.services.transactions.resource import Vote
-from tallystick.storage.signals import starts_unchecked, uninterrupted
+from tallystick.storage.signals import interrupt_in, uninterrupted
 
 _Result = TypeVar("_Result")
 
@@ -32,6 +33,10 @@ class Whole:
         return self.call()
 
 
+class Hook(Whole):
+    """A call of the application, which has its signal handlers in force."""
+
+
 Wanted = Callable[[], Any] | Ticket
 """What a step waits for. On an event loop the result of a call may be awaitable."""
 
@@ -41,35 +46,52 @@ Observer = Callable[..., None]
 """Called as ``observe(step, resource=None)`` at each step of commit and recovery."""
 
 
-@starts_unchecked
 def drive(steps: Steps[_Result]) -> _Result:
     """Run the steps in this thread, which blocks for each of them, and return their result.
 
     Signal handlers run while a step is waited for, and what they raise is thrown into the
-    generator there; the generator itself is not interrupted.
+    generator there; the generator itself is not interrupted. In the end it is raised, whatever the
+    steps made of it.
+    """
+    with uninterrupted:
+        return drive_in_block(steps)
+
+
+def drive_in_block(steps: Steps[_Result]) -> _Result:
+    """Do what `drive` does; called in an uninterrupted block, which it may leave by an interrupt.
+
+    Handlers run if that is the outermost block.
     """
     resume: Callable[[Any], Wanted] = steps.send
     answer: Any = None
-    with uninterrupted:
-        while True:
-            try:
-                wanted = resume(answer)
-            except StopIteration as end:
-                result: _Result = end.value
-                return result
-            except BaseException as error:
-                resume, answer = _throw_if_suspended(steps, error), error
-                continue
-            try:
-                if isinstance(wanted, Whole):
-                    answer = wanted()
-                else:
-                    answer = uninterrupted.outside(wanted if callable(wanted) else wanted.wait)
-                if answer is not None and type(answer) is not Vote and hasattr(answer, "__await__"):
-                    require_value(answer, "a call that a thread does not await")
-                resume = steps.send
-            except BaseException as error:
-                resume, answer = steps.throw, error
+    interrupt: BaseException | None = None
+    handled = sys.exception()
+    while True:
+        try:
+            wanted = resume(answer)
+        except StopIteration as end:
+            result: _Result = end.value
+            break
+        except BaseException:
+            if interrupt is None:
+                raise
+            break
+        try:
+            if not isinstance(wanted, Whole):
+                answer = uninterrupted.interruptible(wanted if callable(wanted) else wanted.wait)
+            elif type(wanted) is Hook:
+                answer = uninterrupted.outside(wanted)
+            else:
+                answer = wanted()
+            if answer is not None and type(answer) is not Vote and hasattr(answer, "__await__"):
+                require_value(answer, "a call that a thread does not await")
+            resume = steps.send
+        except BaseException as error:
+            interrupt = interrupt or interrupt_in(error, handled)
+            resume, answer = steps.throw, error
+    if interrupt is not None:
+        raise interrupt
+    return result
 
 
 async def drive_awaiting(steps: Steps[_Result]) -> _Result:

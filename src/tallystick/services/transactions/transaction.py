@@ -21,7 +21,7 @@ from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.services.driver_errors import is_of_driver, is_retryable, kind_of, refused_by
 from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
-from tallystick.services.transactions.steps import Steps, drive
+from tallystick.services.transactions.steps import Hook, Steps, drive_in_block
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.fork import Uncopied
@@ -249,8 +249,8 @@ class GlobalTransaction(Uncopied):
         """Call the hooks before the first phase; a failure leaves only rollback."""
         self._require_open("commit it")
         try:
-            for hook in self._before or ():  # noqa: UP028 - `yield from` a list accepts no answers
-                yield hook
+            for hook in self._before or ():
+                yield Hook(hook)
         except Exception as error:
             if is_of_driver(error):  # a session that was flushed
                 raise
@@ -344,11 +344,18 @@ class GlobalTransaction(Uncopied):
     def _report(self, status: Status) -> Steps[None]:
         """Tell those who watch, and the hooks, how it has ended."""
         self._protocol.ended(status)
+        interrupt: BaseException | None = None
         for hook in self._after or ():
             try:
-                yield partial(hook, status)
+                yield Hook(partial(hook, status))
             except Exception:  # a hook may raise anything; the transaction is over
                 _log.exception("a hook after completion failed")
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # the others are called all the same
+                interrupt = interrupt or error
+        if interrupt is not None:
+            raise interrupt
 
     def _explain(self, error: BaseException | None) -> None:
         """Raise `RolledBackError` from an error that a session ended too late has caused."""
@@ -479,7 +486,7 @@ class Transaction(GlobalTransaction):
         )
 
     def _alone(self, what: str, work: Callable[[], None]) -> None:
-        """Do something while no other thread is in a call."""
+        """Do something while no other thread is in a call; called in an uninterrupted block."""
         claimed = self._claim(what)
         try:
             work()
@@ -497,16 +504,17 @@ class Transaction(GlobalTransaction):
         require_plain(hook, "a hook of a transaction of threads")
 
     def __getitem__(self, name: str) -> Any:
-        claimed = self._claim("use a resource")
-        try:
-            self._require_open("use a resource")
-            branch = self._protocol.branches.get(name)
-            if branch is None:
-                branch = self._begin_now(name, self._joinable(name))
-            return branch.handle
-        finally:
-            if claimed:
-                self._in_use.release()
+        with uninterrupted:
+            claimed = self._claim("use a resource")
+            try:
+                self._require_open("use a resource")
+                branch = self._protocol.branches.get(name)
+                if branch is None:
+                    branch = self._begin_now(name, self._joinable(name))
+                return branch.handle
+            finally:
+                if claimed:
+                    self._in_use.release()
 
     def enlist(self, name: str) -> Any:
         """Enlist a resource and return its handle.
@@ -553,13 +561,12 @@ class Transaction(GlobalTransaction):
             HeuristicError: a resource went against the decision.
             TransactionUsageError: it has ended, or another thread is using it.
         """
-        claimed = self._claim("commit it")
-        try:
-            self._run_hooks()
-            drive(self._commit())
-        finally:
-            if claimed:
-                self._in_use.release()
+        with uninterrupted:
+            self._alone("commit it", self._commit_now)
+
+    def _commit_now(self) -> None:
+        self._run_hooks()
+        drive_in_block(self._commit())
 
     def prepare(self) -> None:
         """Run the first phase alone, for a coordinator above this one.
@@ -569,11 +576,12 @@ class Transaction(GlobalTransaction):
         Raises:
             RolledBackError: nothing of it was kept.
         """
-        self._alone("prepare it", self._prepare_now)
+        with uninterrupted:
+            self._alone("prepare it", self._prepare_now)
 
     def _prepare_now(self) -> None:
         self._run_hooks()
-        drive(self._prepare())
+        drive_in_block(self._prepare())
 
     def rollback(self) -> None:
         """Undo everything in every resource.
@@ -581,7 +589,11 @@ class Transaction(GlobalTransaction):
         Raises:
             HeuristicError: a resource says that it has committed, or may have.
         """
-        self._alone("roll it back", lambda: drive(self._roll_back()))
+        with uninterrupted:
+            self._alone("roll it back", self._roll_back_now)
+
+    def _roll_back_now(self) -> None:
+        drive_in_block(self._roll_back())
 
     def __enter__(self) -> Self:
         self._enter(here())
@@ -591,38 +603,35 @@ class Transaction(GlobalTransaction):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        try:
+        with uninterrupted:
             self._leave()
             if self.status not in OPEN:
                 return
-            if kind is None:
-                self.commit()
-            else:
-                self.rollback()
-                self._explain(error)
-        except BaseException:
-            self._end_interrupted()
-            raise
+            try:
+                if kind is None:
+                    self._alone("commit it", self._commit_now)
+                else:
+                    self._alone("roll it back", self._roll_back_now)
+                    self._explain(error)
+            except BaseException:
+                self._end_open()
+                raise
 
-    @starts_unchecked
-    def _end_interrupted(self) -> None:
-        """Roll back if a signal has interrupted the end of the block before it began."""
-        with uninterrupted:
-            if self.status not in OPEN or self._owner is None:
-                return
-            claimed = self._in_use.acquire(blocking=False)
-            if claimed or self._owner == threading.get_ident():
-                self._owner = threading.get_ident()
-                self._leave()
-                drive(self._roll_back())
+    def _end_open(self) -> None:
+        """Roll back what is open still, unless another thread is at work with it."""
+        if self.status not in OPEN or self._owner is None:
+            return
+        if self._in_use.acquire(blocking=False) or self._owner == threading.get_ident():
+            self._owner = threading.get_ident()
+            self._roll_back_now()
 
     def _run_hooks(self) -> None:
         if not self._before or self.status is Status.PREPARED:
             return
         try:
-            drive(self._call_hooks())
+            drive_in_block(self._call_hooks())
         except TransactionUsageError:
             raise
         except BaseException:
-            drive(self._roll_back())
+            self._roll_back_now()
             raise

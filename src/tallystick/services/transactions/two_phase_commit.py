@@ -354,7 +354,7 @@ class TwoPhaseCommit(Uncopied):
         self._observe("before one-phase", name)
         self._begin_limit()
         try:
-            yield self.branches[name].commit_one_phase
+            yield Whole(self.branches[name].commit_one_phase)
         except (BranchRolledBack, BranchUnknown) as answer:
             raise RolledBackError(f"rolled back by {name}: {answer}") from answer
         except TransactionUsageError as error:
@@ -379,7 +379,7 @@ class TwoPhaseCommit(Uncopied):
         self._begin_limit()
         branch = self.branches[last]
         try:
-            yield branch.commit_one_phase if alone else branch.commit
+            yield Whole(branch.commit_one_phase if alone else branch.commit)
         except ResourceUnreachable as answer:
             raise InDoubtError(
                 f"{last} was lost during its commit, which is the decision: {answer}",
@@ -435,7 +435,7 @@ class TwoPhaseCommit(Uncopied):
             for name in self._send(prepared, prepared, send_commit):
                 observe("before commit", name)
                 try:
-                    yield prepared[name].commit
+                    yield Whole(prepared[name].commit)
                     done.append(name)
                 except Exception as error:
                     self._not_committed(name, error, against, decided=decided)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
@@ -16,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import interrupt_in, uninterrupted
 
 
 class Closable(Protocol):
@@ -131,23 +133,27 @@ class Pool(Uncopied, Generic[_Connection]):
         """Call ``start`` with a connection, which it keeps, and return its result.
 
         It is called again with a new connection if an idle one turns out to be dead, so it must
-        change nothing that outlives its session.
+        change nothing that outlives its session. A signal may interrupt it: then the connection is
+        closed, and with it what ``start`` has begun.
         """
-        idle = self._idle.take()
-        if idle is not None:
+        handled = sys.exception()
+        with uninterrupted:
+            idle = self._idle.take()
+            if idle is not None:
+                try:
+                    return uninterrupted.interruptible(start, idle)
+                except BaseException as error:
+                    transient = kind_of(error) is ErrorKind.TRANSIENT  # the connection is not dead
+                    if transient or interrupt_in(error, handled) is not None:
+                        self._idle.discard(idle)
+                        raise
+                    self._idle.drop(idle)  # if it was not the connection, it is raised again
+            connection = uninterrupted.interruptible(self._connect)
             try:
-                return start(idle)
-            except Exception as error:
-                if kind_of(error) is ErrorKind.TRANSIENT:  # the connection is not dead
-                    self._idle.discard(idle)
-                    raise
-                self._idle.drop(idle)  # if it was not the connection, it is raised again
-        connection = self._connect()
-        try:
-            return start(connection)
-        except BaseException:
-            self._idle.discard(connection)
-            raise
+                return uninterrupted.interruptible(start, connection)
+            except BaseException:
+                self._idle.discard(connection)
+                raise
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[_Connection]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -30,6 +31,7 @@ from tallystick.services.transactions.resource import (
 )
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import time
+from tallystick.storage.signals import interrupt_in, uninterrupted
 
 try:
     import sqlalchemy
@@ -129,23 +131,28 @@ class EnginePool(Uncopied):
 
     def begin(self, start: Callable[[Any], _Begun]) -> _Begun:
         """Call ``start`` with a connection of the driver; see `Pool.begin`."""
-        return self.check_out(lambda proxied: start(proxied.driver_connection))
+        with uninterrupted:
+            return self.check_out(lambda proxied: start(proxied.driver_connection))
 
     def check_out(self, start: Callable[[sqlalchemy.PoolProxiedConnection], _Begun]) -> _Begun:
         """Call ``start`` with a connection of the engine's pool, until one is alive.
 
+        In an uninterrupted block a signal may interrupt what takes time.
+
         Raises:
             ResourceUnreachable: the pool has none in time, the ``pool_timeout`` of the engine.
         """
+        handled = sys.exception()
         while True:
-            proxied = _connect_in_time(self._engine.pool)
+            proxied = uninterrupted.interruptible(_connect_in_time, self._engine.pool)
             raw = proxied.driver_connection
             self._out[id(raw)] = proxied
             try:
-                return start(proxied)
+                return uninterrupted.interruptible(start, proxied)
             except BaseException as error:
                 self.give(raw, broken=True)
-                if not self._was_idle_too_long(error, raw):
+                interrupted = interrupt_in(error, handled) is not None
+                if interrupted or not self._was_idle_too_long(error, raw):
                     raise
 
     def _was_idle_too_long(self, error: BaseException, raw: Any) -> bool:
