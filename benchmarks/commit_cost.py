@@ -2,10 +2,11 @@
 
 ``python benchmarks/commit_cost.py [--seconds 1] [--turns 3] [--threads 64] [--dir /dev/shm]
 [--beside PATH ...] [NAME ...]``. Each kind of commit is made by so many threads, in a process of
-its own, in turns. The table shows medians of the processor time of the whole process (`getrusage`),
-the kernel's share of it, and how much it is above ``tally``, a plain record of the native log: the
-cost of the format or service itself. The default folder is in memory, so that no disk costs
-anything. ``--beside`` takes another PYTHONPATH, such as another checkout's, in the same turns.
+its own, in turns. The main thread is one of them, and alone pays for keeping signal handlers off.
+The table shows medians of the processor time of the whole process (`getrusage`), the kernel's share
+of it, and how much it is above ``tally``, a plain record of the native log: the cost of the format
+or service itself. The default folder is in memory, so that no disk costs anything. ``--beside``
+takes another PYTHONPATH, such as another checkout's, in the same turns.
 """
 
 from __future__ import annotations
@@ -36,6 +37,36 @@ def tally(folder: str, _: int) -> Iterator[Commit]:
 
     body = bytes(256)
     with Journal(folder) as journal:
+        yield lambda _caller, _count: journal.append(body)
+
+
+@contextlib.contextmanager
+def add(folder: str, callers: int) -> Iterator[Commit]:
+    """A record with an id and 256 bytes."""
+    from tallystick.services.journal import Journal
+
+    body = bytes(256)
+    with Journal(folder) as journal:
+        yield lambda caller, count: journal.add(caller + callers * count, body)
+
+
+@contextlib.contextmanager
+def append_many(folder: str, _: int) -> Iterator[Commit]:
+    """Ten plain records of 256 bytes."""
+    from tallystick.services.journal import Journal
+
+    bodies = [bytes(256)] * 10
+    with Journal(folder) as journal:
+        yield lambda _caller, _count: journal.append_many(bodies)
+
+
+@contextlib.contextmanager
+def shared(folder: str, _: int) -> Iterator[Commit]:
+    """A plain record of 256 bytes of a log that other processes may have open, too."""
+    from tallystick.services.journal import Journal
+
+    body = bytes(256)
+    with Journal(folder, shared=True) as journal:
         yield lambda _caller, _count: journal.append(body)
 
 
@@ -192,8 +223,8 @@ def decisions(folder: str, _: int) -> Iterator[Commit]:
 WORK: dict[str, Callable[[str, int], contextlib.AbstractContextManager[Commit]]] = {
     one.__name__: one
     for one in (
-        tally, jboss, derby, bitronix, h2, cloudtran, decisions, page_store, write_behind,
-        transactions,
+        tally, add, append_many, shared, jboss, derby, bitronix, h2, cloudtran, decisions,
+        page_store, write_behind, transactions,
     )
 }  # fmt: skip
 
@@ -211,9 +242,10 @@ def measure(commit: Commit, callers: int, seconds: float) -> tuple[float, float,
             count += 1
         counts[caller] = count
 
-    threads = [threading.Thread(target=work, args=[one]) for one in range(callers)]
+    threads = [threading.Thread(target=work, args=[one]) for one in range(1, callers)]
     for thread in threads:
         thread.start()
+    work(0)
     for thread in threads:
         thread.join()
     used, done = resource.getrusage(resource.RUSAGE_SELF), sum(counts)

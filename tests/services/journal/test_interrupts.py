@@ -54,6 +54,7 @@ class Records:
     def check(self, _error: BaseException | None) -> None:
         with ThreadPoolExecutor(1) as another:
             another.submit(self._check).result(60)
+        self.returned = False  # if the next call is interrupted before its first statement
 
     def _check(self) -> None:
         assert self.journal.append(b"another")
