@@ -255,10 +255,11 @@ def interrupt_in(error: BaseException, handled: BaseException | None) -> BaseExc
     """Return what has interrupted a call: the cause of its error, if a signal handler raised that.
 
     Args:
-        error: What the call has raised; called in the block in which that was.
+        error: What the call has raised; called in the block in which that was, if it was in one.
         handled: The exception that was being handled already when the call began: it is not why.
     """
-    codes = {_code_of(one) for one in uninterrupted.handlers()}
+    handlers = uninterrupted.handlers() or filter(callable, map(_getsignal, _NUMBERS))
+    codes = {_code_of(one) for one in handlers}
     found: BaseException | None = error
     while found is not None and found is not handled:
         if not isinstance(found, Exception):

@@ -596,8 +596,16 @@ class Transaction(GlobalTransaction):
         drive_in_block(self._roll_back())
 
     def __enter__(self) -> Self:
-        self._enter(here())
-        return self
+        outer = self._current.get()
+        try:
+            self._enter(here())
+            return self
+        except BaseException:
+            with uninterrupted:
+                if self._current.get() is not outer:  # a signal came once it was the running one
+                    self._current.set(outer)
+                    self._entered = None
+            raise
 
     @starts_unchecked
     def __exit__(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
@@ -30,6 +31,7 @@ from tallystick.services.transactions.messaging.statements import (
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import interrupt_in
 
 _log = logger("tallystick.transactions.relay")
 
@@ -199,9 +201,12 @@ class Relay(Uncopied):
 
     def _try(self, message: Message, done: list[int]) -> float | None:
         """Deliver a message; return the seconds to wait if it failed and has to be repeated."""
+        handled = sys.exception()
         try:
             returned = self._deliver(message)
         except Exception as error:  # whatever the application's client raises
+            if interrupt_in(error, handled) is not None:
+                raise
             self.failed += 1
             return self._note_failure(message, error)
         require_done(returned, "deliver of a relay")

@@ -46,6 +46,7 @@ from tallystick.services.transactions.resources.connection_resource import (
 )
 from tallystick.services.transactions.resources.handle import Handle
 from tallystick.storage.scheduling import time
+from tallystick.storage.signals import starts_unchecked
 
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 _MARK = "tallystick_branch"
@@ -106,18 +107,21 @@ class _Session(sqlite3.Connection):
 
     def watch(self) -> None:
         """Begin to take notes."""
-        self.changes: set[str] = set()
+        self.changes: dict[str, None] = {}
         self.set_authorizer(partial(_note, self.changes))
 
 
+@starts_unchecked
 def _note(
-    changes: set[str], action: int, name: str | None, value: str | None, *_: str | None
+    changes: dict[str, None], action: int, name: str | None, value: str | None, *_: str | None
 ) -> int:
     """Note a statement that changes its session; called by SQLite when it compiles one."""
+    # Nothing is called here: a signal handler that ran after it and raised an error would, to
+    # SQLite, forbid the statement.
     if action in _CHANGES_SESSION:
-        changes.add("session")
+        changes["session"] = None
     elif action == sqlite3.SQLITE_PRAGMA and value is not None:
-        changes.add("busy_timeout" if name == "busy_timeout" else "session")
+        changes["busy_timeout" if name == "busy_timeout" else "session"] = None
     return sqlite3.SQLITE_OK
 
 
@@ -252,7 +256,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
             return True
         if "busy_timeout" in connection.changes:
             connection.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
-            connection.changes.discard("busy_timeout")
+            del connection.changes["busy_timeout"]
         factories: tuple[Any, ...] = (connection.row_factory, connection.text_factory)
         return not connection.changes and factories == (None, str)
 

@@ -1,0 +1,131 @@
+"""Signals before every bytecode of an outbox, its relay and keyed requests, over SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from signal import SIGALRM, raise_signal
+
+import pytest
+
+from tallystick.services.transactions import (
+    IdempotencyKey,
+    Message,
+    Outbox,
+    Relay,
+    TransactionManager,
+)
+from tests.interrupts import Tally, TimeLimit, handlers
+
+SCOPES = [
+    pytest.param((50, 15), id="sample"),
+    pytest.param((None, 500), id="whole", marks=pytest.mark.soak),
+]
+
+
+class Post:
+    """A database with rows, an outbox, the relay of which delivers to a set, and keyed requests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "post.db"
+        with closing(sqlite3.connect(self._path)) as connection:
+            connection.execute("CREATE TABLE t (number INTEGER NOT NULL)")
+        self.manager = TransactionManager(
+            folder / "tm",
+            {"post": f"sqlite:///{self._path}"},
+            recovery_interval=None,
+            orphan_interval=0.0,
+        )
+        self.delivered: set[bytes] = set()
+        self.outbox = Outbox(self.manager, "post")
+        self.relay = Relay(self.outbox, self.deliver)
+        self.handle = self.manager.transactional(key=IdempotencyKey("post", of="number"))(self.work)
+        self._numbers = count(1)
+        self.number = 0
+        self.returned = False
+
+    def deliver(self, message: Message) -> None:
+        self.delivered.add(message.body)
+
+    def work(self, number: str) -> str:
+        self.manager.current()["post"].execute("INSERT INTO t VALUES (?)", (int(number),))
+        return number
+
+    def send(self) -> None:
+        self.returned, self.number = False, next(self._numbers)
+        with self.manager.begin() as tx:
+            tx["post"].execute("INSERT INTO t VALUES (?)", (self.number,))
+            self.outbox.add(tx, "numbers", b"%d" % self.number)
+        self.returned = True
+
+    def send_and_relay(self) -> None:
+        self.send()
+        self.relay.run_once()
+        assert b"%d" % self.number in self.delivered
+
+    def check_sent(self, _error: BaseException | None) -> None:
+        rows = self._rows()
+        with ThreadPoolExecutor(1) as another:
+            another.submit(self.relay.run_once).result(60)
+        assert self.outbox.pending().messages == 0
+        assert rows == [self.number] * (b"%d" % self.number in self.delivered), "torn"
+        assert rows or not self.returned, "lost"
+        self.delivered.clear()
+        self.returned, self.number = False, 0
+
+    def request(self) -> None:
+        self.returned, self.number = False, next(self._numbers)
+        assert self.handle(str(self.number)) == str(self.number)
+        self.returned = True
+
+    def check_request(self, _error: BaseException | None) -> None:
+        if self.number:
+            with ThreadPoolExecutor(1) as another:
+                key = str(self.number)
+                assert another.submit(self.handle, key).result(60) == key
+            assert self._rows() == [self.number], "not done once"
+
+    def _rows(self) -> list[int]:
+        """Return the rows, and remove them: nothing is locked."""
+        with closing(sqlite3.connect(self._path, timeout=0)) as connection, connection:
+            rows = [number for (number,) in connection.execute("SELECT number FROM t")]
+            connection.execute("DELETE FROM t")
+        return rows
+
+
+CALLS = [
+    pytest.param(Post.send, Post.check_sent, id="outbox"),
+    pytest.param(Post.send_and_relay, Post.check_sent, id="relay"),
+    pytest.param(Post.request, Post.check_request, id="keys"),
+]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(("call", "check"), CALLS)
+def test_an_interrupted_call_sends_what_it_commits_and_does_a_request_once(
+    tmp_path: Path,
+    call: Callable[[Post], None],
+    check: Callable[[Post, BaseException | None], None],
+    scope: tuple[int | None, int],
+    record_property: Callable[[str, object], None],
+) -> None:
+    post = Post(tmp_path)
+    tally = Tally(f"messaging over SQLite, {call.__name__}")
+    tally.enumerate(lambda: call(post), lambda error: check(post, error), *scope)
+    post.manager.close()
+    record_property("figure", str(tally))
+
+
+def test_an_interrupt_is_no_failure_of_the_message_that_was_delivered(tmp_path: Path) -> None:
+    post = Post(tmp_path)
+    post.send()
+    relay = Relay(post.outbox, lambda _: raise_signal(SIGALRM), give_up_after=1)
+    with handlers(), pytest.raises(TimeLimit):
+        relay.run_once()
+    assert (post.outbox.pending().messages, post.outbox.pending().parked) == (1, 0)
+    post.check_sent(None)
+    post.manager.close()
