@@ -21,9 +21,9 @@ SCOPES = [
 class Records:
     """A journal, and the id that a call may have added."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, shared: bool) -> None:
         self.path = path
-        self.journal = Journal(path)
+        self.journal = Journal(path, shared=shared)
         self._numbers = count(1)
         self.number = 0
         self.returned = False
@@ -70,14 +70,17 @@ class Records:
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("call", [Records.append, Records.submit, Records.transaction])
+@pytest.mark.parametrize("shared", [False, True])
 def test_an_interrupted_call_of_a_journal_loses_and_poisons_nothing(
     tmp_path: Path,
     call: Callable[[Records], None],
     scope: tuple[int | None, int],
     record_property: Callable[[str, object], None],
+    *,
+    shared: bool,
 ) -> None:
-    records = Records(tmp_path / "j")
-    tally = Tally(f"journal, {call.__name__}")
+    records = Records(tmp_path / "j", shared=shared)
+    tally = Tally(f"{'shared ' * shared}journal, {call.__name__}")
     tally.enumerate(lambda: call(records), records.check, *scope)
     records.journal.close()
     with Journal(tmp_path / "j") as journal:

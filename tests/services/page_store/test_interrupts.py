@@ -67,6 +67,14 @@ class Rows:
             tx.prepare("branch")
         self.returned = True
 
+    def settled(self) -> None:
+        due = self.next_due()
+        self.open_now = self.store.begin()
+        self.open_now.table("t").update(due)
+        self.open_now.prepare("branch")
+        self.store.settle("branch", commit=True)
+        self.returned = True
+
     def reads(self) -> None:
         with self.store.begin(read_only=True) as tx:
             rows = dict(tx.table("t").range())
@@ -113,7 +121,7 @@ class Rows:
 
 
 CALLS: list[Callable[[Rows], None]] = [
-    Rows.with_statement, Rows.commit, Rows.prepared, Rows.reads,
+    Rows.with_statement, Rows.commit, Rows.prepared, Rows.settled, Rows.reads,
 ]  # fmt: skip
 
 

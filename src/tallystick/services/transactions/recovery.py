@@ -49,6 +49,7 @@ for the old name, too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, member_
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import interrupt_in
 
 _log = logger("tallystick.transactions")
 
@@ -202,6 +204,7 @@ class Recovery(Uncopied):
     """Branches that have ended through another resource, which lists them, too."""
     _former: dict[str, str] = field(init=False, default_factory=dict)
     """Resources by the names that they had before."""
+    _handled: BaseException | None = field(init=False, default_factory=sys.exception)
 
     def run(self) -> RecoveryReport:
         """Scan, decide, act; a resource that fails is listed in the report."""
@@ -522,6 +525,10 @@ class Recovery(Uncopied):
         self._report.left.append(BranchInDoubt(resource.name, xid, why, node_of(xid.gtrid)))
 
     def _unreachable(self, resource: Resource, answer: Exception) -> None:
+        """Note a resource that cannot be asked; raise what a signal handler has raised instead."""
+        interrupt = interrupt_in(answer, self._handled)
+        if interrupt is not None:
+            raise interrupt
         self._report.unreachable[resource.name] = str(answer)
         self.metrics.retried(resource.name)
         _log.warning(

@@ -197,16 +197,17 @@ class GroupWriter(Uncopied, Generic[Item]):
     def exclusive(self) -> Iterator[None]:
         """Hold flushes off for the length of the block: ``write`` and ``sync`` do not run.
 
-        Inside, items may be submitted but not waited for.
+        Inside, items may be submitted but not waited for. The block is not interrupted.
 
         Raises:
             LogWriteError: Inside the block, by whatever would wait for a flush.
         """
-        self._queue.acquire()
-        try:
-            yield
-        finally:
-            self.release()
+        with uninterrupted:
+            self._queue.acquire()
+            try:
+                yield
+            finally:
+                self.release()
 
     @property
     def counters(self) -> GroupCounters:

@@ -24,6 +24,7 @@ from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log, start_thread
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.layout import LOCK_NAME, NUMBER_MAX, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.appender import LogEnd
@@ -217,11 +218,11 @@ class TallyLog(Uncopied):
     def state(self) -> Iterator[LogState]:
         """Give the state after everything submitted before, which is durable or was refused.
 
-        The state is locked meanwhile: writers wait.
+        The state is locked meanwhile: writers wait. The block is not interrupted.
         """
         with contextlib.suppress(LogWriteError):
             self.flush()
-        with self._state_lock:
+        with uninterrupted, self._state_lock:
             yield self._state
 
     def left_open(self) -> list[int]:

@@ -35,6 +35,7 @@ from tallystick.storage.shared.epochs import Epoch
 from tallystick.storage.shared.fence import FencedFileSystem
 from tallystick.storage.shared.leader import Leader
 from tallystick.storage.shared.members import Membership
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
@@ -331,7 +332,7 @@ class SharedTallyLog(Uncopied):
             self.flush()
         # An answer comes after what others, dead ones too, had handed over before the call.
         durable = int(self._call("durable"))
-        with self._state_lock:
+        with uninterrupted, self._state_lock:
             with self._members.hold(self.first_segment):
                 state = self._replica.read(durable)
             yield state
