@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 from tallystick.storage.scheduling import time
-from tallystick.storage.signals import Bell, interrupt_in, starts_unchecked, uninterrupted
+from tallystick.storage.signals import (
+    Bell,
+    Uninterrupted,
+    interrupt_in,
+    starts_unchecked,
+    uninterrupted,
+)
 from tests.interrupts import (
     HANDLERS,
     INTERRUPTS,
@@ -34,6 +40,11 @@ def own_handlers() -> Iterator[None]:
     with handlers():
         yield
         require_handlers()
+
+
+def test_the_compiled_core_has_the_same_calls() -> None:
+    calls = {name for name in dir(Uninterrupted) if not name.startswith("_")}
+    assert calls == {name for name in dir(uninterrupted) if not name.startswith("_")}
 
 
 RAISED = dict(zip(HANDLERS, INTERRUPTS, strict=True))
