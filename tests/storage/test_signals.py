@@ -343,6 +343,17 @@ def test_an_interrupt_of_before_is_not_found_in_an_error() -> None:
     assert interrupt_of(fail, signal.SIGALRM) is None
 
 
+def test_an_error_that_is_raised_again_for_its_cause_ends_the_search() -> None:
+    def fail(_number: int) -> None:
+        error = ValueError("of a driver")
+        try:
+            raise KeyError from error
+        except KeyError:
+            raise error from None
+
+    assert interrupt_of(fail, signal.SIGALRM) is None
+
+
 def test_a_wait_for_a_bell_is_interrupted_once() -> None:
     bell, ready = Bell(), threading.Event()
 

@@ -261,7 +261,9 @@ def interrupt_in(error: BaseException, handled: BaseException | None) -> BaseExc
     handlers = uninterrupted.handlers() or filter(callable, map(_getsignal, _NUMBERS))
     codes = {_code_of(one) for one in handlers}
     found: BaseException | None = error
-    while found is not None and found is not handled:
+    seen: set[int] = set()  # an error that is raised again may have itself as its cause's context
+    while found is not None and found is not handled and id(found) not in seen:
+        seen.add(id(found))
         if not isinstance(found, Exception):
             return found
         trace = found.__traceback__
