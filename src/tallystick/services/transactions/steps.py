@@ -72,7 +72,10 @@ def drive_in_block(steps: Steps[_Result]) -> _Result:
         except StopIteration as end:
             result: _Result = end.value
             break
-        except BaseException:
+        except BaseException as error:
+            if _is_suspended(steps):
+                resume, answer = steps.throw, error
+                continue
             if interrupt is None:
                 raise
             break
@@ -193,7 +196,7 @@ async def _await_ticket(ticket: Ticket, cancels: list[asyncio.CancelledError]) -
 def _throw_if_suspended(steps: Steps[Any], error: BaseException) -> Callable[[Any], Wanted]:
     """Raise the error if the generator has finished.
 
-    If it is still suspended, a signal interrupted the driver: the error is to be thrown into it.
+    If it is still suspended, the driver was interrupted: the error is to be thrown into it.
     """
     if _is_suspended(steps):
         return steps.throw
