@@ -1,5 +1,6 @@
 """What tests of several packages share.
 
+* `unpack`: what an earlier version wrote, from the text beside a test
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path
 * `table_rows`: the rows of batches of one of our tables
@@ -10,7 +11,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
+import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +37,13 @@ if TYPE_CHECKING:
     import pytest
 
     from tallystick.systems.protocol import LogReading
+
+
+def unpack(packed: Path, folder: Path) -> None:
+    """Unpack an archive that stands beside a test as text in base64."""
+    content = io.BytesIO(base64.b64decode(packed.read_text("ascii")))
+    with tarfile.open(fileobj=content, mode="r:xz") as archive:
+        archive.extractall(folder, filter="data")
 
 
 @contextmanager

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import itertools
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.recovery import UNPROVED
 from tallystick.storage.local import LOCAL
 from tallystick.testing.faults import Fault, FaultyFileSystem
+from tests.kit import unpack
 from tests.services.transactions.faces import FACES, Face
 
 
@@ -232,9 +230,7 @@ def test_other_extra_data_is_no_id(extra: bytes) -> None:
 
 
 def test_outcomes_of_an_earlier_version_close_its_decisions(tmp_path: Path) -> None:
-    packed = Path(__file__).with_name("earlier_outcomes.b64").read_text("ascii")
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(Path(__file__).with_name("earlier_outcomes.b64"), tmp_path)
     with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "other") as other:
         resources = {"lite": f"sqlite:///{tmp_path}/db", "journal": journal, "other": other}
         with TransactionManager(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
-import tarfile
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +16,7 @@ from tallystick.errors import TransactionUsageError
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind import WriteBehind
 from tallystick.services.write_behind.targets.rows import decode_row
+from tests.kit import unpack
 
 ROW: dict[str, Any] = {
     "moment": datetime(2026, 1, 31, 12, 30),
@@ -86,9 +84,7 @@ def test_a_serializer_encodes_what_has_no_encoding(tmp_path: Path) -> None:
 @pytest.fixture
 def earlier(tmp_path: Path) -> Path:
     """A log with pending rows, written before values had tags."""
-    packed = Path(__file__).with_name("earlier_rows.b64").read_text("ascii")
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(Path(__file__).with_name("earlier_rows.b64"), tmp_path)
     return tmp_path / "spool"
 
 

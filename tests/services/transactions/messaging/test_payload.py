@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions import IdempotencyKey, Outbox, Relay, TransactionManager
 from tallystick.services.transactions.messaging.outbox import Message
+from tests.kit import unpack
 
 
 def manager(folder: Path) -> TransactionManager:
@@ -78,24 +78,20 @@ def _giving(outcome: Any) -> Any:
 
 
 def test_keys_and_messages_of_an_earlier_version_are_read(tmp_path: Path) -> None:
-    with manager(tmp_path) as tm:
-        Outbox(tm, "a")
-        tm.transactional(key=IdempotencyKey("a", of="key", scope="s"))(_giving(1))("new")
-    connection = sqlite3.connect(tmp_path / "a.db")
-    connection.executescript(
-        "INSERT INTO tallystick_keys (scope, request, outcome) "
-        """VALUES ('s', 'old', '{"id": 1, "items": ["pear", null]}');"""
-        "INSERT INTO tallystick_outbox (consumer, topic, headers, body) "
-        """VALUES ('default', 'orders', '{"type": "gr\\u00fcn"}', X'00FF');"""
-    )
-    connection.close()
+    unpack(Path(__file__).with_name("earlier_rows.b64"), tmp_path)
     got: list[Message] = []
     with manager(tmp_path) as tm:
         handler = tm.transactional(key=IdempotencyKey("a", of="key", scope="s"))(_giving(2))
         assert handler("old") == {"id": 1, "items": ["pear", None]}
-        Relay(Outbox(tm, "a"), got.append).run_once()
-    ((topic, body, headers),) = [(one.topic, one.body, one.headers) for one in got]
-    assert (topic, body, headers) == ("orders", b"\0\xff", {"type": "grün"})
+        assert handler("new") == 2
+        outbox = Outbox(tm, "a", consumers=("default", "other"))
+        assert outbox.pending("other").parked == outbox.unpark("other") == 1
+        for consumer in outbox.consumers:
+            Relay(outbox, got.append, consumer=consumer).run_once()
+        assert outbox.pending().messages == outbox.pending("other").messages == 0
+    assert [(one.topic, one.body, one.headers) for one in got] == [
+        ("orders", b"\0\xff", {"type": "grün"})
+    ] * 2
 
 
 def test_a_header_that_is_no_text_is_refused_at_the_call(tmp_path: Path) -> None:
