@@ -262,8 +262,9 @@ def test_live_record_pins_its_segment_until_compaction(tmp_path: Path) -> None:
 
 def test_record_larger_than_a_segment_is_refused_and_the_log_goes_on(tmp_path: Path) -> None:
     with _journal(tmp_path) as journal:
-        with pytest.raises(RecordTooLargeError):
+        with pytest.raises(RecordTooLargeError) as caught:
             journal.append(bytes(32 << 10))
+        assert caught.value.retryable is False
         with pytest.raises(RecordTooLargeError):
             journal.append_many([b"", bytes(32 << 10)])
         assert journal.append(b"fine") == 1

@@ -135,6 +135,37 @@ def test_the_engine_of_django_makes_the_connections_and_wrappers_of_statements_s
 
 
 @pytest.mark.usefixtures("clean")
+def test_models_and_their_signals_work_in_a_block() -> None:
+    from django.db import models
+    from django.db.models.signals import post_save
+
+    from tallystick.services.transactions.integrations.django import atomic_all
+
+    meta = type("Meta", (), {"app_label": "shop", "db_table": "done", "managed": False})
+    members = {
+        "__module__": __name__,
+        "id": models.IntegerField(primary_key=True),
+        "Meta": meta,
+    }
+    model: Any = type("Done", (models.Model,), members)
+    saved: list[str] = []
+
+    def note(using: str, **_: object) -> None:
+        saved.append(using)
+
+    post_save.connect(note, sender=model)
+    with atomic_all("orders", "stock"):
+        for alias in ("orders", "stock"):
+            model.objects.using(alias).create(id=1)
+            assert model.objects.using(alias).get().id == 1
+    with pytest.raises(ZeroDivisionError), atomic_all("orders", "stock"):
+        model.objects.using("orders").create(id=2)
+        _ = 1 // 0
+    assert rows() == same(1)
+    assert saved == ["orders", "stock", "orders"]
+
+
+@pytest.mark.usefixtures("clean")
 def test_inner_blocks_are_savepoints() -> None:
     from django.db import transaction
 
