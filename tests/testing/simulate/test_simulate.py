@@ -217,6 +217,45 @@ def waits_on_everything(_: Simulation) -> None:
         threading.Barrier(2)
 
 
+KILLED: list[int] = []
+"""How far processes came that were killed at their work."""
+
+
+def processes_that_write(sim: Simulation) -> None:
+    """What a killed process has written stays, and it writes nothing more."""
+    begun = [0, 0]
+
+    def life(fs: FileSystem) -> None:
+        def works(number: int) -> None:
+            file = fs.create(f"/{number}")
+            for turn in range(1, 200):
+                begun[number] = turn
+                file.pwrite(b"%3d" % turn, 0)
+
+        def written() -> list[int]:
+            names = [f"/{number}" for number in range(len(begun))]
+            return [int(fs.open(one).pread(3, 0) or 0) if fs.exists(one) else 0 for one in names]
+
+        processes = [sim.process(works, number) for number in range(len(begun))]
+        for number, one in enumerate(processes):
+            one.join()
+            if 0 < begun[number] < 199:
+                KILLED.append(begun[number])
+            found = written()[number]
+            assert found in (begun[number], begun[number] - 1)
+            for other in processes:
+                other.join()
+            assert written()[number] == found
+
+    sim.until_crash(life)
+
+
+def test_a_killed_process_runs_no_step_more_and_leaves_what_it_has_written() -> None:
+    KILLED.clear()
+    explore(processes_that_write, range(200), modules=HERE, faults=False)
+    assert len(KILLED) > 10
+
+
 def test_every_primitive_keeps_its_promise_in_every_order() -> None:
     found = explore(waits_on_everything, range(300), modules=HERE, faults=False)
     assert len(found.interleavings) > 200
