@@ -1,4 +1,4 @@
-"""Every Python example of the README and the guides runs alone, in an empty folder."""
+"""Every Python example of the guides runs alone, in an empty folder; links lead somewhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tallystick import Journal
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 GUIDES = [
     "README.md",
     "docs/extending.md",
@@ -52,3 +53,30 @@ def test_every_example_runs_alone_as_it_stands(name: str, line: int, tmp_path: P
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+
+
+def test_every_link_of_the_docs_leads_to_a_file_and_its_heading() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    wrong = []
+    for page in pages:
+        for target, heading in _LINK.findall(page.read_text("utf-8")):
+            file = page.parent / target if target else page
+            if not file.exists() or (heading and heading not in _headings(file)):
+                wrong.append(f"{page.relative_to(ROOT)}: {target}#{heading}")
+    assert not wrong
+
+
+def _headings(page: Path) -> set[str]:
+    """Return the names of a page's headings, as links spell them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+def test_a_fragment_of_the_change_log_says_changed_in_one_way() -> None:
+    lines = [
+        f"{path.name}: {line}"
+        for path in sorted((ROOT / "changelog.d").glob("*.md"))
+        for line in path.read_text("utf-8").splitlines()
+        if "Changed" in line.removeprefix("- **Changed**: ")
+    ]
+    assert not lines
