@@ -57,6 +57,17 @@ def test_the_program_may_say_what_the_payload_is(tmp_path: Path) -> None:
             pay("one", 2, at=1.0)
 
 
+def test_a_payload_that_is_none_for_every_request_refuses_no_key(tmp_path: Path) -> None:
+    with manager(tmp_path) as tm:
+
+        @tm.transactional(key=IdempotencyKey("a", of="key", payload=lambda *_, **__: None))
+        def pay(key: str, amount: int) -> int:
+            del key
+            return amount
+
+        assert pay("one", 1) == pay("one", 2) == 1
+
+
 def test_an_outcome_holds_what_tables_hold(tmp_path: Path) -> None:
     outcome = {"id": UUID(int=7), "at": datetime(2026, 1, 31, tzinfo=UTC), "of": b"\0"}
     with manager(tmp_path) as tm:
