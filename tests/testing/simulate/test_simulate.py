@@ -217,6 +217,32 @@ def waits_on_everything(_: Simulation) -> None:
         threading.Barrier(2)
 
 
+LATE: list[bool] = []
+"""Of each schedule, whether a wait was over before what it waited for."""
+
+
+def waits_for_one_at_work(_: Simulation) -> None:
+    ready, lock = threading.Event(), threading.Lock()
+
+    def works() -> None:
+        with lock:
+            ready.set()
+
+    worker = threading.Thread(target=works)
+    worker.start()
+    LATE.append(not ready.wait(10))
+    worker.join()
+
+
+def test_a_wait_may_time_out_though_another_thread_could_go_on() -> None:
+    LATE.clear()
+    explore(waits_for_one_at_work, range(500), modules=HERE)
+    assert 0 < sum(LATE) < len(LATE) / 2
+    LATE.clear()
+    explore(waits_for_one_at_work, range(500), modules=HERE, faults=False)
+    assert not any(LATE)
+
+
 KILLED: list[int] = []
 """How far processes came that were killed at their work."""
 
