@@ -6,11 +6,13 @@ import json
 import random
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tallystick
+from tallystick.cli.commands import upkeep
 from tallystick.reading import explain, scrub
 from tallystick.reading.results import is_severe
 from tallystick.reading.scrubbing import Scrub
@@ -146,6 +148,19 @@ def test_the_command_names_segment_place_and_loss(tmp_path: Path, run: Run) -> N
     assert (log["rotten"], log["settled"], log["answer"]) == (True, True, "refuses")
     assert log["findings"][0]["code"] == "corrupt-group"
     assert answer.json["bytes"] > 90_000
+
+
+def test_a_log_that_changed_at_each_reading_is_counted_and_not_called_damaged(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path / "log", settings=SMALL) as journal:
+        journal.append(b"kept")
+    found = scrub(tmp_path, rate=0)
+    found.logs = [replace(one, settled=False) for one in found.logs]
+    monkeypatch.setattr(upkeep, "scrub", lambda *_, **__: found)
+    answer = run("scrub", tmp_path)
+    assert "1 logs, 0 damaged, 1 changing too fast" in " ".join(answer.out.split())
+    assert answer.code == 0
 
 
 def test_without_a_log_the_command_exits_with_2(tmp_path: Path, run: Run) -> None:
