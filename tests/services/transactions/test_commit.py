@@ -471,6 +471,32 @@ def test_hooks_run_and_a_failing_one_before_commit_rolls_back(tmp_path: Path, fa
     assert ends == [Status.COMMITTED, Status.ROLLED_BACK]
 
 
+@pytest.mark.parametrize("name", ["commit", "prepare", "rollback"])
+def test_a_hook_cannot_end_its_own_transaction(tmp_path: Path, name: str) -> None:
+    state, refused = durable("a", "b"), "a hook of the transaction is running"
+    with manager(tmp_path, state) as tm:
+
+        def caught(*_: Status) -> None:
+            with pytest.raises(TransactionUsageError, match=refused):
+                getattr(tx, name)()
+            ends.append(tx.status)
+
+        ends = list[Status]()
+        with tm.begin() as tx:
+            tx["a"]("balance", 1)
+            tx["b"]("balance", 1)
+            tx.before_commit(caught)
+            tx.after_completion(caught)
+        assert ends == [Status.ACTIVE, Status.COMMITTED]
+        assert balances(state) == {1}
+        with pytest.raises(RolledBackError, match=refused), tm.begin() as tx:
+            tx["a"]("balance", 1)
+            tx.before_commit(getattr(tx, name))
+            tx.after_completion(caught)
+        assert ends[2:] == [tx.status] == [Status.ROLLED_BACK]
+        assert balances(state) == {1}
+
+
 def test_a_call_joins_no_transaction_of_another_manager(tmp_path: Path) -> None:
     state, other_state = durable("a"), durable("a")
     with manager(tmp_path / "1", state) as tm, manager(tmp_path / "2", other_state) as other:

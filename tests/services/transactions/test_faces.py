@@ -171,6 +171,33 @@ async def test_hooks_of_a_task_may_be_awaited_and_use_the_transaction(tmp_path: 
     assert balances(state) == {1}
 
 
+@pytest.mark.parametrize("name", ["commit", "prepare", "rollback"])
+async def test_a_hook_cannot_end_its_own_transaction_of_a_task(tmp_path: Path, name: str) -> None:
+    state, refused = durable("a", "b"), "a hook of the transaction is running"
+    async with AsyncTransactionManager(manager(tmp_path, state)) as tm:
+
+        async def caught(*_: Status) -> None:
+            with pytest.raises(TransactionUsageError, match=refused):
+                async with asyncio.timeout(60):
+                    await asyncio.create_task(getattr(tx, name)())
+            ends.append(tx.status)
+
+        ends = list[Status]()
+        async with tm.begin() as tx:
+            await tx.run("a", add)
+            await tx.run("b", add)
+            tx.before_commit(caught)
+            tx.after_completion(caught)
+        assert ends == [Status.ACTIVE, Status.COMMITTED]
+        with pytest.raises(RolledBackError, match=refused):
+            async with tm.begin() as tx:
+                await tx.run("a", add)
+                tx.before_commit(getattr(tx, name))
+                tx.after_completion(caught)
+        assert ends[2:] == [tx.status] == [Status.ROLLED_BACK]
+    assert balances(state) == {1}
+
+
 async def test_a_task_cancelled_in_a_hook_or_in_its_work_rolls_back(tmp_path: Path) -> None:
     state = durable("a", "b")
 

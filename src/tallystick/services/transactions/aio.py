@@ -168,16 +168,19 @@ class AsyncTransaction(GlobalTransaction):
         A hook may return an awaitable, and use the transaction. The commit runs to its end even if
         the task is cancelled.
         """
+        self._refuse_hook("commit it")
         await self._run_hooks()
         await self._do(self._commit())
 
     async def prepare(self) -> None:
         """Run the first phase alone; see `Transaction.prepare`."""
+        self._refuse_hook("prepare it")
         await self._run_hooks()
         await self._do(self._prepare())
 
     async def rollback(self) -> None:
         """Undo everything in every resource."""
+        self._refuse_hook("roll it back")
         await self._do(self._roll_back())
 
     async def _run_hooks(self) -> None:

@@ -133,6 +133,7 @@ class GlobalTransaction(Uncopied):
         "_deadline",
         "_entered",
         "_failure",
+        "_in_hook",
         "_owner",
         "_protocol",
         "_resources",
@@ -159,6 +160,7 @@ class GlobalTransaction(Uncopied):
         protocol.owner = weakref.ref(self)
         self._before: list[Callable[[], object]] | None = None
         self._after: list[Callable[[Status], object]] | None = None
+        self._in_hook = False
         self.gtrid = protocol.gtrid
         self.status = Status.ACTIVE
 
@@ -183,6 +185,8 @@ class GlobalTransaction(Uncopied):
 
     def before_commit(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` when commit begins; an exception in it rolls everything back.
+
+        It may use the transaction, but not commit, prepare or roll it back.
 
         Raises:
             TransactionUsageError: it would run after the call.
@@ -250,11 +254,28 @@ class GlobalTransaction(Uncopied):
         self._require_open("commit it")
         try:
             for hook in self._before or ():
-                yield Hook(hook)
+                yield from self._call_hook(hook)
         except Exception as error:
             if is_of_driver(error):  # a session that was flushed
                 raise
             raise RolledBackError(f"rolled back before commit: {error}") from error
+
+    def _call_hook(self, hook: Callable[[], object]) -> Steps[None]:
+        """Call a hook, which cannot end the transaction meanwhile."""
+        self._in_hook = True
+        try:
+            yield Hook(hook)
+        finally:
+            self._in_hook = False
+
+    def _refuse_hook(self, what: str) -> None:
+        """Raise `TransactionUsageError` while a hook runs: the call that called it goes on."""
+        if self._in_hook:
+            raise TransactionUsageError(
+                f"cannot {what}: a hook of the transaction is running",
+                advice="Raise an error in before_commit, or call mark_rollback(), to have it "
+                "rolled back; in after_completion it has ended",
+            )
 
     def _commit(self) -> Steps[None]:
         """Run both phases, or what is left of them."""
@@ -347,7 +368,7 @@ class GlobalTransaction(Uncopied):
         interrupt: BaseException | None = None
         for hook in self._after or ():
             try:
-                yield Hook(partial(hook, status))
+                yield from self._call_hook(partial(hook, status))
             except Exception:  # a hook may raise anything; the transaction is over
                 _log.exception("a hook after completion failed")
             except GeneratorExit:
@@ -489,6 +510,7 @@ class Transaction(GlobalTransaction):
         """Do something while no other thread is in a call; called in an uninterrupted block."""
         claimed = self._claim(what)
         try:
+            self._refuse_hook(what)
             work()
         finally:
             if claimed:
