@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import itertools
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -342,6 +344,35 @@ def test_a_handle_cannot_end_its_branch(bank: Bank, server_face: Face) -> None:
         tx.rollback()
         with pytest.raises(TransactionUsageError, match="is over"):
             handle.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("name", ["pg", "maria", "lite"])
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_a_handle_and_its_cursors_are_dead_after_their_transaction(
+    bank: Bank, server_face: Face, name: str, ends: str
+) -> None:
+    with bank.manager(name, face=server_face) as tm:
+        mark = "?" if name == "lite" else "%s"
+        write = f"UPDATE accounts SET balance = 99 WHERE id = {mark}", (bank.account,)
+        with tm.begin() as tx:
+            handle = tx[name]
+            cursors = [handle.cursor(), handle.execute("SELECT 1")]
+            getattr(tx, ends)()
+        refusals = TransactionUsageError, sqlite3.ProgrammingError, pymysql.ProgrammingError
+
+        def call(use: Any) -> None:
+            answer = use.execute(*write)
+            if inspect.iscoroutine(answer):  # of a cursor for tasks
+                asyncio.run(answer)
+
+        for use in (handle, *cursors):
+            with pytest.raises(refusals, match=r"is over|closed"):
+                call(use)
+        with tm.begin() as other:  # over the same session
+            bank.pay(other, name, 1)
+            with pytest.raises(refusals, match=r"is over|closed"):
+                call(cursors[0])
+    assert bank.balances()[name] == 1
 
 
 def test_read_only_branches_take_no_part(bank: Bank, server_face: Face) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
+import sqlalchemy.orm
 
 from tallystick.errors import TransactionUsageError
 from tallystick.services.journal import AsyncJournal, Journal
@@ -63,6 +65,38 @@ def test_the_handle_refuses_to_end_the_branch_and_the_transaction_goes_on(
                 ENDS[end](tx[name])
             raise ValueError("the program's own")
         assert _rows(stores) == (1, 1)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_what_a_handle_gave_is_dead_after_its_transaction(
+    end: str, stores: Stores, tmp_path: Path
+) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/lite.db")
+    resources = {"store": stores[0], "mail": stores[1], "engine": engine}
+    with TransactionManager(tmp_path / "tm", resources, close_resources=False) as tm:
+        with tm.begin() as tx:
+            session, branch, connection = tx["store"], tx["mail"], tx["engine"]
+            table, orm = session.table("t"), sqlalchemy.orm.Session(bind=connection)
+            table[1] = b"row"
+            branch.add(1, b"message")
+            orm.execute(sqlalchemy.text("CREATE TABLE t (x)"))
+            getattr(tx, end)()
+        before, insert = _rows(stores), sqlalchemy.text("CREATE TABLE late (x)")
+        late: list[Callable[[], object]] = [
+            lambda: table.update({2: b"late"}),
+            lambda: session.table("t").clear(),
+            lambda: session.put(1, 2, b"late"),
+            lambda: branch.add(2, b"late"),
+            lambda: branch.append(b"late"),
+        ]
+        for call in late:
+            with pytest.raises(TransactionUsageError):
+                call()
+        for use in (connection, orm):
+            with pytest.raises(sqlalchemy.exc.ResourceClosedError, match="closed"):
+                use.execute(insert)
+        assert _rows(stores) == before
+    engine.dispose()
 
 
 async def test_the_handle_of_a_task_refuses_it_as_well(tmp_path: Path) -> None:

@@ -116,12 +116,13 @@ def test_factories_of_a_transaction_on_postgresql_end_with_it(
     with open_manager(tmp_path / "tm", f"sqlite:///{tmp_path}/l", pg=postgres_server.url) as tm:
         with tm.begin() as tx:
             connection = tx.connection("pg", psycopg.Connection)
+            backend = connection.info.backend_pid
             connection.row_factory = dict_row
             connection.cursor_factory = psycopg.ClientCursor
             connection.prepare_threshold = None
         with tm.begin() as tx:
             again = tx.connection("pg", psycopg.Connection)
-            assert again is connection
+            assert again.info.backend_pid == backend
             assert again.execute("SELECT 1").fetchone() == (1,)
             assert (again.cursor_factory, again.prepare_threshold) == (psycopg.Cursor, 5)
 

@@ -6,6 +6,8 @@ would end it without the coordinator are refused, and so are all calls once the 
 
 from __future__ import annotations
 
+import weakref
+from contextlib import suppress
 from typing import Any
 
 from tallystick.errors import TransactionUsageError
@@ -18,10 +20,11 @@ _OF_THE_CONNECTION = frozenset({"autocommit", "begin", "close", "kill", "ping", 
 class Handle(Uncopied):
     """``execute`` and ``cursor`` of a connection to the resource ``name``."""
 
-    __slots__ = ("_connection", "name")
+    __slots__ = ("_connection", "_cursors", "name")
 
     def __init__(self, connection: Any, name: str) -> None:
         self._connection = connection
+        self._cursors: list[weakref.ref[Any]] = []
         self.name = name
 
     def __repr__(self) -> str:
@@ -29,8 +32,10 @@ class Handle(Uncopied):
         return f"<handle of {self.name!r}: {state}>"
 
     def cursor(self) -> Any:
-        """Return a DB-API cursor of the branch."""
-        return self._open().cursor()
+        """Return a DB-API cursor of the branch, which is closed when that ends."""
+        cursor = self._open().cursor()
+        self._cursors.append(weakref.ref(cursor, self._cursors.remove))
+        return cursor
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
         """Run a statement and return its cursor."""
@@ -71,10 +76,21 @@ class Handle(Uncopied):
         """Refuse all further calls: the branch is over."""
         self._connection = None
 
+    def close_cursors(self) -> None:
+        """Close the cursors that are kept: others will use the connection."""
+        for kept in list(self._cursors):
+            if (cursor := kept()) is not None:
+                with suppress(Exception):  # a driver may raise anything from a dead connection
+                    cursor.close()
+
     def _open(self) -> Any:
         if self._connection is None:
-            raise TransactionUsageError(
-                f"the branch on {self.name!r} is over",
-                advice="Use the handle inside its transaction only",
-            )
+            raise branch_is_over(self.name)
         return self._connection
+
+
+def branch_is_over(name: str) -> TransactionUsageError:
+    """Return the error for a call of a handle of the resource ``name`` that came too late."""
+    return TransactionUsageError(
+        f"the branch on {name!r} is over", advice="Use the handle inside its transaction only"
+    )

@@ -525,6 +525,8 @@ class MySqlBranch:
         sound = sound and connection not in self._resource.changed
         turn = self._resource.turns.get(connection)
         sound = sound and not (turn and turn.taken)  # by another thread, or an interrupt left it
+        if sound:
+            self._handle.close_cursors()
         self._resource.pool.give(connection, broken=not sound)
 
     def abort(self) -> None:

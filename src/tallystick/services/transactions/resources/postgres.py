@@ -23,9 +23,9 @@ import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
 from tallystick.records import Xid
@@ -52,6 +52,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     url_options,
 )
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
+from tallystick.services.transactions.resources.handle import branch_is_over
 from tallystick.services.transactions.resources.pool import AsyncPool, Pool
 from tallystick.services.transactions.steps import Steps, drive, follow
 from tallystick.storage.opening import start_thread
@@ -134,6 +135,8 @@ What the session had when it was new (a channel that it listens to, a temporary 
 alone. After RESET ALL settings of an extension or the application itself would be lost that a
 function of the application has made: no view of the server lists them.
 """
+_NO_SESSION = psycopg.pq.PGconn()
+"""What connections of branches that are over have for a session."""
 _BACKEND = "SELECT pg_backend_pid()"
 _FACTORIES = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
 _factories_of = attrgetter(*_FACTORIES)
@@ -325,6 +328,20 @@ class PostgresResource(ConnectionResource[Connection]):
                 f"the connections of {self.name!r} are in autocommit mode",
                 advice="Connect with autocommit=False",
             )
+
+    def renew(self, connection: Any) -> Any:
+        """Return another connection of the same session, and end this one.
+
+        A handle that outlives its branch, or a cursor of it, would write in the next branch.
+        """
+        kind: Any = type(connection)
+        fresh = kind(connection.pgconn)  # its notices come here from now on
+        vars(fresh).update(vars(connection))
+        if (reset := self.resets.pop(connection, None)) is not None:
+            self.resets[fresh] = reset
+        connection.pgconn = _NO_SESSION
+        connection.__class__ = _over(kind, self.name)
+        return fresh
 
     def end_session(self, connection: Connection | AsyncConnection) -> None:
         """Have the server cancel what it does, without waiting for it, and end the session."""
@@ -575,7 +592,10 @@ class BasePostgresBranch:
             if _factories_of(self._connection) != self._factories:
                 for name, made in zip(_FACTORIES, self._factories, strict=True):
                     setattr(self._connection, name, made)
-        self._give(self._connection, broken=not sound)
+        connection = self._connection
+        if sound and isinstance(self._resource.pool, Pool):  # an engine ends its own handles
+            connection = self._resource.renew(connection)
+        self._give(connection, broken=not sound)
 
     def _is_idle(self) -> bool:
         return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
@@ -730,6 +750,16 @@ def execute(connection: Connection, command: str) -> PGresult:
     """
     connection.pgconn.send_query(command.encode("ascii"))
     return _wait(connection)[-1]
+
+
+@cache
+def _over(kind: type[Any], name: str) -> type[Any]:
+    """Return the class of connections whose branch is over: their calls are refused."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise branch_is_over(name)
+
+    return type(kind.__name__, (kind,), {"cursor": refuse, "wait": refuse})
 
 
 def _wait(connection: Connection) -> list[PGresult]:

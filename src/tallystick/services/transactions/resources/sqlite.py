@@ -415,6 +415,7 @@ class SqliteBranch:
     def close(self) -> None:
         """Give the connection back."""
         self._handle.detach()
+        self._handle.close_cursors()
         broken = self._connection.in_transaction
         if self.synchronous is not None and not broken:
             self._connection.execute(f"PRAGMA synchronous={self.synchronous}")
