@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tallystick import cli
-from tallystick.systems import registry
+from tallystick.systems import known
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the fake system is known."""
-    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.pipeline.fake"})
+    monkeypatch.setattr(known, "PACKAGES", {"fake": "tests.pipeline.fake"})
 
 
 @pytest.fixture

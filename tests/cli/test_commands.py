@@ -187,8 +187,8 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tallystick import cli
-from tallystick.systems import registry
-registry.PACKAGES = {{"fake": "tests.pipeline.fake"}}
+from tallystick.systems import known
+known.PACKAGES = {{"fake": "tests.pipeline.fake"}}
 cli.main(["dump", *sys.argv[1:]])
 """
     (tmp_path / "1.fake").write_text("FAKE\n" + "committed 1\n" * 20_000)

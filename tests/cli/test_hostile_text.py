@@ -23,7 +23,7 @@ from tallystick.records import Finding, Severity
 from tallystick.roles import DecisionOutcome
 from tallystick.services.page_store import PageStore
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
-from tallystick.systems import registry
+from tallystick.systems import known
 from tallystick.systems.registry import open_decision_log
 from tests.cli.conftest import Answer, Run
 from tests.cli.hostile import NAME, SHOWN
@@ -39,7 +39,7 @@ FOLDER = NAME.replace("/", "|")
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One log of the hostile system in a folder with a hostile name, and a file that is no log."""
-    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.cli.hostile"})
+    monkeypatch.setattr(known, "PACKAGES", {"fake": "tests.cli.hostile"})
     folder = tmp_path / FOLDER
     folder.mkdir()
     (folder / f"1{FOLDER}").write_text("FAKE\ncommitted 1\nbroken\nprepared 2 aa bb\n")

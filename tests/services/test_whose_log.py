@@ -6,12 +6,14 @@ without a byte, a name or a time stamp changed. The table of docs/guide/moving.m
 
 from __future__ import annotations
 
+import ast
 import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -23,8 +25,18 @@ from tallystick.reading.discovery import discover
 from tallystick.records import Kind, Outcome
 from tallystick.roles import Operation, OperationCode, Role
 from tallystick.storage.local import LOCAL
+from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.bitronix.live.role import BitronixDecisionLog
+from tallystick.systems.bitronix.live.sharded import ShardedJournal
+from tallystick.systems.cloudtran.live.log import BlockLog
+from tallystick.systems.cloudtran.live.role import CloudtranPersistLog
+from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.folders import how_to_open
+from tallystick.systems.h2.database.paged_log import H2PagedLog
+from tallystick.systems.h2.live.files import PageStoreFile
+from tallystick.systems.h2.live.role import H2UndoRedoLog
+from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.registry import (
@@ -32,19 +44,27 @@ from tallystick.systems.registry import (
     open_persist_log,
     open_record_journal,
     open_undo_redo_log,
+    systems,
 )
 from tallystick.systems.tally.format.headers import ROLES as ROLES_BY_NUMBER
 from tallystick.systems.tally.format.headers import doubled, encode_control
 from tallystick.systems.tally.live.log import TallyLog
-from tallystick.systems.tally.live.roles.decision_log import TallyDecisionLog
+from tallystick.systems.tally.live.roles.decision_log import (
+    TallyDecisionLog,
+    TallySharedDecisionLog,
+)
+from tallystick.systems.tally.live.roles.journal import TallyJournal
 from tallystick.systems.tally.live.roles.persist_log import TallyPersistLog
+from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.sharded import ShardedLog
+from tallystick.systems.tally.live.shared.log import SharedTallyLog
 from tallystick.systems.tally.read.claim import Claim
 from tallystick.systems.tally.read.files import control_in
 from tests.fixtures import fixture_dir
 from tests.kit import picture_of, untouched
+from tests.systems.live_logs import Derby
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guide" / "moving.md"
@@ -119,7 +139,10 @@ def _h2_store(path: Path) -> None:
 
 
 def _derby(path: Path) -> None:
-    shutil.copytree(next(fixture_dir("derby").rglob("log.ctrl")).parent, path)
+    with closing(Derby(LOCAL, str(path))) as derby:
+        number = derby.log.begin()
+        derby.log.log(number, derby.insert, KEPT)
+        derby.log.commit(number)
 
 
 LOGS: dict[str, Callable[[Path], None]] = {
@@ -184,6 +207,30 @@ ROLES: dict[str, tuple[str, Open]] = {
     "undo/redo log, h2": ("", lambda path: open_undo_redo_log(path, "h2")),
 }
 """A log alone is looked for in the folder itself."""
+CLASSES: dict[str, Open] = {
+    "`TallyLog`": lambda path: TallyLog(str(path)),
+    "`SharedTallyLog`": lambda path: SharedTallyLog(str(path), settings=SMALL),
+    "`ShardedLog`": lambda path: ShardedLog([str(path)]),
+    "`TallyRecordJournal`": lambda path: TallyRecordJournal(str(path)),
+    "`TallyJournal`": lambda path: TallyJournal(str(path)),
+    "`TallyDecisionLog`": lambda path: TallyDecisionLog(str(path)),
+    "`TallySharedDecisionLog`": lambda path: TallySharedDecisionLog(str(path)),
+    "`TallyUndoRedoLog`": lambda path: TallyUndoRedoLog(str(path)),
+    "`TallyPersistLog`": lambda path: TallyPersistLog(str(path)),
+    "`DiskJournal`": lambda path: DiskJournal(str(path)),
+    "`ShardedJournal`": lambda path: ShardedJournal(str(path), 2),
+    "`BitronixDecisionLog`": BitronixDecisionLog,
+    "`CircularJournal`": lambda path: CircularJournal(str(path)),
+    "`JBossRecordJournal`": lambda path: JBossRecordJournal(str(path)),
+    "`BlockLog`": lambda path: BlockLog(str(path), LogSettings(on_incomplete="replay")),
+    "`CloudtranPersistLog`": CloudtranPersistLog,
+    "`H2UndoRedoLog`": lambda path: H2UndoRedoLog(str(path)),
+    "`H2PagedLog`": lambda path: H2PagedLog(f"{path}/store.h2.db"),
+    "`PageStoreFile`": lambda path: PageStoreFile(f"{path}/store.h2.db"),
+    "`PageStoreFile.create`": lambda path: PageStoreFile.create(f"{path}/new.h2.db"),
+    "`LogToFile`": lambda path: LogToFile(str(path)),
+}
+"""The live classes of all systems, opened as a program that imports them opens them."""
 
 
 class Trial:
@@ -233,6 +280,8 @@ def _content(path: Path) -> bytes:
     """Return what the reader of the log finds in it, or the pages beside it."""
     if (path / "store.h2.db").exists():  # a checkpoint has emptied its log
         return (path / "store.h2.db").read_bytes()
+    if (path / "log.ctrl").exists():  # what a record holds is the database's
+        return (path / "log1.dat").read_bytes()
     return b"".join(
         repr((one.body, one.gtrid, one.attributes)).encode()
         for one in tallystick.scan(path)
@@ -256,7 +305,8 @@ def table(trial: Trial) -> dict[str, list[str]]:
                     due = "" if name == "H2, with pages" else looks_in
                     assert inner == due, f"{title} begins another log beside {name}"
                     found.setdefault(title, []).append(name)
-    for title, (_, opened) in ROLES.items():
+    alone = {title: opened for title, (_, opened) in ROLES.items()} | CLASSES
+    for title, opened in alone.items():
         found[title] = [name for name in LOGS if trial.opens(name, "", opened)]
     return found
 
@@ -264,11 +314,26 @@ def table(trial: Trial) -> dict[str, list[str]]:
 def test_every_opening_is_right_or_refused_and_the_page_says_which(
     table: dict[str, list[str]],
 ) -> None:
-    rows = [
-        f"| {title} | {', '.join(table.get(title, [])) or 'none of these'} |"
-        for title in (*SERVICES, *ROLES)
-    ]
-    assert "\n".join(rows) in PAGE.read_text()
+    for titles in ((*SERVICES, *ROLES), CLASSES):
+        rows = [
+            f"| {title} | {', '.join(table.get(title, [])) or 'none of these'} |"
+            for title in titles
+        ]
+        assert "\n".join(rows) in PAGE.read_text()
+
+
+def test_every_class_that_opens_a_log_is_tried() -> None:
+    """Whatever has an `opens_log`, or plays a role, stands in the table."""
+    named = {title.strip("`").partition(".")[0] for title in CLASSES}
+    found = set()
+    for path in (ROOT / "src/tallystick/systems").rglob("*.py"):
+        for one in ast.walk(ast.parse(path.read_text())):
+            if isinstance(one, ast.ClassDef) and "@opens_log" in ast.unparse(one):
+                found.add(one.name)
+    assert found <= named
+    for one in systems():
+        roles = map(resolve_name, (*one.roles.values(), *one.shared.values()))
+        assert {made.__name__ for made in roles if isinstance(made, type)} <= named
 
 
 def test_what_is_refused_is_named_with_the_line_that_opens_it(trial: Trial) -> None:

@@ -179,7 +179,7 @@ class Derby:
             folder, fs=fs, buffer_size=512, switch_interval=4096, archive=self.ARCHIVE
         )
         page = b"".join(map(compressed_long, (0, 1168, 1, 0)))
-        self._insert = format_id(operations.INSERT) + page + compressed_int(6) + b"\0\0\0\1"
+        self.insert = format_id(operations.INSERT) + page + compressed_int(6) + b"\0\0\0\1"
 
     def put(self, number: int) -> None:
         self._commit(number, sync=True)
@@ -189,7 +189,7 @@ class Derby:
 
     def _commit(self, number: int, *, sync: bool) -> None:
         transaction = self.log.begin()
-        self.log.log(transaction, self._insert, str(number).encode().ljust(BODY))
+        self.log.log(transaction, self.insert, str(number).encode().ljust(BODY))
         self.log.commit(transaction, sync=sync)
 
     def numbers(self) -> set[int]:

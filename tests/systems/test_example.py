@@ -19,7 +19,7 @@ from tallystick import cli
 from tallystick.reading.export import export
 from tallystick.records import Outcome
 from tallystick.storage.files import FileSystem
-from tallystick.systems import registry
+from tallystick.systems import known
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.testing import RecordingFileSystem, check_recovery, check_tiling
 from tests.need import need
@@ -34,7 +34,7 @@ BODIES = [b"one", b"two" * 300, b"three"]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with three notes and a torn one; the system is registered."""
-    monkeypatch.setitem(registry.PACKAGES, "example", "tests.systems.example")
+    monkeypatch.setitem(known.PACKAGES, "example", "tests.systems.example")
     log = NotesLog(str(tmp_path / "notes"))
     for body in BODIES:
         log.append(body)
@@ -100,7 +100,7 @@ def test_an_installed_distribution_adds_it_for_spark(folder: Path) -> None:
     info = folder / "site" / "notes-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: notes\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nexample = tests.systems.example\n")
+    (info / "entry_points.txt").write_text(f"[{known.GROUP}]\nexample = tests.systems.example\n")
     program = f"""
 from tallystick.pipeline.session import start
 spark = start("local[1]")

@@ -2,12 +2,14 @@
 
 In: the folder where a log is to be opened, through any `FileSystem`. Out: nothing, or the error
 that names what is there and how to open it; nothing is written. The content of the files decides,
-as for readers. `tallystick.systems.registry` asks before it opens a log.
+as for readers. Every live log asks `require_own` before it makes or locks anything, every service
+`require_no_other` before it opens its log.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import shlex
 from collections.abc import Sequence
@@ -20,10 +22,9 @@ from tallystick.roles import Role
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.storage.shared.members import PREFIX as SHARED
 from tallystick.storage.source import ByteSource
+from tallystick.systems.known import NATIVE, system, systems
 from tallystick.systems.protocol import HEAD_SIZE, Entry, Folder, LogSource, System
 
-NATIVE: Final = "tally"
-"""The system of our own: what services write unless they are asked for another one."""
 SERVICE_FOLDERS: Final = ("log", "decisions")
 """The folders, in that of a service, in which services keep their logs."""
 
@@ -101,14 +102,14 @@ def logs_in(path: str, fs: FileSystem, known: Sequence[System]) -> list[LogSourc
         if name not in beside and not name.startswith(SHARED)
     ]
     found: list[LogSource] = []
-    for system in known:
+    for one in known:
         # A name without a suffix tells nothing; most are folders. What is left seldom is anything,
         # and the code that recognises the systems takes time to load.
         rest = [one for one in rest if "." in one.name or one.head]
         if not rest:
             break
         try:
-            logs = system.detect(Folder(path, tuple(rest)))
+            logs = one.detect(Folder(path, tuple(rest)))
         except LogUnreadableError:
             continue
         found += logs
@@ -117,26 +118,24 @@ def logs_in(path: str, fs: FileSystem, known: Sequence[System]) -> list[LogSourc
     return found
 
 
-def require_own(
-    path: str, fs: FileSystem, own: System, known: Sequence[System], files: str | None = None
-) -> None:
-    """Require that a folder holds no log but the one that ``own`` would open there.
+def require_own(path: str, fs: FileSystem, own: str, files: str | None = None) -> None:
+    """Require that a folder holds no log but the one that is opened there; nothing is written.
 
     Args:
-        path: the folder.
+        path: the folder, which need not exist.
         fs: the file system.
         own: the system of the log that is opened.
-        known: all systems.
-        files: what the names of its files are like; None: like anything.
+        files: the pattern that the names of its files match; None where the user has chosen the
+            names: a folder may then hold several logs of the system.
 
     Raises:
         UnsupportedFormatError: it holds a log of another system, or one of files of other names.
     """
-    others = [one for one in known if one.name != own.name]
-    found = logs_in(path, fs, (own, *others))
+    others = [one for one in systems() if one.name != own]
+    found = logs_in(path, fs, (system(own), *others))
     for log in found:
-        if log.system != own.name:
-            raise _held(path, fs, _named(log.system, known), f"a log of {own.name}, or nothing")
+        if log.system != own:
+            raise _held(path, fs, system(log.system), f"a log of {own}, or nothing")
     names = [posixpath.basename(file) for log in found for file in log.files]
     # A file that is made whole has a suffix more until then.
     usual = () if files is None else (files, f"{files}.*")
@@ -150,37 +149,33 @@ def require_own(
         )
 
 
-def require_no_other(path: str, fs: FileSystem, looks_in: str, known: Sequence[System]) -> None:
+def require_no_other(path: str | os.PathLike[str], fs: FileSystem, looks_in: str) -> None:
     """Require that a service's folder holds no log elsewhere than where the service looks.
 
     Args:
         path: the folder of the service.
         fs: the file system.
         looks_in: the folder in it where its log is, one of `SERVICE_FOLDERS`; empty: itself.
-        known: the systems.
 
     Raises:
         UnsupportedFormatError: it does; the error says how to open it.
     """
+    path = os.fspath(path)
     for folder in ("", *SERVICE_FOLDERS):
         if folder == looks_in:
             continue
         place = posixpath.join(path, folder) if folder else path
-        for log in logs_in(place, fs, known):
+        for log in logs_in(place, fs, systems()):
             expected = f"a log in {posixpath.join(path, looks_in)}, or nothing"
-            raise _held(place, fs, _named(log.system, known), expected)
+            raise _held(place, fs, system(log.system), expected)
 
 
-def _named(name: str, known: Sequence[System]) -> System:
-    return next(one for one in known if one.name == name)
-
-
-def _held(path: str, fs: FileSystem, system: System, expected: str) -> UnsupportedFormatError:
-    role = system.role_in(path, fs)
+def _held(path: str, fs: FileSystem, other: System, expected: str) -> UnsupportedFormatError:
+    role = other.role_in(path, fs)
     return UnsupportedFormatError(
         "this folder holds another log",
         file=path,
         expected=expected,
-        found=f"{role.value if role else 'a log'} of {system.title}",
-        advice=f"Nothing was changed. {how_to_open(system.name, path, role)}",
+        found=f"{role.value if role else 'a log'} of {other.title}",
+        advice=f"Nothing was changed. {how_to_open(other.name, path, role)}",
     )

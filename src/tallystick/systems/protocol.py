@@ -511,7 +511,6 @@ class System:
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
         settings: the names that `ReadOptions.settings` may have, and what each means.
-        live_files: what the names of the files of a live log are like, unless settings name them.
         reopener: function ``(folder, role, like, key, *, force)`` that opens the log in a folder in
             that role: with the settings that ``like``, the reading of a copy of it, tells, or with
             None as new logs are. ``force`` goes on without what is damaged. Empty for systems
@@ -542,7 +541,6 @@ class System:
     splittable: bool = True
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
-    live_files: str = "*"
     reopener: str = ""
     role_finder: str = ""
     log_file: str = ""

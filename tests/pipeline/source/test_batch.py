@@ -18,7 +18,7 @@ from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.pipeline.source.batch import PruningReader, TableReader, TallystickDataSource
 from tallystick.reading.tables import TABLES
-from tallystick.systems import registry
+from tallystick.systems import known
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tests.fixtures import fixture_dir
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ten small logs and a large one of the fake system, and two files that are no log."""
-    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.pipeline.fake"})
+    monkeypatch.setattr(known, "PACKAGES", {"fake": "tests.pipeline.fake"})
     for number in range(10):
         (tmp_path / f"log{number}").mkdir()
         text = f"FAKE\ncommitted {number + 1}\nprepared {number + 50} aa bb\n"

@@ -17,7 +17,7 @@ from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import Position, digests, reader_offset, require_unchanged
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.storage.source import ByteSource, open_source
-from tallystick.systems import registry
+from tallystick.systems import known
 from tallystick.systems.bitronix import reader
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED
 from tallystick.systems.bitronix.live.log import DiskJournal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(registry, "PACKAGES", {"fake": "tests.pipeline.fake"})
+    monkeypatch.setattr(known, "PACKAGES", {"fake": "tests.pipeline.fake"})
     return tmp_path
 
 

@@ -33,7 +33,7 @@ from tallystick.services.transactions.coordinator_dir import (
 )
 from tallystick.services.write_behind.service_dir import IDENTITY_FILE, REFUSED_FILE
 from tallystick.storage.shared.members import PREFIX
-from tallystick.systems import registry
+from tallystick.systems import known
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import NATIVE, system
 from tallystick.systems.tally.format.layout import LOCK_NAME
@@ -45,7 +45,7 @@ SCHEMA = pa.schema([("log", pa.string()), ("number", pa.int64())])
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[LogSource]:
     """Small logs, and one that is too large for a task of 1 KiB."""
     monkeypatch.setattr(
-        registry, "PACKAGES", {"fake": "tests.pipeline.fake", "other": "tests.pipeline.fake"}
+        known, "PACKAGES", {"fake": "tests.pipeline.fake", "other": "tests.pipeline.fake"}
     )
     found = []
     for name, lines in (("a", 3), ("b", 5), ("large", 500), ("c", 2)):

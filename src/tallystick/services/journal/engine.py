@@ -25,12 +25,11 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading, time
+from tallystick.systems.folders import require_no_other
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import (
     NATIVE,
     open_journal_engine,
-    require_no_other,
-    require_own,
     role_class,
     system,
     systems_with,
@@ -49,14 +48,13 @@ def open_engine(name: str, path: str, *, shared: bool = False, **options: Any) -
         raise UnsupportedFormatError(
             f"{name} logs cannot be shared by processes", advice=f'Use system="{NATIVE}"'
         )
-    require_no_other(path, "", options.get("fs", LOCAL))
+    require_no_other(path, options.get("fs", LOCAL), "")
     if shared:
         options["shared"] = True
     if name in (own := systems_with(Role.JOURNAL)):
         return open_journal_engine(path, name, **options)
     if name in (historic := systems_with(Role.RECORD_JOURNAL)):
         made = role_class(Role.RECORD_JOURNAL, name)
-        require_own(path, name, options.get("fs", LOCAL), named="settings" in options)
         role = made(path, **options)
         try:
             return RecordJournalEngine(path, role)

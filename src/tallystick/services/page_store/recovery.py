@@ -38,7 +38,7 @@ from tallystick.services.page_store.pages.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.pages.tables import Tables
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
-from tallystick.systems.registry import require_no_other
+from tallystick.systems.folders import require_no_other
 
 LOG_FOLDER = "log"
 SIDE = "recovered"
@@ -83,7 +83,7 @@ def open_paged(path: Path, fs: FileSystem, open_log: OpenPagedLog, cache_bytes: 
             found=f"{PAGES} and {LOG_FOLDER}, each by itself",
             advice="Open it with the release, or the system, that made it, and copy its tables",
         )
-    require_no_other(path, "", fs)
+    require_no_other(path, fs, "")
     log = open_log(path, fs)
     try:
         capacity = _cache_capacity(cache_bytes, log.codec.page_size)
@@ -103,7 +103,7 @@ def open_own_pages(path: Path, fs: FileSystem, open_log: OpenLog, cache_bytes: i
         CorruptLogError: A part is missing, damaged, or another store's.
         UnsupportedFormatError: The folder holds another log.
     """
-    require_no_other(path, LOG_FOLDER, fs)
+    require_no_other(path, fs, LOG_FOLDER)
     _require_complete(path, fs)
     if not fs.exists(str(path / PAGES)) and not fs.list(str(path / LOG_FOLDER)):
         write_whole(fs, str(path / FRESH), [_no_tables()])

@@ -34,10 +34,10 @@ from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
+from tallystick.systems.folders import require_no_other
 from tallystick.systems.registry import (
     open_decision_log,
     open_shared_decision_log,
-    require_no_other,
 )
 
 CLOSED_FILE_SIZE = 64 << 20
@@ -369,7 +369,7 @@ def open_coordinator_dir(
         check_node(node)  # before anything is made under it
     folder = Path(path).absolute()
     if log is None:
-        require_no_other(folder, LOG_FOLDER, fs)
+        require_no_other(folder, fs, LOG_FOLDER)
     recorded = _recorded_node(fs, str(folder / NODE_FILE), node)
     owner = recorded or ""
     if not recorded and not fs.list(str(folder / LOG_FOLDER)):

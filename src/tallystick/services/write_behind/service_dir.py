@@ -16,7 +16,8 @@ import uuid
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.roles import PersistLog
 from tallystick.storage.files import FileSystem, read_file, write_whole
-from tallystick.systems.registry import open_persist_log, require_no_other
+from tallystick.systems.folders import require_no_other
+from tallystick.systems.registry import open_persist_log
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
@@ -33,7 +34,7 @@ def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
         UnsupportedFormatError: a system without a persist log, or another system than that of the
             existing log.
     """
-    require_no_other(folder, LOG_FOLDER, fs)
+    require_no_other(folder, fs, LOG_FOLDER)
     recorded = recorded_system(folder, fs)
     if recorded not in (None, system):
         raise UnsupportedFormatError(

@@ -21,7 +21,6 @@ SYSTEM = System(
         Role.DECISION_LOG: "tallystick.systems.bitronix.live.role:BitronixDecisionLog",
     },
     reopener="tallystick.systems.bitronix.live.role:reopen",
-    live_files="btm[12].tlog",
     clocks=frozenset({Clock.WALL_MS, Clock.BOOT_MS}),
     change_feed=True,
     splittable=False,

@@ -22,7 +22,6 @@ SYSTEM = System(
         Role.PERSIST_LOG: "tallystick.systems.cloudtran.live.role:CloudtranPersistLog",
     },
     reopener="tallystick.systems.cloudtran.live.role:reopen",
-    live_files="translog-*.ctlog",
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,
     settings={

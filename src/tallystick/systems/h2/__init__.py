@@ -22,7 +22,6 @@ SYSTEM = System(
         Role.PAGED_LOG: "tallystick.systems.h2.database.paged_log:H2PagedLog",
     },
     role_options={Role.UNDO_REDO_LOG: frozenset({"page_size"})},
-    live_files="log.h2.db",
     clocks=frozenset({Clock.NONE}),
     # The engine frees the pages of its log at each checkpoint and reuses them at once: records
     # come and go between two polls, and new ones may come before old ones in the file.

@@ -21,7 +21,6 @@ SYSTEM = System(
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },
     reopener="tallystick.systems.jboss.live.role:reopen",
-    live_files="activemq-data-*.amq",
     clocks=frozenset({Clock.NONE}),
     companions=frozenset({"outcomes"}),
     change_feed=True,

@@ -31,7 +31,6 @@ SYSTEM = System(
         for role in (Role.DECISION_LOG, Role.UNDO_REDO_LOG, Role.PERSIST_LOG)
     },
     shared={Role.DECISION_LOG: f"{_ROLES}.decision_log:TallySharedDecisionLog"},
-    live_files="*.tally",
     reopener=f"{_ROLES}.reopen:reopen",
     role_finder="tallystick.systems.tally.read.claim:role_in",
     clocks=frozenset({Clock.WALL_US}),

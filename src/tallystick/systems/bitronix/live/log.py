@@ -37,10 +37,9 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry, RecordEncoder
 from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, FilePair, JournalFile
-from tallystick.systems.bitronix.live.opening import Settings, later_time, open_files
+from tallystick.systems.bitronix.live.opening import DEFAULT_NAMES, Settings, later_time, open_files
 from tallystick.systems.bitronix.read.scan import CountedWalk
 
-DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
 FILTERED = frozenset({COMMITTING, COMMITTED, UNKNOWN})
 """Statuses that the status filter stores, besides whatever closes an open decision."""
 CLOSING_SLACK = RECORD_MIN + GTRID_MAX
@@ -72,6 +71,7 @@ class DiskJournal(Uncopied):
         CorruptLogError: records that may have been acknowledged are damaged, or a file is missing.
         LogFormatError: a file is shorter than its header.
         LogLockedError: another process has the journal open.
+        UnsupportedFormatError: the folder holds another log.
         OSError: the operating system refuses.
     """
 

@@ -19,6 +19,7 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.bitronix.format.layout import (
+    SYSTEM_NAME,
     UNCLEAN_LOG_STATE,
     WALL_CLOCK_MIN,
     sequence_number,
@@ -27,7 +28,9 @@ from tallystick.systems.bitronix.live.carry_over import CarriedRecords
 from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, JournalFile, create_file
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
+from tallystick.systems.folders import require_own
 
+DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
 SECTOR = 512
 """Bytes that a disk writes completely or not at all."""
 NEW_SUFFIX = ".new"
@@ -65,6 +68,11 @@ class Settings:
         """The paths of part 1 and part 2."""
         return (self.part1, self.part2)
 
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the parts."""
+        return sorted({posixpath.dirname(path) for path in self.parts})
+
 
 @dataclass(slots=True)
 class Opened:
@@ -84,8 +92,12 @@ def open_files(settings: Settings) -> Opened:
         CorruptLogError: records that may have been acknowledged are damaged, or a file is missing.
         LogFormatError: a file is shorter than its header.
         LogLockedError: another process has the journal open.
+        UnsupportedFormatError: a folder holds another log.
         OSError: the operating system refuses.
     """
+    usual = tuple(map(posixpath.basename, settings.parts)) == DEFAULT_NAMES
+    for folder in settings.folders:
+        require_own(folder, settings.fs, SYSTEM_NAME, "btm[12].tlog" if usual else None)
     _make_missing(settings)
     files = _open_both(settings)
     try:
@@ -136,13 +148,12 @@ def _make_both(settings: Settings) -> None:
     """
     fs = settings.fs
     _remove_new(settings)
-    folders = sorted({posixpath.dirname(path) for path in settings.parts})
-    for folder in folders:
+    for folder in settings.folders:
         fs.mkdir(folder)
     now = max(settings.clock(settings.boot_clock is True), settings.length + 1)
     for path, timestamp in ((settings.part2, now), (settings.part1, now + 1)):
         create_file(fs, path + NEW_SUFFIX, timestamp, settings.length, b"")
-    for folder in folders:
+    for folder in settings.folders:
         fs.sync_dir(folder)
     for path in (settings.part2, settings.part1):
         fs.rename(path + NEW_SUFFIX, path)

@@ -16,7 +16,8 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry
-from tallystick.systems.bitronix.live.log import DEFAULT_NAMES, DiskJournal
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.bitronix.live.opening import DEFAULT_NAMES
 
 
 class ShardedJournal(Uncopied):

@@ -47,6 +47,7 @@ from tallystick.systems.cloudtran.format.entries import (
     encode_entry,
     parse_entry,
 )
+from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.live.debounced_thread import DebouncedThread
 from tallystick.systems.cloudtran.live.disk_space import DiskSpace, free_on_disk
 from tallystick.systems.cloudtran.live.files import FileSeries
@@ -55,6 +56,7 @@ from tallystick.systems.cloudtran.live.opening import open_log
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import OpenEntry
 from tallystick.systems.cloudtran.live.writer import BlockWriter, Effect, EffectKind
+from tallystick.systems.folders import require_own
 
 LOCK_SUFFIX = ".lock"
 
@@ -82,6 +84,7 @@ class BlockLog(Uncopied):
         LogLockedError: another process has the log open.
         CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
         IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
+        UnsupportedFormatError: the folder holds another log.
     """
 
     @opens_log
@@ -104,6 +107,7 @@ class BlockLog(Uncopied):
         self._clock = clock
         self._order = threading.Lock()
         self._closed = False
+        require_own(folder, fs, SYSTEM_NAME, self.settings.usual_names)
         fs.mkdir(folder)
         self._lock = lock_log(
             fs, posixpath.join(folder, self.settings.file_base_name + LOCK_SUFFIX)

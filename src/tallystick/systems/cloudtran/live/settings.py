@@ -21,6 +21,7 @@ from tallystick.systems.cloudtran.format.layout import (
     SIGNATURE,
     SIGNATURE_SIZE,
 )
+from tallystick.systems.cloudtran.read.detect import DEFAULT_BASE, DEFAULT_EXTENSION
 from tallystick.systems.java_properties import parse_properties
 
 MEBIBYTE = 1 << 20
@@ -51,10 +52,10 @@ class LogSettings:
     """A commit returns before its entry is written: a crash loses the last ones."""
     disk_block_size: int = 4096
     """A power of two, 512 to 65536; the same over the life of a directory."""
-    file_base_name: str = "translog"
+    file_base_name: str = DEFAULT_BASE
     file_date_pattern: str = FILE_DATE_PATTERN
     """The form of the time in file names; there is no other."""
-    file_extension: str = "ctlog"
+    file_extension: str = DEFAULT_EXTENSION
     compress: bool = False
     disk_space_low_warning_count: int = 10
     disk_space_low_busy_count: int = 3
@@ -98,6 +99,12 @@ class LogSettings:
             raise ValueError("zap_log_files throws data away: confirm it")
         if len(self.signature) != SIGNATURE_SIZE:
             raise ValueError(f"a signature has {SIGNATURE_SIZE} bytes")
+
+    @property
+    def usual_names(self) -> str | None:
+        """The pattern of the file names; None if they are not the default ones."""
+        usual = (self.file_base_name, self.file_extension) == (DEFAULT_BASE, DEFAULT_EXTENSION)
+        return f"{DEFAULT_BASE}-*.{DEFAULT_EXTENSION}" if usual else None
 
     @property
     def file_size(self) -> int:

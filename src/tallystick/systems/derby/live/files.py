@@ -16,11 +16,13 @@ from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERV
 from tallystick.systems.derby.format.crypto import ENCRYPTED, LogCipher
 from tallystick.systems.derby.format.layout import (
     CONTROL_NAMES,
+    SYSTEM_NAME,
     Control,
     encode_control,
     encode_header,
 )
 from tallystick.systems.derby.read.files import LogFiles, file_number, is_log_name
+from tallystick.systems.folders import require_own
 
 LOCK_NAME = "tallystick.lck"
 ENGINE_LOCK_NAME = "dbex.lck"
@@ -32,6 +34,7 @@ class LogFolder:
 
     def __init__(self, path: str, fs: FileSystem) -> None:
         self.path = path = absolute(path)
+        require_own(path, fs, SYSTEM_NAME)
         fs.mkdir(path)
         self._lock = lock_log(fs, self._join(LOCK_NAME))
         self.fs = self._lock.fs

@@ -93,7 +93,8 @@ class LogToFile(Uncopied):
     Raises:
         LogLockedError: another process has the log open.
         CorruptLogError: acknowledged records are damaged or cannot be reached.
-        UnsupportedFormatError: a newer Derby, or a beta version, has written the log.
+        UnsupportedFormatError: a newer Derby, or a beta version, has written the log, or the folder
+            holds the log of another system.
     """
 
     @opens_log

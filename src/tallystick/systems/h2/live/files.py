@@ -8,6 +8,8 @@ Source: the PageLog description, sections a.1, a.2, c and g.
 
 from __future__ import annotations
 
+import glob
+import posixpath
 from collections.abc import Collection, Mapping
 from typing import Self
 
@@ -17,6 +19,7 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log
 from tallystick.storage.scheduling import threading
+from tallystick.systems.folders import require_own
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META
 from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
@@ -45,12 +48,14 @@ class PageStoreFile(Uncopied):
         CorruptLogError: it is no plain page store file, or both headers are damaged.
         LogLockedError: it has another owner.
         LogWriteError: it is of a newer version.
+        UnsupportedFormatError: the folder holds the log of another system.
     """
 
     @opens_log
     def __init__(self, path: str, *, fs: FileSystem = LOCAL) -> None:
         self.path = path = absolute(path)
         self._mutex = threading.RLock()
+        _require_own(path, fs)
         self._lock = lock_log(fs, f"{path}.lck")
         try:
             self._file: File = self._lock.fs.open(path)
@@ -113,7 +118,9 @@ class PageStoreFile(Uncopied):
 
         Raises:
             LogWriteError: the page size is impossible.
+            UnsupportedFormatError: the folder holds another log.
         """
+        _require_own(path, fs)
         if not layout.valid_page_size(page_size):
             raise LogWriteError(f"impossible page size {page_size}", file=path)
         write_whole(fs, path, [first_pages or _first_pages(page_size)])
@@ -347,6 +354,11 @@ class PageStoreFile(Uncopied):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _require_own(path: str, fs: FileSystem) -> None:
+    folder, name = posixpath.split(path)
+    require_own(folder, fs, layout.SYSTEM_NAME, glob.escape(name))
 
 
 def _first_pages(page_size: int) -> bytes:

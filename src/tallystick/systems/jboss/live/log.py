@@ -34,9 +34,11 @@ from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import lock_log, opens_log
 from tallystick.storage.scheduling import threading
+from tallystick.systems.folders import require_own
 from tallystick.systems.jboss.format.layout import (
     LONG_MAX,
     LONG_MIN,
+    SYSTEM_NAME,
     USER_TYPE_MAX,
     USER_TYPE_MIN,
     Item,
@@ -100,13 +102,15 @@ class CircularJournal(Uncopied):
 
         Raises:
             LogLockedError: the journal is open elsewhere.
-            UnsupportedFormatError: a file has another format or user version.
+            UnsupportedFormatError: a file has another format or user version, or the folder holds
+                another log.
             CorruptLogError: a file before the last one is damaged.
             LogWriteError: the settings fit no generation.
         """
         self.folder = folder = absolute(folder)
         self.settings = settings or JournalSettings()
         ring_settings = self.settings.ring()
+        require_own(folder, fs, SYSTEM_NAME, self.settings.usual_names)
         fs.mkdir(folder)
         self._folder_lock = lock_log(fs, f"{folder}/{LOCK_FILE}")
         self._ring = Ring(self._folder_lock.fs, folder, ring_settings)

@@ -12,6 +12,8 @@ from tallystick.errors import LogWriteError
 from tallystick.systems.jboss.format.layout import FILE_SIZE_MIN, SHAPES, Shape
 from tallystick.systems.jboss.live.files import RingSettings
 
+_PREFIX, _EXTENSION = "activemq-data", "amq"
+
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
@@ -39,8 +41,8 @@ class JournalSettings:
 
     generation: Literal["g1a", "g1b", "g1c", "g1d", "g2", "g3"] = "g3"
     checksum: Literal["size", "hash"] = "size"
-    prefix: str = "activemq-data"
-    extension: str = "amq"
+    prefix: str = _PREFIX
+    extension: str = _EXTENSION
     file_size: int = 10 << 20
     min_files: int = 2
     pool_files: int | None = None
@@ -49,6 +51,12 @@ class JournalSettings:
     delay: float = 0.0
     compact_percentage: int = 30
     compact_min_files: int = 10
+
+    @property
+    def usual_names(self) -> str | None:
+        """The pattern of the file names; None if they are not those of Artemis."""
+        usual = (self.prefix, self.extension) == (_PREFIX, _EXTENSION)
+        return f"{_PREFIX}-*.{_EXTENSION}" if usual else None
 
     def shape(self) -> Shape:
         """Return the shape of the records. Raises `LogWriteError` if no generation has it."""

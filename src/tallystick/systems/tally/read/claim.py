@@ -16,7 +16,7 @@ from tallystick.errors import CorruptLogError, TallystickError, UnsupportedForma
 from tallystick.printable import logger
 from tallystick.roles import Role
 from tallystick.storage.files import FileSystem
-from tallystick.systems.folders import how_to_open
+from tallystick.systems.folders import how_to_open, require_own
 from tallystick.systems.tally.format.headers import OWNER_MAX, ROLES, Control
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
@@ -61,9 +61,10 @@ class Claim:
         """Require that a log in ``folder``, if there is one, may be opened; nothing is written.
 
         Raises:
-            UnsupportedFormatError: it is a log of another role.
+            UnsupportedFormatError: it is a log of another system or role.
             CorruptLogError: it is the log of another owner.
         """
+        require_own(folder, fs, SYSTEM_NAME)
         control = control_in(fs, folder) if self.role is not None else None
         if control is None:
             return
