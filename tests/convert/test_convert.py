@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from tallystick.reading.survey import survey
 from tallystick.records import Kind, Xid
 from tallystick.roles import DecisionOutcome, JournalRecord, Operation, OperationCode
 from tallystick.storage.local import UNFINISHED
+from tallystick.systems.bitronix.format.layout import HEADER_LENGTH
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import open_decision_log, open_persist_log, open_record_journal
 from tallystick.systems.tally.live.roles.journal import TallyJournal
@@ -260,6 +261,28 @@ def test_what_cannot_be_converted_is_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "file").touch()
     with pytest.raises(LogWriteError, match="not empty"):
         convert(bitronix, tmp_path / "full", "tally")
+
+
+def test_open_decisions_get_files_that_hold_them_and_as_many_again(tmp_path: Path) -> None:
+    names = [f"jdbc/{number:0>1000}" for number in range(6)]
+    with closing(open_decision_log(tmp_path / "log")) as log:
+        for number in range(400):
+            ticket = log.decide(b"%d" % number, names)
+        ticket.wait()
+        expected = set(log.open_decisions())
+    report = convert(tmp_path / "log", tmp_path / "new", "bitronix")
+    assert (report.carried, report.left) == ({"open decisions": 400}, {})
+    sizes = {(tmp_path / "new" / name).stat().st_size for name in ("btm1.tlog", "btm2.tlog")}
+    assert sizes == {HEADER_LENGTH + (5 << 20)}
+    with closing(open_decision_log(tmp_path / "new", "bitronix")) as log:
+        for number in range(300):
+            ticket = log.decide(b"new %d" % number, names)
+        ticket.wait()
+        expected |= set(log.open_decisions())
+    convert(tmp_path / "new", tmp_path / "back", "tally")
+    with closing(open_decision_log(tmp_path / "back")) as log:
+        assert log.open_decisions().keys() == expected
+    assert len(expected) == 700
 
 
 def test_a_damaged_log_is_converted_only_with_force(tmp_path: Path) -> None:

@@ -144,14 +144,14 @@ def _make(
             str(copy), role, reading, options.encryption_key, force=force
         )
     try:
-        log = to.reopen(str(folder), role, None, key_to, force=False)
+        log = to.reopen(str(folder), role, None, key_to, opened)
         try:
             carry(opened, log, report, kept)
         finally:
             log.close()
     finally:
         opened.close()
-    log = to.reopen(str(folder), role, None, key_to, force=False)
+    log = to.reopen(str(folder), role, None, key_to)
     try:
         wrong = list(differences(kept, held(log)))
     finally:

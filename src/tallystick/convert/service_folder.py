@@ -57,7 +57,7 @@ def complete(
         _carry(source, folder, (OUTCOMES_FILE,))
         return
     at, to = log_folder(folder, role), report.target_system
-    with closing(system(to).reopen(str(at), role, None, key, force=False)) as log:
+    with closing(system(to).reopen(str(at), role, None, key)) as log:
         if role is Role.PERSIST_LOG:
             new_identity(str(folder), LOCAL, to, log)
             return

@@ -511,9 +511,10 @@ class System:
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
         settings: the names that `ReadOptions.settings` may have, and what each means.
-        reopener: function ``(folder, role, like, key, *, force)`` that opens the log in a folder in
-            that role: with the settings that ``like``, the reading of a copy of it, tells, or with
-            None as new logs are. ``force`` goes on without what is damaged. Empty for systems
+        reopener: function ``(folder, role, like, key, content, *, force)`` that opens the log in a
+            folder in that role: with the settings that ``like``, the reading of a copy of it,
+            tells, or with None as new logs are, with room for what ``content``, an open log of
+            that role, holds open. ``force`` goes on without what is damaged. Empty for systems
             whose logs cannot be converted.
         role_finder: function ``(folder, FileSystem, key) -> Role | None`` that tells what a log is
             used for; empty where the roles of the system tell.
@@ -563,10 +564,17 @@ class System:
         return cast(StoredEntry, resolve_name(self.persist_entry)(record))
 
     def reopen(
-        self, folder: str, role: Role, like: LogReading | None, key: bytes | None, *, force: bool
+        self,
+        folder: str,
+        role: Role,
+        like: LogReading | None,
+        key: bytes | None,
+        content: Any = None,
+        *,
+        force: bool = False,
     ) -> Any:
         """Open the log in a folder for a conversion. Raises what opening it raises."""
-        return resolve_name(self.reopener)(folder, role, like, key, force=force)
+        return resolve_name(self.reopener)(folder, role, like, key, content, force=force)
 
     def role_in(self, path: str, fs: FileSystem, key: bytes | None = None) -> Role | None:
         """Return what the log of this system in a folder is used for; None if nothing tells."""

@@ -40,6 +40,7 @@ from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, FilePair, Journ
 from tallystick.systems.bitronix.live.opening import DEFAULT_NAMES, Settings, later_time, open_files
 from tallystick.systems.bitronix.read.scan import CountedWalk
 
+MAX_LOG_SIZE = 2 * MEGABYTE
 FILTERED = frozenset({COMMITTING, COMMITTED, UNKNOWN})
 """Statuses that the status filter stores, besides whatever closes an open decision."""
 CLOSING_SLACK = RECORD_MIN + GTRID_MAX
@@ -82,7 +83,7 @@ class DiskJournal(Uncopied):
         *,
         fs: FileSystem = LOCAL,
         names: tuple[str, str] = DEFAULT_NAMES,
-        max_log_size: int = 2 * MEGABYTE,
+        max_log_size: int = MAX_LOG_SIZE,
         filter_log_status: bool = False,
         skip_corrupted_logs: bool = False,
         forced_write_enabled: bool = True,

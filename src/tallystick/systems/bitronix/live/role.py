@@ -11,20 +11,24 @@ from typing import Any
 
 from tallystick.arguments import bytes_of, texts
 from tallystick.records import State
-from tallystick.roles import Decision, DecisionOutcome, Role, Ticket
+from tallystick.roles import Decision, DecisionLog, DecisionOutcome, Role, Ticket
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.source import logical_name
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
     COMMITTING,
+    MEGABYTE,
+    NAME_LENGTH,
     NAMES_MAX,
     PREPARED,
     PREPARING,
+    RECORD_MIN,
     ROLLEDBACK,
     ROLLING_BACK,
     UNKNOWN,
 )
+from tallystick.systems.bitronix.live.log import MAX_LOG_SIZE
 from tallystick.systems.bitronix.live.sharded import open_journal
 from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.protocol import LogReading
@@ -44,13 +48,30 @@ _STATUS_OF_OUTCOME = {
 
 
 def reopen(
-    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, *, force: bool
-) -> BitronixDecisionLog:
+    folder: str, _role: Role, like: LogReading | None, _key: bytes | None,
+    content: DecisionLog | None, *, force: bool,
+) -> BitronixDecisionLog:  # fmt: skip
     """Open the journal in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
     files = () if like is None else like.source.files
     names = [logical_name(path) for path in sorted(files, key=lambda one: part_number(one) or 0)]
     options: dict[str, Any] = {"names": tuple(names)} if len(names) == 2 else {}
+    if content is not None:
+        options["max_log_size"] = _size_for(content)
     return BitronixDecisionLog(folder, skip_corrupted_logs=force, **options)
+
+
+def _size_for(content: DecisionLog) -> int:
+    """Return the size in bytes of files of which what a log holds open takes half at most.
+
+    It is in whole megabytes, as the original counts it, which takes files of any size as they are.
+    """
+    decisions = {gtrid: one.resources for gtrid, one in content.open_decisions().items()}
+    needed = sum(
+        RECORD_MIN + len(gtrid) + sum(NAME_LENGTH.size + len(name) for name in names)
+        for kept in (decisions, content.heuristics())
+        for gtrid, names in kept.items()
+    )
+    return max(MAX_LOG_SIZE, -(-2 * needed // MEGABYTE) * MEGABYTE)
 
 
 class BitronixDecisionLog(Uncopied):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tallystick.arguments import texts
 from tallystick.errors import LogWriteError
@@ -34,8 +35,9 @@ _CODES = {kind: code for code, kind in _KINDS.items()}
 
 
 def reopen(
-    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, *, force: bool
-) -> CloudtranPersistLog:
+    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, _content: Any, *,
+    force: bool,
+) -> CloudtranPersistLog:  # fmt: skip
     """Open the log in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
     settings = LogSettings(on_damage="report" if force else "stop")
     if isinstance(like, CloudtranReading):

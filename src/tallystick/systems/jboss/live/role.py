@@ -33,8 +33,9 @@ from tallystick.systems.protocol import LogReading
 
 
 def reopen(
-    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, *, force: bool
-) -> JBossRecordJournal:
+    folder: str, _role: Role, like: LogReading | None, _key: bytes | None, _content: Any, *,
+    force: bool,
+) -> JBossRecordJournal:  # fmt: skip
     """Open the journal in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
     settings = None if like is None else _settings_of(open_files(like.source))
     return JBossRecordJournal(folder, settings, tolerate_damage=force)

@@ -29,8 +29,9 @@ _ROLES: Final[dict[Role, type[TallyRole[Any]]]] = {
 
 
 def reopen(
-    folder: str, role: Role, like: LogReading | None, key: bytes | None, *, force: bool
-) -> TallyRole[Any]:
+    folder: str, role: Role, like: LogReading | None, key: bytes | None, _content: Any, *,
+    force: bool,
+) -> TallyRole[Any]:  # fmt: skip
     """Open the log in ``folder``; see `tallystick.systems.protocol.System.reopener`."""
     made = _ROLES[role]
     settings = made.settings
