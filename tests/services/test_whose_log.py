@@ -20,7 +20,13 @@ import pytest
 
 import tallystick
 from tallystick import Journal, PageStore, TransactionManager, WriteBehind
-from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
+from tallystick.convert.command import convert
+from tallystick.errors import (
+    CorruptLogError,
+    LogWriteError,
+    TallystickError,
+    UnsupportedFormatError,
+)
 from tallystick.reading.discovery import discover
 from tallystick.records import Kind, Outcome
 from tallystick.roles import Operation, OperationCode, Role
@@ -331,8 +337,8 @@ def test_every_class_that_opens_a_log_is_tried() -> None:
             if isinstance(one, ast.ClassDef) and "@opens_log" in ast.unparse(one):
                 found.add(one.name)
     assert found <= named
-    for one in systems():
-        roles = map(resolve_name, (*one.roles.values(), *one.shared.values()))
+    for system in systems():
+        roles = map(resolve_name, (*system.roles.values(), *system.shared.values()))
         assert {made.__name__ for made in roles if isinstance(made, type)} <= named
 
 
@@ -353,6 +359,27 @@ def test_what_is_refused_is_named_with_the_line_that_opens_it(trial: Trial) -> N
             open_undo_redo_log(path)
         assert caught.value.advice is not None
         assert line.format(path=path) in caught.value.advice
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_no_copy_of_a_log_is_made_where_another_is(trial: Trial, tmp_path: Path, name: str) -> None:
+    target = trial.first / _file(name)
+    _journal(tmp_path / "closed")
+    with (
+        Journal(tmp_path / "journal", settings=SMALL) as journal,
+        PageStore(tmp_path / "store") as store,
+        PageStore(tmp_path / "h2", system="h2") as paged,
+    ):
+        copies: tuple[Open, ...] = (
+            journal.backup,
+            store.backup,
+            paged.backup,
+            lambda path: convert(tmp_path / "closed", path, "tally"),
+            lambda path: convert(tmp_path / "closed", path, "jboss", service=True),
+        )
+        for copy in copies:
+            with untouched(target), pytest.raises(LogWriteError, match="empty"):
+                copy(target)
 
 
 def test_what_is_to_be_typed_is_quoted_for_the_shell() -> None:
