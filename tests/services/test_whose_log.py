@@ -21,6 +21,7 @@ import pytest
 import tallystick
 from tallystick import Journal, PageStore, TransactionManager, WriteBehind
 from tallystick.convert.command import convert
+from tallystick.disposal.disposers import MoveDisposer
 from tallystick.errors import (
     CorruptLogError,
     LogWriteError,
@@ -54,6 +55,7 @@ from tallystick.systems.registry import (
 )
 from tallystick.systems.tally.format.headers import ROLES as ROLES_BY_NUMBER
 from tallystick.systems.tally.format.headers import doubled, encode_control
+from tallystick.systems.tally.format.layout import archive_name, segment_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.decision_log import (
     TallyDecisionLog,
@@ -380,6 +382,22 @@ def test_no_copy_of_a_log_is_made_where_another_is(trial: Trial, tmp_path: Path,
         for copy in copies:
             with untouched(target), pytest.raises(LogWriteError, match="empty"):
                 copy(target)
+
+
+def test_archived_segments_are_a_log_in_the_folder_of_another_one(
+    trial: Trial, tmp_path: Path
+) -> None:
+    _journal(tmp_path / "journal")
+    control = control_in(LOCAL, str(tmp_path / "journal"))
+    assert control is not None
+    segment = tmp_path / "journal" / segment_name(1)
+    artemis = Path(shutil.copytree(trial.first / "Artemis", tmp_path / "artemis"))
+    archived = archive_name(control.identity, segment.name)
+    MoveDisposer(str(artemis)).dispose_as(str(segment), archived)
+    with untouched(artemis), pytest.raises(UnsupportedFormatError, match="another log"):
+        JBossRecordJournal(str(artemis))
+    (artemis / archived).unlink()
+    JBossRecordJournal(str(artemis)).close()
 
 
 def test_what_is_to_be_typed_is_quoted_for_the_shell() -> None:
