@@ -54,7 +54,7 @@ nightly: $(READY)
 # The same with more examples, and what takes hours.
 soak: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb
-	$(PYTEST) -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
+	TALLYSTICK_INTERRUPTS=1000000 $(PYTEST) -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
 
 # Mutants of the logs of one system: make fuzz SYSTEM=h2 ARGS="--seconds 3600"
 fuzz: $(READY)

@@ -19,10 +19,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from types import FrameType
 from typing import Any
+
+from tests.sweeps import SEED, Sweep
 
 
 class TimeLimit(Exception):  # noqa: N818 - as those of task queues are named
@@ -43,6 +45,8 @@ HANDLERS: dict[int, Any] = {
     int(signal.SIGALRM): _limit,
 }
 INTERRUPTS = (KeyboardInterrupt, SystemExit, TimeLimit)
+RUNS = int(os.environ.get("TALLYSTICK_INTERRUPTS", "700"))
+"""Runs that all parts of a sweep have together with one signal, and with two, at most."""
 
 
 _interrupt: Any = _thread.interrupt_main
@@ -123,6 +127,16 @@ def interrupted(call: Callable[[], object], point: int, *numbers: int) -> BaseEx
     return raised
 
 
+def interrupted_in(error: BaseException) -> str:
+    """Return the name of the function between two bytecodes of which the handlers ran."""
+    trace, name = error.__traceback__, ""
+    while trace is not None:
+        if trace.tb_frame.f_code not in (_exit.__code__, _limit.__code__):
+            name = trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
+    return name
+
+
 def _traced(tracer: _Tracer, call: Callable[[], object]) -> None:
     before = sys.gettrace()
     sys.settrace(tracer.function)
@@ -137,9 +151,6 @@ class Tally:
     """Counts what was tried, and keeps what went wrong."""
 
     service: str
-    seed: int = field(
-        default_factory=lambda: int(os.environ.get("SEED", "0")) or random.getrandbits(32)
-    )
     points: int = 0
     runs: int = 0
     raised: int = 0
@@ -147,15 +158,18 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.service}: {self.points} points, {self.runs} interrupts, of which {self.raised}"
-            f" were raised; 0 lost, 0 poisoned, 0 unsettled; seed {self.seed}"
+            f" were raised; 0 lost, 0 poisoned, 0 unsettled; seed {SEED}"
         )
 
     def enumerate(
         self,
         call: Callable[[], object],
         check: Callable[[BaseException | None], object],
-        sample: int | None,
-        pairs: int = 0,
+        sweep: Sweep,
+        *,
+        sample: int,
+        pairs: int,
+        runs: int = RUNS,
     ) -> None:
         """Interrupt a call before its bytecodes, and check what holds after each.
 
@@ -163,19 +177,22 @@ class Tally:
             call: Run again and again; it takes about the same way each time.
             check: Called after each run with what was raised, or None; raises if something is
                 wrong.
-            sample: How many runs with one signal; None for every bytecode with every signal.
-            pairs: How many runs with two signals.
+            sweep: A sample, or a part of the runs before every bytecode with every signal.
+            sample: How many runs with one signal a sample has.
+            pairs: How many runs with two signals it has.
+            runs: How many of those with one signal all parts have together, and of those with two;
+                the seed of the run chooses which.
         """
-        chance = random.Random(self.seed)
+        chance = random.Random(f"{SEED} {self.service}")
         with handlers():
             count = min(self._bytecodes(call, check) for _ in range(3))
             self.points += count
-            every: list[tuple[int, tuple[int, ...]]]
-            every = [(point, (number,)) for point in range(count) for number in HANDLERS]
-            chosen = every if sample is None else chance.sample(every, min(sample, len(every)))
-            two = list(combinations(HANDLERS, 2))
-            chosen += [(chance.randrange(count), chance.choice(two)) for _ in range(pairs)]
-            for point, numbers in chosen:
+            one: list[tuple[int, tuple[int, ...]]]
+            one = [(point, (number,)) for point in range(count) for number in HANDLERS]
+            each = list(combinations(HANDLERS, 2))
+            one = chance.sample(one, min(runs, len(one)))
+            two = [(chance.randrange(count), chance.choice(each)) for _ in range(len(one))]
+            for point, numbers in sweep.of(one, sample) + sweep.of(two, pairs):
                 error = interrupted(call, point, *numbers)
                 try:
                     require_handlers()
@@ -183,7 +200,7 @@ class Tally:
                 except BaseException as wrong:
                     names = [signal.Signals(one).name for one in numbers]
                     raise AssertionError(
-                        f"{self.service}, seed {self.seed}: {names} before bytecode {point} of"
+                        f"{self.service}, seed {SEED}: {names} before bytecode {point} of"
                         f" {count} ({error!r}): {wrong!r}"
                     ) from wrong
                 self.runs += 1

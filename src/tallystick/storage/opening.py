@@ -29,6 +29,7 @@ from tallystick.posix import require
 from tallystick.storage.files import FileSystem, HeldFolder, Lock
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -53,17 +54,58 @@ _ADVICE = {
 }
 
 
-def opens_log(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Make a method that opens a log at its first argument, a path, raise documented errors."""
+def opens(function: Callable[_Given, None], close: str = "close") -> Callable[_Given, None]:
+    """Make an ``__init__`` that opens something open all of it, or leave nothing open.
+
+    It is one uninterrupted block. What a handler raises comes out at its end, once what was opened
+    is closed again: the caller does not get it.
+
+    Args:
+        function: the ``__init__``; it closes what it has opened if it fails.
+        close: the name of the method that closes what it has opened.
+    """
+
+    @wraps(function)
+    def opening(*arguments: _Given.args, **options: _Given.kwargs) -> None:
+        opened = False
+        try:
+            with uninterrupted:
+                function(*arguments, **options)
+                opened = True
+        except BaseException:
+            if opened:
+                getattr(arguments[0], close)()
+            raise
+
+    return opening
+
+
+def closes(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Make a method that closes something close all of it before an interrupt comes out."""
+
+    @starts_unchecked
+    @wraps(function)
+    def closing(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+        with uninterrupted:
+            return function(*arguments, **options)
+
+    return closing
+
+
+def opens_log(function: Callable[_Given, None], close: str = "close") -> Callable[_Given, None]:
+    """Make an ``__init__`` that opens a log at its first argument, a path; as `opens` does.
+
+    It raises documented errors.
+    """
     name = list(signature(function).parameters)[1]
 
     @wraps(function)
-    def opening(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+    def opening(*arguments: _Given.args, **options: _Given.kwargs) -> None:
         given = options.get(name, arguments[1] if len(arguments) > 1 else "")
         with opening_log(given or ""):
-            return function(*arguments, **options)
+            function(*arguments, **options)
 
-    return opening
+    return opens(opening, close)
 
 
 @contextmanager

@@ -11,11 +11,7 @@ import pytest
 
 from tallystick.services.journal import Journal
 from tests.interrupts import Tally
-
-SCOPES = [
-    pytest.param((60, 15), id="sample"),
-    pytest.param((None, 1000), id="whole", marks=pytest.mark.soak),
-]
+from tests.sweeps import Sweep
 
 
 class Records:
@@ -68,20 +64,19 @@ class Records:
         self.journal.delete(self.number)
 
 
-@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("call", [Records.append, Records.submit, Records.transaction])
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_interrupted_call_of_a_journal_loses_and_poisons_nothing(
     tmp_path: Path,
     call: Callable[[Records], None],
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
     *,
     shared: bool,
 ) -> None:
     records = Records(tmp_path / "j", shared=shared)
     tally = Tally(f"{'shared ' * shared}journal, {call.__name__}")
-    tally.enumerate(lambda: call(records), records.check, *scope)
+    tally.enumerate(lambda: call(records), records.check, sweep, sample=60, pairs=15)
     records.journal.close()
     with Journal(tmp_path / "j") as journal:
         assert not list(journal.live_records())

@@ -12,6 +12,7 @@ import pytest
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.transactions import Session
 from tests.interrupts import Tally
+from tests.sweeps import Sweep
 
 SAMPLE = 50
 PAIRS = 15
@@ -125,39 +126,31 @@ CALLS: list[Callable[[Rows], None]] = [
 ]  # fmt: skip
 
 
-SCOPES = [
-    pytest.param((SAMPLE, PAIRS), id="sample"),
-    pytest.param((None, 2000), id="whole", marks=pytest.mark.soak),
-]
-
-
-@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("system", ["tally", "h2"])
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupted_call_loses_locks_and_poisons_nothing(
     tmp_path: Path,
     system: str,
     call: Callable[[Rows], None],
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
 ) -> None:
     rows = Rows(tmp_path / "s", system)
     tally = Tally(f"page store on {system}, {call.__name__}")
-    tally.enumerate(lambda: call(rows), rows.check, *scope)
+    tally.enumerate(lambda: call(rows), rows.check, sweep, sample=SAMPLE, pairs=PAIRS)
     rows.reopen()
     record_property("figure", str(tally))
 
 
-@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("system", ["tally", "h2"])
 def test_an_interrupted_checkpoint_goes_on_with_the_next(
     tmp_path: Path,
     system: str,
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
 ) -> None:
     rows = Rows(tmp_path / "s", system)
     tally = Tally(f"checkpoint of a page store on {system}")
-    tally.enumerate(rows.store.checkpoint, rows.commit_and_check, *scope)
+    tally.enumerate(rows.store.checkpoint, rows.commit_and_check, sweep, sample=SAMPLE, pairs=PAIRS)
     rows.reopen()
     record_property("figure", str(tally))

@@ -26,11 +26,7 @@ from tests.interrupts import (
     handlers,
     require_handlers,
 )
-
-SCOPES = [
-    pytest.param((50, 20), id="sample"),
-    pytest.param((None, 2000), id="whole", marks=pytest.mark.soak),
-]
+from tests.sweeps import Sweep
 
 
 class Crash(BaseException):
@@ -151,15 +147,14 @@ class Books:
         self.store.close()
 
 
-@pytest.mark.parametrize("scope", SCOPES)
 def test_an_interrupted_transaction_leaves_no_lock_in_a_database(
     tmp_path: Path,
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
 ) -> None:
     books = Books(tmp_path)
     tally = Tally("transactions of a page store and SQLite")
-    tally.enumerate(books.book, books.check, *scope)
+    tally.enumerate(books.book, books.check, sweep, sample=50, pairs=20)
     books.close()
     record_property("figure", str(tally))
 
@@ -316,16 +311,15 @@ def test_hooks_have_the_handlers_of_the_application_and_all_are_called(tmp_path:
 
 # What a handler raises while an unused generator is closed CPython prints and drops.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("call", [Estate.transfer, Estate.recover])
 def test_an_interrupted_transaction_is_settled_by_its_process(
     tmp_path: Path,
     call: Callable[[Estate], None],
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
 ) -> None:
     estate = Estate(tmp_path)
     tally = Tally(f"transactions of two page stores and a journal, {call.__name__}")
-    tally.enumerate(lambda: call(estate), estate.check, *scope)
+    tally.enumerate(lambda: call(estate), estate.check, sweep, sample=50, pairs=20)
     estate.close()
     record_property("figure", str(tally))

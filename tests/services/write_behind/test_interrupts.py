@@ -12,11 +12,7 @@ import pytest
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind import WriteBehind
 from tests.interrupts import Tally
-
-SCOPES = [
-    pytest.param((50, 15), id="sample"),
-    pytest.param((None, 1000), id="whole", marks=pytest.mark.soak),
-]
+from tests.sweeps import Sweep
 
 
 class Rows:
@@ -60,16 +56,15 @@ class Rows:
         self.applied.clear()
 
 
-@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("call", [Rows.commit, Rows.commit_and_drain])
 def test_an_interrupted_commit_is_lost_or_applied_and_the_service_goes_on(
     tmp_path: Path,
     call: Callable[[Rows], None],
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
 ) -> None:
     rows = Rows(tmp_path / "spool")
     tally = Tally(f"write-behind, {call.__name__}")
-    tally.enumerate(lambda: call(rows), rows.check, *scope)
+    tally.enumerate(lambda: call(rows), rows.check, sweep, sample=50, pairs=15)
     rows.behind.close()
     record_property("figure", str(tally))

@@ -44,8 +44,29 @@ class AsyncJournal(BaseJournal):
         shared: bool = False,
         **options: object,
     ) -> Self:
-        """Open without blocking the event loop. See `BaseJournal` for the arguments."""
-        return await asyncio.to_thread(cls, path, system=system, shared=shared, **options)
+        """Open without blocking the event loop. See `BaseJournal` for the arguments.
+
+        A call that is cancelled leaves nothing open, at the latest once the opening has ended.
+        """
+        opened: list[Self] = []
+        given_up = False
+
+        def close_if_given_up() -> None:
+            if given_up:
+                with contextlib.suppress(IndexError):  # the other side has it
+                    opened.pop()._close()
+
+        def work() -> None:
+            opened.append(cls(path, system=system, shared=shared, **options))
+            close_if_given_up()
+
+        try:
+            await asyncio.to_thread(work)
+        except asyncio.CancelledError:
+            given_up = True
+            close_if_given_up()
+            raise
+        return opened.pop()
 
     async def append(self, body: bytes) -> int:
         """Append a plain record; returns its LSN."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Generator, Iterator
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -35,7 +36,7 @@ from tallystick.services.journal.transaction import BaseJournalTransaction, id_o
 from tallystick.storage.files import absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE
@@ -64,7 +65,7 @@ class BaseJournal(Uncopied):
         UnsupportedFormatError: the system has no journal.
     """
 
-    @opens_log
+    @partial(opens_log, close="_close")
     def __init__(
         self,
         path: str | PathLike[str],
@@ -215,6 +216,7 @@ class BaseJournal(Uncopied):
     def _checkpoint(self, lsn: int | None) -> int:
         return self._engine.reclaim(self._engine.next_lsn if lsn is None else lsn)
 
+    @closes
     def _close(self) -> None:
         self._closed = True
         self._engine.close()

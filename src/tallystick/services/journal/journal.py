@@ -18,7 +18,7 @@ from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import JournalTransaction
 from tallystick.storage.files import absolute
 from tallystick.storage.scheduling import time
-from tallystick.storage.signals import uninterrupted
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 
 class Journal(BaseJournal):
@@ -153,6 +153,7 @@ class Journal(BaseJournal):
         """Block until everything submitted so far is durable."""
         self._engine.flush()
 
+    @starts_unchecked
     def close(self) -> None:
         """Make everything durable and release the log; a second call does nothing."""
         self._close()
@@ -160,6 +161,7 @@ class Journal(BaseJournal):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

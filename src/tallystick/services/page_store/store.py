@@ -49,6 +49,7 @@ from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import (
+    closes,
     closing_log,
     opens_log,
     require_apart,
@@ -262,7 +263,7 @@ class PageStore(Uncopied):
         """A random number made with the store."""
         return self._read(lambda tables: tables.store_id)
 
-    @starts_unchecked
+    @closes
     def close(self) -> None:
         """Make a checkpoint and close; after a failure close without it.
 

@@ -10,7 +10,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -53,8 +53,9 @@ from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opening_log
+from tallystick.storage.opening import closes, opening_log, opens
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked
 
 _log = logger("tallystick.transactions")
 
@@ -102,6 +103,7 @@ class TransactionManager(Uncopied):
         TransactionUsageError: the directory has another node id, or a resource cannot take part.
     """
 
+    @opens
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -409,25 +411,30 @@ class TransactionManager(Uncopied):
 
     # -- end --------------------------------------------------------------------------------
 
+    @closes
     def close(self) -> None:
         """Stop the background recovery, close resources and log.
 
         Commits that have begun are waited for, each of these steps for ``call_timeout`` seconds at
-        most. The sessions of transactions that are still open are ended: they roll back. A second
-        call does nothing.
+        most; a signal ends such a wait, and the rest of them is done. The sessions of transactions
+        that are still open are ended: they roll back. A second call does nothing.
         """
         if self._closed:
             return
         self._closed = True
-        self._background.stop(self.call_timeout)
-        self._context.live.wait_for_ends(self.call_timeout)
+        with ExitStack() as steps:  # the last one first, whatever one of them raises
+            steps.callback(self.directory.close)
+            if self._close_resources:
+                steps.callback(self._close_all)
+            steps.callback(self._abort_all)
+            steps.callback(self._context.live.wait_for_ends, self.call_timeout)
+            self._background.stop(self.call_timeout)
+
+    def _abort_all(self) -> None:
         self._reaper.stop()
         self._context.live.abort_all()
         self._context.live.discard_of_this_thread()
         self._reaper.end_calls(math.inf)
-        if self._close_resources:
-            self._close_all()
-        self.directory.close()
 
     def _close_all(self) -> None:
         for name, resource in self._timed.now().items():
@@ -453,6 +460,7 @@ class TransactionManager(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

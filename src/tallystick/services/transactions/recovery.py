@@ -87,7 +87,7 @@ from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, member_
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import interrupt_in
+from tallystick.storage.signals import interrupt_in, uninterrupted
 
 _log = logger("tallystick.transactions")
 
@@ -569,7 +569,7 @@ class BackgroundRecovery(Uncopied):
         self._stopped = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(seconds)
+            uninterrupted.interruptible(self._thread.join, seconds)
 
     def _run(self, interval: float) -> None:
         delay = interval

@@ -57,6 +57,7 @@ from tallystick.services.transactions.steps import Observer, Steps, Whole
 from tallystick.services.transactions.tracing import Tracing
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import uninterrupted
 
 _log = logger("tallystick.transactions")
 
@@ -129,7 +130,7 @@ class LiveTransactions(Uncopied):
         """Wait for transactions whose commit or rollback has begun."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and any(one.is_ending for one in self.at_work()):
-            time.sleep(_POLL_S)
+            uninterrupted.interruptible(time.sleep, _POLL_S)
 
     async def wait_until_empty(self, seconds: float) -> None:
         """Wait for all transactions to end, on the event loop."""

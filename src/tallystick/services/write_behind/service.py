@@ -20,6 +20,7 @@ import contextlib
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from tallystick.callables import checked
@@ -41,8 +42,9 @@ from tallystick.services.write_behind.unfinished import incomplete, unfinished, 
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opening_log
+from tallystick.storage.opening import closes, opening_log, opens
 from tallystick.storage.scheduling import time
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.registry import NATIVE
 
 
@@ -73,6 +75,7 @@ class WriteBehind(Uncopied):
         LogLockedError: The service is open elsewhere.
     """
 
+    @opens
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -133,7 +136,7 @@ class WriteBehind(Uncopied):
             fs.sync_dir(self.path)  # a killed owner may not have
             last = self._load(on_incomplete, renamed)
             identity = identify(self.path, fs, system, self._log)
-        self._workers.open(identity, self._log.last_number)
+        uninterrupted.outside(partial(self._workers.open, identity, self._log.last_number))
         return last
 
     def _start(self, undo: contextlib.ExitStack, last: int) -> None:
@@ -351,17 +354,19 @@ class WriteBehind(Uncopied):
     def _drain(self, deadline: float | None, *, wait_for_target: bool) -> None:
         """Wait until nothing is pending, no queue makes progress, or the deadline."""
         while not self._backlog.wait_empty(0.02):
+            uninterrupted.interruptible(bool)  # a handler that is due runs, also while it closes
             late = deadline is not None and time.monotonic() > deadline
             if late or not self._workers.progresses(wait_for_target=wait_for_target):
                 return
 
     # -- life ----------------------------------------------------------------------------------
 
+    @closes
     def close(self, timeout: float | None = None) -> None:
         """Refuse commits, apply what can be applied in time, and stop.
 
         What is still pending is there at the next opening. A second call does nothing, nor does one
-        in a forked child.
+        in a forked child. A signal ends the time to apply; it is closed all the same.
 
         Args:
             timeout: Seconds to apply; default: the setting ``close_timeout``.
@@ -372,13 +377,16 @@ class WriteBehind(Uncopied):
         seconds = self.settings.close_timeout if timeout is None else timeout
         deadline = time.monotonic() + seconds
         self._backlog.refuse(LogClosedError("the service is closed", file=self.path))
-        self._sequencer.close()
-        self._drain(deadline, wait_for_target=False)
-        self._workers.stop(deadline)
-        try:
-            self._close_log()
-        finally:
-            self._workers.close()
+        with contextlib.ExitStack() as steps:  # the last one first, whatever one of them raises
+            steps.callback(self._workers.close)
+            steps.callback(self._close_log)
+            steps.callback(lambda: self._workers.stop(deadline))
+            self._sequencer.close()
+            try:
+                self._drain(deadline, wait_for_target=False)
+            except BaseException:
+                deadline = time.monotonic()
+                raise
 
     def _close_log(self) -> None:
         try:
@@ -401,6 +409,7 @@ class WriteBehind(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

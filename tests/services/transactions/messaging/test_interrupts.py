@@ -20,11 +20,7 @@ from tallystick.services.transactions import (
     TransactionManager,
 )
 from tests.interrupts import Tally, TimeLimit, handlers
-
-SCOPES = [
-    pytest.param((50, 15), id="sample"),
-    pytest.param((None, 500), id="whole", marks=pytest.mark.soak),
-]
+from tests.sweeps import Sweep
 
 
 class Post:
@@ -104,18 +100,19 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize(("call", "check"), CALLS)
 def test_an_interrupted_call_sends_what_it_commits_and_does_a_request_once(
     tmp_path: Path,
     call: Callable[[Post], None],
     check: Callable[[Post, BaseException | None], None],
-    scope: tuple[int | None, int],
+    sweep: Sweep,
     record_property: Callable[[str, object], None],
 ) -> None:
     post = Post(tmp_path)
     tally = Tally(f"messaging over SQLite, {call.__name__}")
-    tally.enumerate(lambda: call(post), lambda error: check(post, error), *scope)
+    tally.enumerate(
+        lambda: call(post), lambda error: check(post, error), sweep, sample=50, pairs=15
+    )
     post.manager.close()
     record_property("figure", str(tally))
 

@@ -18,8 +18,9 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closing_log, opens_log
+from tallystick.storage.opening import closes, closing_log, opens_log
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
@@ -251,6 +252,7 @@ class DiskJournal(Uncopied):
 
     # -- closing ---------------------------------------------------------------------------
 
+    @closes
     def close(self) -> None:
         """Force, mark both files clean, release them. A second call does nothing.
 
@@ -269,6 +271,7 @@ class DiskJournal(Uncopied):
     def __enter__(self) -> DiskJournal:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

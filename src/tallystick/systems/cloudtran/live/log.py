@@ -30,8 +30,9 @@ from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closing_log, lock_log, opens_log
+from tallystick.storage.opening import closes, closing_log, lock_log, opens_log
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.cloudtran.format.entries import (
     ALL_TARGETS,
     ENTRY_FLAGS_AT,
@@ -294,6 +295,7 @@ class BlockLog(Uncopied):
         """Check that the path still leads to the log; see `Placed.require_in_place`."""
         self._fs.require_in_place()
 
+    @closes
     def close(self) -> None:
         """Flush, end the file with a closing block, release the lock.
 
@@ -321,6 +323,7 @@ class BlockLog(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

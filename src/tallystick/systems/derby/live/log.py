@@ -31,8 +31,9 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.derby.engine.forward_scan import ForwardScan
 from tallystick.systems.derby.engine.recovery import OpenTransaction
 from tallystick.systems.derby.format import operations
@@ -491,6 +492,7 @@ class LogToFile(Uncopied):
             advice="Open it anew: recovery tells what was written",
         ) from cause
 
+    @closes
     def close(self) -> None:
         """Flush and close; a poisoned log is only closed. A second call does nothing."""
         if self._stop is None:
@@ -506,6 +508,7 @@ class LogToFile(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

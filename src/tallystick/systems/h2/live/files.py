@@ -17,8 +17,9 @@ from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, absolute, read_source, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import lock_log, opens_log
+from tallystick.storage.opening import closes, lock_log, opens_log
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.folders import require_own
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META
@@ -344,6 +345,7 @@ class PageStoreFile(Uncopied):
         self._file.truncate(self.page_count * self.page_size)
         self.sync()
 
+    @closes
     def close(self) -> None:
         """Close without writing and release the lock; a second call does nothing."""
         self._file.close()
@@ -352,6 +354,7 @@ class PageStoreFile(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

@@ -18,7 +18,7 @@ from tallystick.roles import InDoubt, RecoveryHandler, Ticket, checked_rows
 from tallystick.storage.files import FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
@@ -168,6 +168,7 @@ class SessionLog(Uncopied):
         self._log.set_in_doubt_transaction_state(one.session, one.page, commit=commit)
         return self._log.flush()
 
+    @closes
     def close(self) -> None:
         """Make everything durable and close; what was logged stays in the file."""
         try:

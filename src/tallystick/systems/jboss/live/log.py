@@ -32,8 +32,9 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import lock_log, opens_log
+from tallystick.storage.opening import closes, lock_log, opens_log
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.folders import require_own
 from tallystick.systems.jboss.format.layout import (
     LONG_MAX,
@@ -337,6 +338,7 @@ class CircularJournal(Uncopied):
         """Check that the path still leads to the log; see `Placed.require_in_place`."""
         self._ring.fs.require_in_place()
 
+    @closes
     def close(self) -> None:
         """Make everything durable and unlock the folder; a second call does nothing.
 
@@ -354,6 +356,7 @@ class CircularJournal(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

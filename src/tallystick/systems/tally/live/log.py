@@ -22,9 +22,9 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import lock_log, opens_log, start_thread
+from tallystick.storage.opening import closes, lock_log, opens_log, start_thread
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import uninterrupted
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.tally.format.layout import LOCK_NAME, NUMBER_MAX, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.appender import LogEnd
@@ -391,6 +391,7 @@ class TallyLog(Uncopied):
 
     # -- end ----------------------------------------------------------------------------
 
+    @closes
     def close(self) -> None:
         """Make everything submitted durable, note that it is, and close.
 
@@ -406,6 +407,7 @@ class TallyLog(Uncopied):
         finally:
             self.abandon()
 
+    @closes
     def abandon(self) -> None:
         """Close the files and release the log without noting that everything is durable."""
         self._closed = True
@@ -419,6 +421,7 @@ class TallyLog(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 

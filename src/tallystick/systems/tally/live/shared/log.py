@@ -28,14 +28,14 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL, LocalFileSystem
-from tallystick.storage.opening import opens_log
+from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.shared.client import Client, Cut
 from tallystick.storage.shared.epochs import Epoch
 from tallystick.storage.shared.fence import FencedFileSystem
 from tallystick.storage.shared.leader import Leader
 from tallystick.storage.shared.members import Membership
-from tallystick.storage.signals import uninterrupted
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
@@ -437,6 +437,7 @@ class SharedTallyLog(Uncopied):
 
     # -- end ----------------------------------------------------------------------------
 
+    @closes
     def close(self) -> None:
         """Make durable what this process has submitted, and leave the log to the others.
 
@@ -457,6 +458,7 @@ class SharedTallyLog(Uncopied):
     def __enter__(self) -> Self:
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.close()
 
