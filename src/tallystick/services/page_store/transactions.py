@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
@@ -502,7 +502,15 @@ class Transactions(Uncopied):
         Called in an uninterrupted block. A signal may interrupt the wait for the gate, and then the
         session goes on.
         """
-        if not session.changes and not session.prepared_as:
+        self._end(session, self._commit if session.changes or session.prepared_as else None)
+
+    def rollback(self, session: Session) -> None:
+        """End the session: forget it, or log the rollback of a prepared one; as `commit`."""
+        self._end(session, self._rollback if session.prepared_as else None)
+
+    def _end(self, session: Session, write: Callable[[Session], None] | None) -> None:
+        """End the session, once ``write`` has logged that, and free its rows."""
+        if write is None:
             session.end()
             self.locks.release(session.number, session.locked)
             return
@@ -510,43 +518,16 @@ class Transactions(Uncopied):
             session.end()
             try:
                 self._health.require_writable()
-                try:
-                    self._commit(session)
-                except BaseException as error:
-                    self._fail(session, error)
-                self._apply(session.changes)
-                if session.prepared_as:
-                    self.prepared.pop(session.prepared_as, None)
+                write(session)
+                self.prepared.pop(session.prepared_as, None)
             finally:
-                self._release(session)
-
-    def _release(self, session: Session) -> None:
-        """Free the rows of a session that is over."""
-        if session.over:
-            self.locks.release(session.number, session.locked)
+                if session.over:  # unless the log has refused the end of a prepared one
+                    self.locks.release(session.number, session.locked)
 
     def checkpoint_if_due(self, session: Session) -> None:
         """Make a checkpoint after the session's commit if one is due; a signal may interrupt it."""
         if self.checkpoints.due and not session.read_only:
             self.checkpoints.run_if_due()
-
-    def rollback(self, session: Session) -> None:
-        """End the session: forget it, or log the rollback of a prepared one; as `commit`."""
-        if not session.prepared:
-            session.end()
-            self.locks.release(session.number, session.locked)
-            return
-        with self._latches.gate:
-            session.end()
-            try:
-                self._health.require_writable()
-                try:
-                    self._log.rollback(session.number).wait()
-                except BaseException as error:
-                    self._fail(session, error)
-                self.prepared.pop(session.prepared_as, None)
-            finally:
-                self._release(session)
 
     def _fail(self, session: Session, error: BaseException) -> NoReturn:
         """Raise the error for which the log has not taken the session's rows, or its end.
@@ -569,12 +550,23 @@ class Transactions(Uncopied):
         self._log.prepare_commit(session.number, name).wait()
 
     def _commit(self, session: Session) -> None:
-        """Log the session's rows, if they are not in the log, and its commit record."""
-        if session.prepared_as:
-            self._log.commit(session.number).wait()
-        else:
-            logged = self.tables.to_log(session.changes, self._latches.latch)
-            self._log.commit_rows(session.number, logged)
+        """Log the session's rows, if they are not in the log, and its commit; make them visible."""
+        try:
+            if session.prepared_as:
+                self._log.commit(session.number).wait()
+            else:
+                logged = self.tables.to_log(session.changes, self._latches.latch)
+                self._log.commit_rows(session.number, logged)
+        except BaseException as error:
+            self._fail(session, error)
+        self._apply(session.changes)
+
+    def _rollback(self, session: Session) -> None:
+        """Log the rollback of a prepared session."""
+        try:
+            self._log.rollback(session.number).wait()
+        except BaseException as error:
+            self._fail(session, error)
 
     def _apply(self, changes: dict[Row, bytes | None]) -> None:
         apply, cache, size = self.tables.apply, self.cache, 0
