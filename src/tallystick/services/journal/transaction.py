@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Self
 
-from tallystick.arguments import bytes_of, integer
+from tallystick.arguments import integer
 from tallystick.errors import LogWriteError, RecordIdError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import RECORD_ID_MAX, RECORD_ID_MIN, JournalEngine, Ticket
@@ -76,30 +76,26 @@ class BaseJournalTransaction(Uncopied):
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> None:
         """Add a record. Raises `RecordIdError` if a record of this id is live."""
-        self._require_active()
-        record_id, body = id_of(record_id), bytes_of(body)
-        with uninterrupted, self._order:
-            self._check(ADD, record_id)
-            self._engine.add_in(self.number, record_id, body, user_type)
-            note_change(self._touched, ADD, record_id)
+        self._change(ADD, record_id, self._engine.add_in, body, user_type)
 
     def update(self, record_id: int, body: bytes, user_type: int = 0) -> None:
         """Give one more body to a record that is live, or was added in this transaction."""
-        self._require_active()
-        record_id, body = id_of(record_id), bytes_of(body)
-        with uninterrupted, self._order:
-            self._check(UPDATE, record_id)
-            self._engine.update_in(self.number, record_id, body, user_type)
-            note_change(self._touched, UPDATE, record_id)
+        self._change(UPDATE, record_id, self._engine.update_in, body, user_type)
 
     def delete(self, record_id: int) -> None:
         """Delete a record that is live, or was added in this transaction."""
+        self._change(DELETE, record_id, self._engine.delete_in)
+
+    def _change(
+        self, change: IdChange, record_id: int, write: Callable[..., None], *arguments: object
+    ) -> None:
+        """Write the change of a record, the arguments of which the engine checks."""
         self._require_active()
         record_id = id_of(record_id)
         with uninterrupted, self._order:
-            self._check(DELETE, record_id)
-            self._engine.delete_in(self.number, record_id)
-            note_change(self._touched, DELETE, record_id)
+            self._check(change, record_id)
+            write(self.number, record_id, *arguments)
+            note_change(self._touched, change, record_id)
 
     def _check(self, change: IdChange, record_id: int) -> None:
         """Refuse at the call what this process knows to be wrong; the rest shows at the end."""
