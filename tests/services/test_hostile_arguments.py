@@ -47,7 +47,7 @@ CLASSES: dict[type, set[str]] = {
         "as_resource", "backup", "check", "checkpoint", "close", "forked", "in_doubt", "table_id",
         "tables",
     },
-    Session: {"commit", "end", "get", "rollback", "savepoint", "scan"},
+    Session: {"commit", "end", "get", "rollback", "savepoint", "scan", "stay_prepared"},
     Table: {"clear", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"},
     WriteBehind: {"close", "drain", "find", "forked", "pending", "replay", "wait"},
     WriteBehindTransaction: {"commit"},
