@@ -194,6 +194,14 @@ def check_all(chosen: list[Case], origin: str) -> None:
             raise
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_branch_of_a_rolled_back_transaction_is_not_committed_later(
+    operator: bool | None,
+) -> None:
+    """One branch was ended by hand, one was away at the rollback, one has refused to prepare."""
+    check(((("ok", "heuristic"), ("ok", "unreachable"), ("rolled back", "ok")), operator))
+
+
 def test_no_branch_goes_against_the_decision_without_a_record() -> None:
     seed = int(os.environ.get("TALLYSTICK_SEED", random.randrange(1 << 32)))
     check_all(random.Random(seed).sample(cases(), SAMPLE), f"TALLYSTICK_SEED={seed}")

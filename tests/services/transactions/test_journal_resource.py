@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from tallystick.errors import LogPoisonedError
 from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
 from tallystick.services.journal import Journal
+from tallystick.services.journal.outcomes import Outcomes
 from tallystick.services.journal.resource import decode_xid, encode_xid
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
@@ -188,6 +192,44 @@ def test_a_commit_that_the_journal_could_not_make_durable_closes_no_decision(
             both(tm, 1)
             assert not tm.recover().clean
             assert tm.decisions.open_decisions()
+
+
+@pytest.mark.parametrize("system", ["tally", "jboss"])
+@pytest.mark.parametrize("why", ["descriptors", "disk", "interrupt", "exit"])
+def test_a_branch_that_is_left_to_recovery_is_committed_by_the_same_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, system: str
+) -> None:
+    refused = {"descriptors": errno.EMFILE, "disk": errno.ENOSPC}.get(why)
+
+    def refuse(*_: object) -> None:
+        assert refused is not None
+        raise OSError(refused, os.strerror(refused))
+
+    def fail(step: str) -> None:
+        if refused is None and step == "decision written":
+            raise {"interrupt": KeyboardInterrupt, "exit": SystemExit}[why]
+        if refused is not None and step == "before commit queue":
+            monkeypatch.setattr(Outcomes, "add", refuse)
+        if refused is not None and step == "after commit queue":
+            monkeypatch.undo()
+
+    with (
+        Journal(tmp_path / "queue", system=system) as journal,
+        PageStore(tmp_path / "store") as store,
+    ):
+        store.create_table("t")
+        resources = {"queue": journal, "store": store}
+        with TransactionManager(
+            tmp_path / "tm", resources, recovery_interval=None, on_step=fail
+        ) as tm:
+            with nullcontext() if refused else pytest.raises((KeyboardInterrupt, SystemExit)):
+                both(tm, 1)
+            assert tm.recover().clean
+            assert not tm.decisions.open_decisions()
+        assert [one.record_id for one in journal.live_records()] == [1]
+        with store.begin(read_only=True) as read:
+            assert read.table("t")[1] == b"row"
+        journal.append(b"another")
 
 
 def test_the_log_names_the_branch_by_its_xa_id(tmp_path: Path) -> None:
