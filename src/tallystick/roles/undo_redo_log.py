@@ -74,6 +74,11 @@ class UndoRedoLog(Protocol):
         """Return True if the log is encrypted."""
         ...
 
+    @property
+    def row_max(self) -> int:
+        """Return the size in bytes of the longest row that the log can hold."""
+        ...
+
     def add_undo(self, page: int, image: bytes | None) -> None:
         """Log the page's image as of the last checkpoint, unless this section has it."""
         ...

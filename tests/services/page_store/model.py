@@ -71,6 +71,8 @@ class ModelLog:
     def log_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         self._append("row", session, table, key, row)
 
+    row_max = 1 << 30
+
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         for (table, key), row in rows.items():
             self.log_row(session, table, key, row)

@@ -212,6 +212,27 @@ def test_wrong_use_is_reported(store: PageStore) -> None:
         store.begin()
 
 
+def test_a_row_is_as_long_as_a_segment_holds_and_a_longer_one_is_refused_at_its_call(
+    tmp_path: Path,
+) -> None:
+    with PageStore(tmp_path / "store", system="tally") as store:
+        store.create_table("t")
+        table = store.table_id("t")
+        with store.begin() as tx:
+            with pytest.raises(
+                RecordTooLargeError, match=r"at most (16\d{6}) bytes.*several keys"
+            ) as no:
+                tx.table("t")[1] = bytes(17_000_000)
+            longest = int(str(no.value.expected).split()[2])
+            with pytest.raises(RecordTooLargeError):
+                tx.put(table, 1, bytes(longest + 1))
+            tx.table("t")[1] = b"x" * longest
+            tx.table("t")[2] = b"another"
+    with PageStore(tmp_path / "store") as store, store.begin(read_only=True) as tx:
+        assert tx.table("t")[1] == b"x" * longest
+        assert tx.table("t")[2] == b"another"
+
+
 # -- in doubt ---------------------------------------------------------------------------------
 
 

@@ -179,11 +179,13 @@ class Session(Uncopied):
         if value is not None:
             if type(value) is not bytes:
                 value = bytes_of(value, "row")
-            if len(value) > ROW_MAX:
+            if len(value) > self.transactions.row_max:
                 raise RecordTooLargeError(
                     "the row is too long",
-                    expected=f"at most {ROW_MAX} bytes",
+                    expected=f"at most {self.transactions.row_max} bytes",
                     found=f"{len(value)}",
+                    advice="Split it over several keys in the same transaction, or keep a file "
+                    "and its path in the row",
                 )
         row = self.lock(table, key)
         if self._history is not None:
@@ -398,6 +400,7 @@ class Transactions(Uncopied):
             self._needed, health.required,
         )  # fmt: skip
         self._log = opened.log
+        self.row_max = min(ROW_MAX, opened.log.row_max)
         self._latches = latches
         self._health = health
         self.locks = RowLocks(health, limits.lock_seconds)

@@ -51,6 +51,8 @@ class SessionLog(Uncopied):
 
     sealed = False
     """The format has no encryption."""
+    row_max = INT_MAX
+    """Lengths are signed 32-bit integers."""
 
     def __init__(self, store: PageStoreFile, log: PageLog) -> None:
         self._store = store

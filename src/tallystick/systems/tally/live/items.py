@@ -128,7 +128,7 @@ Item: TypeAlias = (
 """``bytes`` is a plain record (`Code.APPEND`)."""
 
 
-_ROW_BYTES = RECORD_BYTES + ROW_HEAD_SIZE
+ROW_BYTES = RECORD_BYTES + ROW_HEAD_SIZE
 _PAIRS_BYTES = 64 * PAIR_BYTES
 _PLAIN = {bytes}
 _FREELY_GROUPED = {bytes, UnplacedRecord, Bundle, UnplacedEntry, UnplacedMarks}
@@ -227,7 +227,7 @@ def size_of(item: Item) -> int:
 
 def size_of_rows(rows: Mapping[tuple[int, int], bytes | None]) -> int:
     """Return an upper bound of the payload bytes of rows and their commit record."""
-    return sum(map(len, filter(None, rows.values()))) + _ROW_BYTES * len(rows) + 2 * RECORD_BYTES
+    return sum(map(len, filter(None, rows.values()))) + ROW_BYTES * len(rows) + 2 * RECORD_BYTES
 
 
 def too_large(path: str, capacity: int, size: int) -> RecordTooLargeError:

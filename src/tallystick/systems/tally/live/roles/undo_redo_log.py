@@ -18,6 +18,7 @@ from tallystick.systems.tally.format.bodies import TABLE_MAX, TABLE_MIN, decode_
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import (
+    ROW_BYTES,
     Bundle,
     CommittedRows,
     UnplacedEnding,
@@ -54,6 +55,11 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def sealed(self) -> bool:
         """Whether the log is encrypted."""
         return self.log.key is not None
+
+    @property
+    def row_max(self) -> int:
+        """The size in bytes of the longest row that fits in a segment."""
+        return self.log.capacity - ROW_BYTES
 
     def _section_rows(self) -> Iterator[Row]:
         """Yield the undo images of the last section."""
