@@ -316,7 +316,8 @@ class MessagingSubject(Subject):
 
 def _add(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
     with subject.tm.begin() as tx:
-        subject.outbox.add(tx, **given)
+        chosen = tx if given["transaction"] is None else given["transaction"]
+        subject.outbox.add(chosen, *[given[one] for one in ("topic", "body", "headers")])
     headers = dict(equal["headers"] or {})
     assert all(isinstance(one, str) for pair in headers.items() for one in pair)
     return [
@@ -342,7 +343,53 @@ def _unpark(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa:
 
 MessagingSubject.calls = [
     Call("Outbox.unpark", {"consumer": lambda _: "default"}, _unpark),
-    Call("Outbox.add", {"topic": lambda _: "topic", "body": lambda _: b"body",
-         "headers": lambda _: None}, _add),
+    Call("Outbox.add", {"transaction": lambda _: None, "topic": lambda _: "topic",
+         "body": lambda _: b"body", "headers": lambda _: None}, _add),
     Call("handler", {"request": lambda one: f"r{one.new_id()}", "value": lambda _: 1}, _answered),
+]  # fmt: skip
+
+
+# -- transaction manager ------------------------------------------------------------------------
+
+
+class ManagerSubject(MessagingSubject):
+    """A transaction manager, and its transactions, which change nothing here."""
+
+
+def _begin_block(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    with subject.tm.begin(**given):
+        return []
+
+
+def _decorate(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    made = subject.tm.transactional(**given)
+    if given["function"] is equal["function"] is _one:
+        assert made() == 1
+    return []
+
+
+def _one() -> int:
+    return 1
+
+
+def _in_transaction(name: str) -> Make:
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+        with subject.tm.begin() as tx:
+            getattr(tx, name)(**given)
+        return []
+
+    return make
+
+
+_HOOK = {"hook": lambda _: lambda *_: None}
+ManagerSubject.calls = [
+    Call("TransactionManager.begin", {"timeout": lambda _: 9.0, "join": lambda _: False,
+         "independent": lambda _: False}, _begin_block),
+    Call("TransactionManager.transactional", {"function": lambda _: _one, "key": lambda _: None,
+         "retry": lambda _: 0}, _decorate),
+    Call("Transaction.before_commit", _HOOK, _in_transaction("before_commit")),
+    Call("Transaction.after_completion", _HOOK, _in_transaction("after_completion")),
+    Call("Transaction.enlist", {"name": lambda _: "lite"}, _in_transaction("enlist")),
+    Call("Transaction.connection", {"name": lambda _: "lite", "kind": lambda _: object},
+         _in_transaction("connection")),
 ]  # fmt: skip

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+from tallystick.arguments import integer
 from tallystick.callables import innermost, is_lazy, name_of, require_value
 from tallystick.errors import BusyError, HeuristicError, InDoubtError, TransactionUsageError
 from tallystick.services.driver_errors import is_conflict
@@ -49,7 +51,13 @@ class Handler:
     ) -> None:
         self.function = function
         self.begin = begin
-        self.retry = Retry(retry) if isinstance(retry, int) else retry
+        if not isinstance(key, IdempotencyKey | None):
+            raise TransactionUsageError(
+                f"a key of type {type(key).__name__}", expected="an IdempotencyKey, or None"
+            )
+        if not isinstance(retry, Retry):
+            retry = Retry(integer(retry, "retry", 0, sys.maxsize))
+        self.retry = retry
         self._joined = joined
         self._keyed = None if key is None else KeyedHandler(key, function, resources)
 
@@ -116,8 +124,13 @@ def refuse_lazy(function: Callable[..., object], *, awaited: bool = False) -> No
         awaited: whether the calls are awaited, as coroutines have to be.
 
     Raises:
-        TransactionUsageError: it is such a function, or a class.
+        TransactionUsageError: it is such a function, a class, or cannot be called.
     """
+    given: object = function
+    if not callable(given) and not isinstance(given, classmethod):
+        raise TransactionUsageError(
+            f"an object of type {type(function).__name__} is decorated", expected="a function"
+        )
     made = innermost(function)
     if inspect.isclass(made) or isinstance(function, classmethod):
         raise TransactionUsageError(

@@ -162,7 +162,8 @@ class Outbox(Uncopied):
             headers: text by name.
 
         Raises:
-            TransactionUsageError: the topic or the body is none, or a header is no text.
+            TransactionUsageError: the transaction, the topic or the body is none, or a header is no
+                text.
         """
         drive(self._add(ThreadAsk(transaction, self.resource), topic, body, headers))
 

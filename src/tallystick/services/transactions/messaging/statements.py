@@ -75,6 +75,7 @@ class ThreadAsk:
     """Runs statements in the branch of the resource ``name``, in this thread."""
 
     def __init__(self, transaction: SyncTransaction, name: str) -> None:
+        _require_face(transaction, awaited=False)
         self._transaction = transaction
         self._name = name
 
@@ -91,6 +92,7 @@ class TaskAsk:
     """The same for a transaction of tasks: its answers are awaited."""
 
     def __init__(self, transaction: TaskTransaction, name: str) -> None:
+        _require_face(transaction, awaited=True)
         self._transaction = transaction
         self._name = name
 
@@ -118,6 +120,17 @@ class TaskAsk:
 
 
 Ask = ThreadAsk | TaskAsk
+
+
+def _require_face(transaction: object, *, awaited: bool) -> None:
+    """Raise `TransactionUsageError` for what is no transaction of threads, or of tasks."""
+    enlist = getattr(transaction, "enlist", None)
+    if not callable(enlist) or inspect.iscoroutinefunction(enlist) is not awaited:
+        raise TransactionUsageError(
+            f"an object of type {type(transaction).__name__} where a transaction is expected",
+            expected=f"{'an AsyncTransaction' if awaited else 'a Transaction'} of the manager",
+            advice="Pass what begin() of the manager gives; the calls for tasks are awaited",
+        )
 
 
 def run_on(handle: Any, text: str, parameters: Sequence[Any]) -> Answer:
