@@ -6,15 +6,17 @@ import contextlib
 import errno
 import os
 import resource
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from tallystick.errors import LogFullError, LogUnreadableError, TallystickError
+from tallystick.errors import LogFullError, LogUnreadableError, LogWriteError, TallystickError
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
@@ -188,3 +190,18 @@ def test_a_coordinator_starts_where_there_is_little_room(tmp_path: Path) -> None
         pass
     used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "tm").rglob("*"))
     assert used < 6 << 20
+
+
+@pytest.mark.parametrize("module", ["threading", "socket"])
+@EVERY_OPENER
+def test_nothing_is_opened_where_gevent_has_replaced_threads_or_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
+) -> None:
+    patched, monkey = {module}, ModuleType("gevent.monkey")
+    monkeypatch.setattr(monkey, "is_module_patched", patched.__contains__, raising=False)
+    monkeypatch.setitem(sys.modules, "gevent.monkey", monkey)
+    with pytest.raises(LogWriteError, match="gevent has replaced the threads or sockets"):
+        OPENERS[name](str(tmp_path / "log"))
+    assert not (tmp_path / "log").exists()
+    patched.clear()  # imported, and not applied
+    OPENERS[name](str(tmp_path / "log")).close()

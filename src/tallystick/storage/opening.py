@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import posixpath
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -113,10 +114,28 @@ def opening_log(path: object) -> Iterator[None]:
     """Raise documented errors for what is refused inside, while the log at ``path`` is opened."""
     place = _place(path)
     require(place)
+    _require_threads(place)
     try:
         yield
     except OSError as error:
         raise refused(place, error) from error
+
+
+def _require_threads(place: str) -> None:
+    """Refuse a process whose threads and sockets gevent has replaced.
+
+    Greenlets share one thread of the system. One that waits for another in compiled code, or in a
+    block that no signal interrupts, would keep that one from ever going on.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and any(map(monkey.is_module_patched, ("threading", "socket"))):
+        raise LogWriteError(
+            "gevent has replaced the threads or sockets of this process, and greenlets that share "
+            "a log would wait for each other for ever",
+            file=place,
+            advice="Open it in a process without monkey.patch_all(): gunicorn's gthread workers, "
+            "Celery's prefork or threads pool",
+        )
 
 
 class LockedFolder(Uncopied):
