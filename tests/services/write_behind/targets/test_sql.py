@@ -330,6 +330,24 @@ def test_failing_row_is_found_by_itself_and_leaves_nothing(postgres: Engine) -> 
     assert applied(postgres) == [1]
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("code", ["insert", "update"])
+def test_a_text_with_nul_is_set_aside_and_what_came_later_is_applied(
+    postgres: Engine, tmp_path: Path, code: str
+) -> None:
+    settings = quick(attempts_max=2)
+    with WriteBehind(tmp_path / "spool", {"db": postgres}, settings=settings) as behind:
+        for number, text in enumerate(["a", "b\0", "c"]):
+            with behind.begin(f"row-{number}") as tx:
+                getattr(tx, code)("plain", {"id": number}, {"t": text})
+        while behind.statistics.set_aside == 0 or behind.backlog.count > 1:
+            assert not behind.drain(0.01)
+        (status,) = behind.pending()
+        assert status.reference == "row-1"
+        behind.discard(status.number)
+    assert rows(postgres, "SELECT id, t FROM plain ORDER BY id") == [(0, "a"), (2, "c")]
+
+
 def test_pool_without_a_free_connection_is_down(tmp_path: Path) -> None:
     engine = sa.create_engine(
         f"sqlite:///{tmp_path / 'a.db'}", poolclass=sa.QueuePool, pool_size=1, max_overflow=0,
