@@ -75,7 +75,7 @@ def test_wrong_key_is_refused_and_nothing_is_believed() -> None:
 
 
 def test_key_of_a_wrong_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="16, 24, 32"):
+    with pytest.raises(ValueError, match="16, 24 or 32"):
         TallyLog(FOLDER, settings=TINY, key=lambda: b"short", fs=MemoryFileSystem())
 
 

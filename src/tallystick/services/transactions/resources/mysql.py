@@ -647,7 +647,7 @@ def _unquoted(literal_part: str) -> bytes:
     return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
 
 
-class _Turn:
+class _Turn(Uncopied):
     """Refuse a second thread: PyMySQL would give it the answer to another one's statement."""
 
     def __init__(self, name: str) -> None:
