@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import posixpath
 import sys
@@ -29,7 +30,7 @@ from tallystick.errors import (
 from tallystick.posix import require
 from tallystick.storage.files import FileSystem, HeldFolder, Lock
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading
+from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 _Given = ParamSpec("_Given")
@@ -37,6 +38,7 @@ _Result = TypeVar("_Result")
 
 SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
+_JOIN_SECONDS = 0.05
 _IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
 _ADVICE = {
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or close some",
@@ -181,6 +183,17 @@ def start_thread(thread: threading.Thread) -> None:
         thread.start()
     except RuntimeError as error:
         raise OSError(errno.EAGAIN, f"no other thread can be started ({error})") from error
+
+
+def join_thread(thread: threading.Thread, seconds: float = math.inf) -> None:
+    """Wait for the end of a thread, so long at most; a signal may interrupt it, as `Bell.wait`.
+
+    But not within `threading.Thread.join`: that would take a thread that runs for one that ended.
+    """
+    deadline = time.monotonic() + seconds
+    while thread.is_alive() and (rest := deadline - time.monotonic()) > 0:
+        thread.join(min(rest, _JOIN_SECONDS))
+        uninterrupted.interruptible(bool)
 
 
 @contextmanager

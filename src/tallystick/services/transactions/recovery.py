@@ -85,9 +85,9 @@ from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.two_phase_commit import LiveTransactions
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory, member_of, node_of, time_of
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.opening import start_thread
+from tallystick.storage.opening import join_thread, start_thread
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import interrupt_in, uninterrupted
+from tallystick.storage.signals import interrupt_in
 
 _log = logger("tallystick.transactions")
 
@@ -569,7 +569,7 @@ class BackgroundRecovery(Uncopied):
         self._stopped = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            uninterrupted.interruptible(self._thread.join, seconds)
+            join_thread(self._thread, seconds)
 
     def _run(self, interval: float) -> None:
         delay = interval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -73,6 +74,14 @@ class Post:
         self.delivered.clear()
         self.returned, self.number = False, 0
 
+    def start_and_stop(self) -> None:
+        with self.relay:
+            pass
+
+    def check_stopped(self, _error: BaseException | None) -> None:
+        self.relay.stop()
+        assert not [one for one in threading.enumerate() if one.name == "tallystick-relay"]
+
     def request(self) -> None:
         self.returned, self.number = False, next(self._numbers)
         assert self.handle(str(self.number)) == str(self.number)
@@ -96,6 +105,7 @@ class Post:
 CALLS = [
     pytest.param(Post.send, Post.check_sent, id="outbox"),
     pytest.param(Post.send_and_relay, Post.check_sent, id="relay"),
+    pytest.param(Post.start_and_stop, Post.check_stopped, id="thread"),
     pytest.param(Post.request, Post.check_request, id="keys"),
 ]
 

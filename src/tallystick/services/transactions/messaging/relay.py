@@ -29,9 +29,9 @@ from tallystick.services.transactions.messaging.statements import (
     dialect_of,
 )
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.opening import start_thread
+from tallystick.storage.opening import closes, join_thread, start_thread
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import interrupt_in
+from tallystick.storage.signals import interrupt_in, starts_unchecked, uninterrupted
 
 _log = logger("tallystick.transactions.relay")
 
@@ -276,23 +276,26 @@ class Relay(Uncopied):
         Raises:
             OSError: no other thread can be started.
         """
-        if self._thread is None:
-            self._stopping.clear()
-            thread = threading.Thread(target=self.run, name="tallystick-relay", daemon=True)
-            start_thread(thread)
-            self._thread = thread
+        with uninterrupted:
+            if self._thread is None:
+                self._stopping.clear()
+                thread = threading.Thread(target=self.run, name="tallystick-relay", daemon=True)
+                start_thread(thread)
+                self._thread = thread
 
+    @closes
     def stop(self) -> None:
-        """Stop after the delivery that is under way, and wait for it."""
+        """Stop after the delivery that is under way, and wait for it; a signal ends the wait."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join()
+            join_thread(self._thread)
             self._thread = None
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
+    @starts_unchecked
     def __exit__(self, *_: object) -> None:
         self.stop()
 
