@@ -355,6 +355,12 @@ MessagingSubject.calls = [
 class ManagerSubject(MessagingSubject):
     """A transaction manager, and its transactions, which change nothing here."""
 
+    def dead(self) -> str:
+        """The directory of a node that is not at work."""
+        path = str(self.folder / "dead")
+        TransactionManager(path, {}, recovery_interval=None).close()
+        return path
+
 
 def _begin_block(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
     with subject.tm.begin(**given):
@@ -372,6 +378,11 @@ def _one() -> int:
     return 1
 
 
+def _take_over(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    assert subject.tm.take_over(**given).clean
+    return []
+
+
 def _in_transaction(name: str) -> Make:
     def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
         with subject.tm.begin() as tx:
@@ -387,6 +398,8 @@ ManagerSubject.calls = [
          "independent": lambda _: False}, _begin_block),
     Call("TransactionManager.transactional", {"function": lambda _: _one, "key": lambda _: None,
          "retry": lambda _: 0}, _decorate),
+    Call("TransactionManager.take_over", {"path": lambda one: one.dead(), "log": lambda _: None},
+         _take_over),
     Call("Transaction.before_commit", _HOOK, _in_transaction("before_commit")),
     Call("Transaction.after_completion", _HOOK, _in_transaction("after_completion")),
     Call("Transaction.enlist", {"name": lambda _: "lite"}, _in_transaction("enlist")),

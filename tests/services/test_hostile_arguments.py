@@ -53,7 +53,7 @@ CLASSES: dict[type, set[str]] = {
     WriteBehind: {"close", "drain", "find", "forked", "pending", "replay", "wait"},
     WriteBehindTransaction: {"commit"},
     Outbox: {"add_awaiting", "pending"},
-    TransactionManager: {"close", "current", "preflight", "recover", "take_over"},
+    TransactionManager: {"close", "current", "preflight", "recover"},
     Transaction: {"commit", "mark_rollback", "prepare", "resume", "rollback", "suspend"},
 }  # fmt: skip
 """Public classes that write, and those of their methods that write nothing that is passed.

@@ -359,11 +359,16 @@ def open_coordinator_dir(
         CorruptLogError: its decisions are missing, or the id of the node that they belong to.
         LogLockedError: another process has it open.
         TransactionUsageError: it belongs to a node of another name, ``node`` can be none, or
-            ``log`` cannot be shared.
+            ``log`` cannot be shared, or is no decision log.
     """
     if shared and log is not None:
         raise TransactionUsageError(
             "only the native log in the directory can be shared", advice="Leave out log="
+        )
+    if log is not None and not callable(getattr(log, "open_decisions", None)):
+        raise TransactionUsageError(
+            f"a log of type {type(log).__name__}",
+            expected="a decision log that is open, or None for the one in the directory",
         )
     if node is not None:
         check_node(node)  # before anything is made under it

@@ -390,7 +390,8 @@ class TransactionManager(Uncopied):
             TransactionUsageError: the directory was never that of a node.
         """
         self._require_open()
-        check_coordinator_dir(path, self._fs)
+        with opening_log(path):
+            check_coordinator_dir(path, self._fs)
         with TransactionManager(
             path,
             self.resources,
