@@ -521,11 +521,15 @@ static uint32_t checksum(PyObject *crc32, char *data, size_t size) {
     return crc;
 }
 
-/* Return 0, or an errno. */
-static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset) {
+/* Return 0, or an errno. No room for a write is no error of the log, unlike that of a sync: what was
+   written is overwritten by the next group. */
+static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset, int *no_room) {
     for (size_t done = 0; done < size;) {
         ssize_t some = pwrite(fd, data + done, size - done, (off_t)(offset + done));
-        if (some < 0 && errno != EINTR) return errno;
+        if (some < 0 && errno != EINTR) {
+            *no_room = errno == ENOSPC || errno == EDQUOT;
+            return *no_room ? 0 : errno;
+        }
         done += some > 0 ? (size_t)some : 0;
     }
     while (fdatasync(fd) < 0)
@@ -550,13 +554,15 @@ static int may_write(LogEnd *at, Py_ssize_t size) {
     return same && !PyErr_Occurred();
 }
 
-/* Write and sync a group; return 0, or -1 with an exception: then the log is not used again. */
+/* Write and sync a group; return 0, 1 if there is no room for it: nothing has changed, or -1 with
+   an exception: then the log is not used again. */
 static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char *first,
                        Py_ssize_t first_size, const char *rest, Py_ssize_t rest_size) {
     char *data;
     Header header;
     size_t stored = (size_t)(first_size + rest_size), own = sizeof header;
     size_t sector = (size_t)at->sector, length = (stored + 2 * own + sector - 1) / sector * sector;
+    int no_room = 0;
     Py_ssize_t entries = PyByteArray_Size(at->index);
     if (!(data = PyMem_Malloc(length))) return PyErr_NoMemory(), -1;
     if (PyByteArray_Resize(at->index, entries + (Py_ssize_t)sizeof(Entry)) < 0)
@@ -582,11 +588,12 @@ static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char 
     memcpy(data + length - own, &header, own);
     if (!PyErr_Occurred()) {
         PyThreadState *state = PyEval_SaveThread();
-        at->error = write_and_sync(at->fd, data, length, at->end);
+        at->error = write_and_sync(at->fd, data, length, at->end, &no_room);
         PyEval_RestoreThread(state);
     }
     PyMem_Free(data);
     if (failed(at) || PyErr_Occurred()) return PyByteArray_Resize(at->index, entries), -1;
+    if (no_room) return PyByteArray_Resize(at->index, entries) < 0 ? -1 : 1;
     at->chain = header.checksum;
     at->end += length, at->next_lsn += count, at->durable_lsn = at->next_lsn - 1;
     at->marked = 0;
@@ -644,9 +651,9 @@ static PyObject *end_write(LogEnd *at, PyObject *args) {
     unsigned count, columns;
     if (!PyArg_ParseTuple(args, "IIy#y#", &count, &columns, &first, &first_size, &rest, &rest_size))
         return NULL;
-    int may = rest_size <= LARGEST && may_write(at, first_size + rest_size);
-    if (may && write_group(at, count, columns, first, first_size, rest, rest_size)) return NULL;
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(may);
+    int written = rest_size <= LARGEST && may_write(at, first_size + rest_size) &&
+                  write_group(at, count, columns, first, first_size, rest, rest_size) == 0;
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(written);
 }
 
 static PyObject *end_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
