@@ -93,6 +93,7 @@ class Post:
                 key = str(self.number)
                 assert another.submit(self.handle, key).result(60) == key
             assert self._rows() == [self.number], "not done once"
+        self.returned, self.number = False, 0  # if the next call is interrupted at once
 
     def _rows(self) -> list[int]:
         """Return the rows, and remove them: nothing is locked."""
