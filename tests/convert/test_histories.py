@@ -7,6 +7,7 @@ left. A failure names its seed: `history(seed, …)` makes it again.
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -289,3 +290,4 @@ def test_what_the_source_holds_is_in_the_new_log_or_is_named(
     for seed in range(begin, begin + count):
         print(f"history of seed {seed}")  # noqa: T201 - a failure names it
         history(seed, tmp_path / str(seed))
+        shutil.rmtree(tmp_path / str(seed))  # 2,000 of them fill a disk
