@@ -128,7 +128,7 @@ class Refusals(Uncopied):
         if self._is_owed(item):
             self._owed.append(item)
             self._unpaid = error
-        elif self.keeps_ids and self._doubt is None and _depends_on_ids(item):
+        elif self.keeps_ids and self._doubt is None and _changes_ids(item):
             self._doubt = error
 
     def _is_owed(self, item: Item) -> bool:
@@ -149,6 +149,11 @@ def _depends_on_ids(item: Item) -> bool:
     if isinstance(item, UnplacedRecord):
         return item.transaction is None and item.code in _ID_CHANGES
     return isinstance(item, UnplacedEnding)
+
+
+def _changes_ids(item: Item) -> bool:
+    """Return True for what frees ids, or takes them, as whoever checks them believes."""
+    return _depends_on_ids(item) or _is_rollback(item)  # the ids of a prepared one stay held
 
 
 def _transaction_of(item: Item) -> int | None:
