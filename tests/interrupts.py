@@ -45,7 +45,7 @@ HANDLERS: dict[int, Any] = {
     int(signal.SIGALRM): _limit,
 }
 INTERRUPTS = (KeyboardInterrupt, SystemExit, TimeLimit)
-RUNS = int(os.environ.get("TALLYSTICK_INTERRUPTS", "700"))
+RUNS = int(os.environ.get("TALLYSTICK_INTERRUPTS", "350"))
 """Runs that all parts of a sweep have together with one signal, and with two, at most."""
 
 
