@@ -90,7 +90,7 @@ class RowTexts:
             base = len(labels) if count else NO_OBJECT
             own = [_label(name, at) for at, name in enumerate(names)]
             by_type = known is not None and any(map(is_enum, known.types))
-            if by_type or len(set(names)) < count:  # the last value of a name counts
+            if count and (by_type or len(set(names)) < count):  # the last value of a name counts
                 base, own = WHOLE_ROW, []
             bases.append(base)
             sizes.append(sum(map(len, own)) * rows)
