@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, ExitStack
 from pathlib import Path
@@ -45,6 +44,10 @@ _log = logger("tallystick.transactions.django")
 _SLOTS_MAX = 1000
 
 
+_WRAPPER = "_tallystick_wrapper"
+"""Attribute of a driver's connection: Django's wrapper of it, which a renewed one keeps."""
+
+
 class DjangoDatabase:
     """A database of Django as a resource; everything but the handle is that of the native one.
 
@@ -59,7 +62,6 @@ class DjangoDatabase:
 
     def __init__(self, alias: str) -> None:
         self.name = alias
-        self._wrappers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         vendor = connections[alias].vendor
         self._native: Any
         if vendor == "postgresql":
@@ -89,13 +91,15 @@ class DjangoDatabase:
         wrapper.connect()
         if wrapper.vendor == "postgresql":
             wrapper.set_autocommit(False)
-        self._wrappers[wrapper.connection] = wrapper
+        vars(wrapper.connection)[_WRAPPER] = wrapper
         return wrapper.connection
 
     def begin(self, xid: Xid) -> Branch:
         """Begin a branch on a connection whose handle is Django's wrapper of it."""
         inner = self._native.begin(xid)
-        branch: Any = _DjangoBranch(inner, self._wrappers[inner.raw])
+        wrapper = vars(inner.raw)[_WRAPPER]
+        wrapper.connection = inner.raw  # each branch has a connection of its own to the session
+        branch: Any = _DjangoBranch(inner, wrapper)
         return branch  # type: ignore[no-any-return]  # all calls but the handle are the inner's
 
 
