@@ -154,7 +154,7 @@ def test_an_interrupted_transaction_leaves_no_lock_in_a_database(
 ) -> None:
     books = Books(tmp_path)
     tally = Tally("transactions of a page store and SQLite")
-    tally.enumerate(books.book, books.check, sweep, sample=50, pairs=20)
+    tally.enumerate(books.book, books.check, sweep, sample=15, pairs=5)
     books.close()
     record_property("figure", str(tally))
 
@@ -320,6 +320,6 @@ def test_an_interrupted_transaction_is_settled_by_its_process(
 ) -> None:
     estate = Estate(tmp_path)
     tally = Tally(f"transactions of two page stores and a journal, {call.__name__}")
-    tally.enumerate(lambda: call(estate), estate.check, sweep, sample=50, pairs=20)
+    tally.enumerate(lambda: call(estate), estate.check, sweep, sample=15, pairs=5)
     estate.close()
     record_property("figure", str(tally))
