@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -23,6 +24,24 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return a text of several lines, which stay lines, each made `printable`."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def shell_quoted(text: str) -> str:
+    """Return a path as one word of a POSIX shell; control characters as bash and zsh read them."""
+    if text.startswith("-"):
+        text = f"./{text}"
+    if printable(text) == text:
+        return shlex.quote(text)
+    escaped = "".join(_shell_escaped(letter) for letter in text)
+    return f"$'{escaped}'"
+
+
+def _shell_escaped(letter: str) -> str:
+    if letter in "'\\":
+        return f"\\{letter}"
+    if printable(letter) == letter:
+        return letter
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
 def logger(name: str) -> logging.Logger:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick.reading.estate import shell_quoted
+from tallystick.printable import shell_quoted
 from tests.fixtures import fixture_dir
 
 CASES = {

@@ -6,14 +6,13 @@ transactions, the gravest first, and the logs whose own answers it changes. Noth
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tallystick.printable import printable
+from tallystick.printable import shell_quoted
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
 from tallystick.reconcile import alarms, copies
@@ -293,24 +292,6 @@ def gravest_first(rows: Iterable[Row]) -> list[Row]:
 def _waits(row: Row) -> bool:
     waiting = any(branch["state"] == "prepared" for branch in row["branches"])
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
-
-
-def shell_quoted(text: str) -> str:
-    """Return a path as one word of a POSIX shell; control characters as bash and zsh read them."""
-    if text.startswith("-"):
-        text = f"./{text}"
-    if printable(text) == text:
-        return shlex.quote(text)
-    escaped = "".join(_escaped(letter) for letter in text)
-    return f"$'{escaped}'"
-
-
-def _escaped(letter: str) -> str:
-    if letter in "'\\":
-        return f"\\{letter}"
-    if printable(letter) == letter:
-        return letter
-    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
 def _coordinators(path: str, logs: Iterable[LogSource]) -> list[str]:

@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.reading.estate import EstateAnswer, Gatherer, shell_quoted
+from tallystick.printable import shell_quoted
+from tallystick.reading.estate import EstateAnswer, Gatherer
 from tallystick.reading.names import log_name
 from tallystick.reading.results import counts, estate_dict, is_calm, is_severe
 from tallystick.reading.settled import Observer

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
+from tallystick.printable import shell_quoted
 from tallystick.roles import Role
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.storage.shared.members import PREFIX as SHARED
@@ -48,7 +48,7 @@ def how_to_open(name: str, path: str, role: Role | None) -> str:
         role: what the log is used for; None if nothing can open it to write.
     """
     if role is None:
-        return f"Look at it with: tallystick explain {shlex.quote(path)}"
+        return f"Look at it with: tallystick explain {shell_quoted(path)}"
     inner, call = CALLS[role]
     service, folder = posixpath.split(path) if inner else (path, "")
     if role is Role.DECISION_LOG and name != NATIVE:
@@ -58,7 +58,7 @@ def how_to_open(name: str, path: str, role: Role | None) -> str:
     moved = ""
     if folder != inner:
         service = path
-        at, new, there = map(shlex.quote, (path, f"{path}.new", posixpath.join(path, inner)))
+        at, new, there = map(shell_quoted, (path, f"{path}.new", posixpath.join(path, inner)))
         moved = f"mv {at} {new} && mkdir {at} && mv {new} {there}"
     system = "" if name == NATIVE else f", system={name!r}"
     line = f"open it with: {call.format(path=service, system=system)}"

@@ -19,8 +19,8 @@ from tallystick.cli.output import (
     reply,
     stake_text,
 )
+from tallystick.printable import shell_quoted
 from tallystick.reading import triage
-from tallystick.reading.estate import shell_quoted
 from tallystick.reading.survey import NO_LOG
 from tallystick.reading.triaging import Triage, TriagedLog
 from tallystick.records import Answer, Finding
