@@ -115,10 +115,12 @@ async def drive_awaiting(steps: Steps[_Result]) -> _Result:
             result: _Result = end.value
             return result
         except BaseException as error:
-            if cancels and not _is_suspended(steps):
+            if _is_suspended(steps):
+                resume, answer = steps.throw, error
+                continue
+            if cancels:
                 raise cancels[0] from error
-            resume, answer = _throw_if_suspended(steps, error), error
-            continue
+            raise
         try:
             if callable(wanted):
                 answer = wanted()
@@ -193,15 +195,6 @@ async def _await_ticket(ticket: Ticket, cancels: list[asyncio.CancelledError]) -
             cancels.append(cancel)
 
 
-def _throw_if_suspended(steps: Steps[Any], error: BaseException) -> Callable[[Any], Wanted]:
-    """Raise the error if the generator has finished.
-
-    If it is still suspended, the driver was interrupted: the error is to be thrown into it.
-    """
-    if _is_suspended(steps):
-        return steps.throw
-    raise error
-
-
 def _is_suspended(steps: Steps[Any]) -> bool:
+    """Return True if it was the driver that was interrupted: the error is thrown into the steps."""
     return inspect.getgeneratorstate(steps) == inspect.GEN_SUSPENDED
