@@ -148,8 +148,7 @@ class BaseJournal(Uncopied):
         ids = self._ids
         if ids is None:
             return
-        if self._engine.ids_doubted:
-            ids.learn()
+        ids.learn_if_doubted()
         refusal = ids.refusal(change, record_id)
         if refusal is not None:
             raise id_error(refusal, record_id, self.path)
