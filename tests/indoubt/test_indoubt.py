@@ -21,13 +21,10 @@ from tallystick.indoubt.settle import settle
 from tallystick.reading import scan, triage, verify
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
+from tallystick.roles.coordinator_files import IDENTITIES_FILE
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.coordinator_dir import (
-    IDENTITIES_FILE,
-    ClosedDecisions,
-    Identities,
-)
+from tallystick.services.transactions.coordinator_dir import ClosedDecisions, Identities
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir

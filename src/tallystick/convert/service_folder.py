@@ -16,10 +16,10 @@ from pathlib import Path
 from tallystick.convert.roles import ConversionReport
 from tallystick.errors import TransactionUsageError
 from tallystick.roles import Role
+from tallystick.roles.coordinator_files import NODE_FILE
 from tallystick.services.journal.outcomes import FILE as OUTCOMES_FILE
 from tallystick.services.transactions.coordinator_dir import (
     BESIDE_LOG,
-    NODE_FILE,
     open_coordinator_dir,
     read_node,
 )

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
+from tallystick.printable import shell_quoted
 from tallystick.reading.discovery import parent
-from tallystick.reading.estate import Gatherer, decisions_of, gravest_first, shell_quoted
+from tallystick.reading.estate import Gatherer, decisions_of, gravest_first
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, survey
 from tallystick.reconcile.estate import Estate
 from tallystick.records import Finding, State, Xid, jsonable
+from tallystick.roles.coordinator_files import IDENTITIES_FILE
 from tallystick.services.page_store.recovery import owner_of
-from tallystick.services.transactions.coordinator_dir import IDENTITIES_FILE, Identities
+from tallystick.services.transactions.coordinator_dir import Identities
 from tallystick.services.transactions.deadlines import TimedResources, start_call
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable
 from tallystick.services.transactions.xids import time_of

@@ -22,15 +22,10 @@ from tallystick.pipeline.tables.write_task import (
 )
 from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.tables import TABLES
+from tallystick.roles.coordinator_files import CLOSED_FILE, IDENTITIES_FILE, LOST_FILE, NODE_FILE
 from tallystick.services.journal import outcomes
 from tallystick.services.page_store import backup, recovery
-from tallystick.services.transactions.coordinator_dir import (
-    CLOSED_FILE,
-    IDENTITIES_FILE,
-    LOST_FILE,
-    NODE_FILE,
-    TRACES_FILE,
-)
+from tallystick.services.transactions.coordinator_dir import TRACES_FILE
 from tallystick.services.write_behind.service_dir import IDENTITY_FILE, REFUSED_FILE
 from tallystick.storage.shared.members import PREFIX
 from tallystick.systems import known

@@ -25,6 +25,7 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.indoubt.settle import open_store, settle
+from tallystick.roles.coordinator_files import CLOSED_FILE
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager, coordinator_dir
@@ -634,7 +635,7 @@ def _refused(file: File) -> None:
 def test_a_link_in_place_of_the_closed_decisions_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"precious")
     (tmp_path / "closed").mkdir()
-    (tmp_path / "closed" / coordinator_dir.CLOSED_FILE).symlink_to(tmp_path / "target")
+    (tmp_path / "closed" / CLOSED_FILE).symlink_to(tmp_path / "target")
     closed = coordinator_dir.ClosedDecisions(tmp_path / "closed")
     closed.add(b"gtrid")
     closed.close()

@@ -15,14 +15,8 @@ from tallystick.printable import printable
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, State
-from tallystick.services.transactions.coordinator_dir import (
-    IDENTITIES_FILE,
-    LOG_FOLDER,
-    LOST_FILE,
-    NODE_FILE,
-    Identities,
-    lost_moment,
-)
+from tallystick.roles.coordinator_files import IDENTITIES_FILE, LOG_FOLDER, LOST_FILE, NODE_FILE
+from tallystick.services.transactions.coordinator_dir import Identities, lost_moment
 from tallystick.services.transactions.xids import check_node
 
 _FREE_PROBLEM = 64 << 20

@@ -20,12 +20,15 @@ from pathlib import Path
 from tallystick.errors import CorruptLogError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, DecisionOutcome
-from tallystick.roles.coordinator_files import CLOSED_FILE as CLOSED_FILE
-from tallystick.roles.coordinator_files import IDENTITIES_FILE as IDENTITIES_FILE
-from tallystick.roles.coordinator_files import LOG_FOLDER as LOG_FOLDER
-from tallystick.roles.coordinator_files import LOST_FILE as LOST_FILE
-from tallystick.roles.coordinator_files import NODE_FILE as NODE_FILE
-from tallystick.roles.coordinator_files import note_files, noted
+from tallystick.roles.coordinator_files import (
+    CLOSED_FILE,
+    IDENTITIES_FILE,
+    LOG_FOLDER,
+    LOST_FILE,
+    NODE_FILE,
+    note_files,
+    noted,
+)
 from tallystick.roles.recovered import found_by_opening
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, HeldFolder, read_file, write_whole
