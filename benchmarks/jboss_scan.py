@@ -23,8 +23,11 @@ from tallystick.systems.protocol import LogReading, ReadOptions
 USED = 7
 
 
-def generate(folder: Path, mib: int, body: int) -> int:
-    """``mib`` MiB of adds, updates and committed transactions. Returns the records."""
+def generate(folder: Path, mib: int, body: int, live: int = 100) -> int:
+    """``mib`` MiB of adds, updates and committed transactions. Returns the records.
+
+    ``live`` percent of them stay live, so that no file is used again; the others are deleted.
+    """
     count = (mib << 20) // (body + 32)
     payload = bytes(range(256)) * (1 + body // 256)
     with CircularJournal(str(folder), JournalSettings()) as journal:
@@ -36,6 +39,9 @@ def generate(folder: Path, mib: int, body: int) -> int:
                     number, number + 1 + part, 3, payload[:body]
                 )
             journal.append_commit_record(number)
+            if number // USED % 100 >= live:
+                for one in (number, *range(number + 1, number + USED - 2)):
+                    journal.append_delete_record(one)
     return count
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bitronix_scan
+import jboss_scan
 from tables_scan import WRITERS
 
 from tallystick.reading.discovery import discover
@@ -40,6 +41,7 @@ ASKED: dict[str, Callable[[str], object]] = {
 }
 LIVE: dict[str, Callable[[Path, int, int], object]] = {
     "bitronix": lambda folder, mib, live: bitronix_scan.generate(folder, mib, live=live),
+    "jboss": lambda folder, mib, live: jboss_scan.generate(folder, mib, 200, live),
 }
 """Writers that leave a share of what they write live, in percent."""
 SMALL_MIB = 3

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tallystick.arrow.schemas import plain, record_batches
+from tallystick.errors import TallystickError
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES, batches_of
 from tallystick.systems import runs
@@ -140,7 +141,11 @@ def read_in_runs(monkeypatch: pytest.MonkeyPatch, *, always: bool = True) -> Non
 
 
 def same_both_ways(
-    opened: Callable[[], LogReading], monkeypatch: pytest.MonkeyPatch, rows: int = 100
+    opened: Callable[[], LogReading],
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int = 100,
+    *,
+    refusals: bool = False,
 ) -> None:
     """Assert that all that is said of a log is the same read in runs and record by record.
 
@@ -148,11 +153,18 @@ def same_both_ways(
         opened: returns a new reading of the log.
         monkeypatch: sets from which size on logs are read in runs.
         rows: of a batch, at most.
+        refusals: whether an error is an answer, too.
     """
-    read_in_runs(monkeypatch, always=False)
-    one_by_one = _all_of(opened(), rows)
-    read_in_runs(monkeypatch)
-    same_json(_all_of(opened(), rows), one_by_one)
+    answers = []
+    for always in (False, True):
+        read_in_runs(monkeypatch, always=always)
+        try:
+            answers.append(_all_of(opened(), rows))
+        except TallystickError as error:
+            if not refusals:
+                raise
+            answers.append({"error": str(error)})
+    same_json(answers[1], answers[0])
 
 
 def _all_of(reading: LogReading, rows: int) -> dict[str, Any]:

@@ -5,15 +5,15 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tallystick.arrow.byte_kernels import COMPILED
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
     Change,
     Clock,
+    Deferred,
     Finding,
     Judgement,
     LogFile,
@@ -30,13 +30,20 @@ from tallystick.systems.jboss.applications.tables import (
     queue_names,
 )
 from tallystick.systems.jboss.columns.splits import splits
-from tallystick.systems.jboss.engine.loader import configured_size, load, require_numbers
+from tallystick.systems.jboss.engine.loader import (
+    EngineLoad,
+    configured_size,
+    load,
+    require_numbers,
+)
 from tallystick.systems.jboss.engine.reclaim import redundancy
+from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
 from tallystick.systems.jboss.read.analysis import analyse
 from tallystick.systems.jboss.read.changes import (
     FileRecords,
+    RecordsOf,
     changes,
     changes_between,
     changes_between_of_all,
@@ -61,6 +68,7 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
 )
+from tallystick.systems.runs import walk_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,17 +76,34 @@ if TYPE_CHECKING:
     from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
     from tallystick.systems.protocol import Longs
 
-FAST_FROM = 1 << 20
-"""Least bytes of a journal whose records are followed in columns: code is loaded for it."""
-
 
 def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
     """Read one file for a step of a stream. Raises `CorruptLogError` where it is damaged."""
-    if not COMPILED or file.size < FAST_FROM:
-        return read_records(journal, file)
+    return (walk_for(file.size, _load_plain_records) or read_records)(journal, file)
+
+
+def _load_plain_records() -> RecordsOf:
     from tallystick.systems.jboss.columns.plain_records import plain_records
 
-    return plain_records(journal, file)
+    return plain_records
+
+
+def _load_evidence() -> Callable[[str, JournalFiles, Mapping[str, str]], Evidence | None]:
+    from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
+
+    return plain_evidence
+
+
+def _load_changes() -> Callable[[JournalFiles, str, int], Iterator[pa.RecordBatch]]:
+    from tallystick.systems.jboss.columns.changes import change_batches
+
+    return change_batches
+
+
+def _load_transactions() -> type[PlainTransactions]:
+    from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
+
+    return PlainTransactions
 
 
 class JournalReading:
@@ -88,7 +113,7 @@ class JournalReading:
     overrule what the bytes say; without them the reader takes what most files agree with.
 
     Everything but ``records``, ``changes`` and ``batches`` keeps the journal's live records in
-    memory, as its own loader does; of a plain journal only their ids, but for the verdict.
+    memory, as its own loader does; of a plain journal only their ids, but for the loader's list.
     """
 
     clock = Clock.NONE
@@ -116,31 +141,25 @@ class JournalReading:
         return f"{generation.name} ({generation.title})"
 
     @property
-    def _pays(self) -> bool:
-        """True if the journal is large enough to load code that follows it in columns."""
-        return COMPILED and sum(file.size for file in self.journal.files) >= FAST_FROM
+    def _size(self) -> int:
+        return sum(file.size for file in self.journal.files)
 
     @cached_property
     def _plain(self) -> Evidence | None:
-        """The evidence about a plain journal; None of others, and of small ones.
-
-        It serves everything but the verdict, which lists all records.
-        """
-        if not self._pays:
+        """The evidence about a plain journal; None of others, and of small ones."""
+        if (evidence := walk_for(self._size, _load_evidence)) is None:
             return None
-        from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
-        from tallystick.systems.jboss.columns.plain_files import NotPlainError
+        return evidence(self.source.path, self.journal, self._options.settings)
 
-        try:
-            return plain_evidence(self.source.path, self.journal, self._options.settings)
-        except NotPlainError:
-            return None
+    @cached_property
+    def _engine(self) -> EngineLoad:
+        """What a load lists, record by record."""
+        journal = self.journal
+        return load(journal.files, journal.generation, self._options.settings)
 
     @cached_property
     def _every_record(self) -> Evidence:
-        journal = self.journal
-        engine = load(journal.files, journal.generation, self._options.settings)
-        return Evidence(self.source.path, journal, analyse(journal), engine)
+        return Evidence(self.source.path, self.journal, analyse(self.journal), self._engine)
 
     @cached_property
     def _evidence(self) -> Evidence:
@@ -188,16 +207,15 @@ class JournalReading:
 
     def _plain_transactions(self) -> PlainTransactions | None:
         """Return the transactions of a large journal without damage or pairs; None of others."""
-        if not self._pays or self.journal.generation.shape.pairs:
+        if self.journal.generation.shape.pairs:
+            return None
+        if (found := walk_for(self._size, _load_transactions)) is None:
             return None
         require_numbers(self._options.settings)
         from tallystick.systems.jboss.columns.plain_files import NotPlainError
-        from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
 
         try:
-            return PlainTransactions(
-                self.journal, self.source.path, lambda: self._evidence.analysis
-            )
+            return found(self.journal, self.source.path, lambda: self._evidence.analysis)
         except NotPlainError:
             return None
 
@@ -209,11 +227,12 @@ class JournalReading:
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of ``changes()`` as batches of the `CHANGES` schema."""
         from tallystick.arrow.schemas import batches_of_changes
-        from tallystick.systems.jboss.columns.changes import change_batches
 
-        if not COMPILED or self.journal.generation.shape.pairs:
+        pairs = self.journal.generation.shape.pairs
+        batches = None if pairs else walk_for(self._size, _load_changes)
+        if batches is None:
             return batches_of_changes(self.changes(), self.clock.value, rows)
-        return change_batches(self.journal, self.source.path, rows)
+        return batches(self.journal, self.source.path, rows)
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return the life of every file; it is read when it is asked for."""
@@ -294,7 +313,8 @@ class JournalReading:
 
     def verdict(self) -> Verdict:
         """Return the engine's and the strict verdict."""
-        return verdict(self._every_record, self._findings, self.format)
+        engine = Deferred(lambda: engine_report(self._engine))
+        return verdict(self._evidence, self._findings, self.format, engine)
 
     @cached_property
     def judgement(self) -> Judgement:

@@ -6,18 +6,17 @@ Every table of fixtures, random journals and damaged ones is made both ways.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import LogUnreadableError
 from tallystick.records import State
-from tallystick.systems.jboss import reader
 from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
-from tallystick.systems.jboss.columns.plain_files import NotPlainError
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import LogSource, ReadOptions
+from tests.kit import read_in_runs, same_both_ways
 from tests.systems.jboss.build import (
     add,
     add_tx,
@@ -34,27 +33,12 @@ from tests.systems.jboss.mutants import mutants
 from tests.systems.jboss.mutants import write as write_bundle
 
 
-def _tables(source: LogSource) -> dict[str, Any]:
-    """Everything that a reading tells but records, changes and the verdict; or its error."""
-    one = JournalReading(source, ReadOptions())
-    try:
-        return {
-            "judgement": one.judgement,
-            "findings": one.findings(),
-            "files": one.files(),
-            "transactions": list(one.transactions()),
-        }
-    except TallystickError as error:
-        return {"error": str(error)}
+def _reading(source: LogSource) -> JournalReading:
+    return JournalReading(source, ReadOptions())
 
 
 def _is_plain(source: LogSource) -> bool:
-    one = JournalReading(source, ReadOptions())
-    try:
-        plain_evidence(source.path, one.journal, {})
-    except NotPlainError:
-        return False
-    return True
+    return plain_evidence(source.path, _reading(source).journal, {}) is not None
 
 
 def test_every_table_is_the_same_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +47,7 @@ def test_every_table_is_the_same_both_ways(tmp_path: Path, monkeypatch: pytest.M
         write_bundle(files, tmp_path / str(index))
         with suppress(LogUnreadableError):
             for source in sources(tmp_path / str(index)):
-                monkeypatch.setattr(reader, "FAST_FROM", 1 << 60)
-                expected = _tables(source)
-                monkeypatch.setattr(reader, "FAST_FROM", 0)
-                assert _tables(source) == expected
+                same_both_ways(partial(_reading, source), monkeypatch, refusals=True)
                 plain += _is_plain(source)
                 compared += 1
     assert compared > 80
@@ -107,7 +88,7 @@ def test_a_large_journal_is_followed_in_columns(
 ) -> None:
     items = [add_tx(7, 8), commit(7, 1), add_tx(7, 9), commit(7, 1)]
     write(tmp_path, "g3", {1: image("g3", 1, items), 2: image("g3", 2, [])})
-    monkeypatch.setattr(reader, "FAST_FROM", 2048)
+    read_in_runs(monkeypatch)
     reading = read(tmp_path)
     assert reading._plain is not None
     assert [(one.key, one.state) for one in reading.transactions()] == [

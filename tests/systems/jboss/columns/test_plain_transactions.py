@@ -13,13 +13,13 @@ import pytest
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import Xid
-from tallystick.systems.jboss import reader
 from tallystick.systems.jboss.columns.plain_files import NotPlainError
 from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, pack_xid
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import LogSource, ReadOptions, TransactionBatches
+from tests.kit import read_in_runs
 from tests.systems.jboss.build import (
     add,
     add_tx,
@@ -51,15 +51,11 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> list[Any]:
 
 
 def _both(source: LogSource, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], bool]:
-    """Compare three ways; return the rows, and whether there are columns of them.
-
-    Columns agree without a compiler, too.
-    """
-    monkeypatch.setattr(reader, "COMPILED", True)
-    monkeypatch.setattr(reader, "FAST_FROM", 1 << 60)
+    """Compare three ways; return the rows, and whether there are columns of them."""
+    read_in_runs(monkeypatch, always=False)
     slow = JournalReading(source, ReadOptions()).transactions()
     expected = _rows(batches_of_transactions(slow, "none", ROWS))
-    monkeypatch.setattr(reader, "FAST_FROM", 0)
+    read_in_runs(monkeypatch)
     reading = JournalReading(source, ReadOptions())
     assert isinstance(reading, TransactionBatches)
     assert _rows(reading.transaction_batches(ROWS)) == expected

@@ -13,7 +13,6 @@ import pytest
 from tallystick.errors import CorruptLogError, LogUnreadableError, TallystickError
 from tallystick.records import Change, Outcome
 from tallystick.storage.source import open_source
-from tallystick.systems.jboss import reader
 from tallystick.systems.jboss.engine.loader import configured_size
 from tallystick.systems.jboss.format.layout import FORMAT_HEADER, Item
 from tallystick.systems.jboss.read import changes, files
@@ -22,6 +21,7 @@ from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import LogSource, ReadOptions
+from tests.kit import read_in_runs
 from tests.systems.jboss.build import (
     add,
     add_tx,
@@ -46,7 +46,6 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as unchanged at once, and nothing is known of any."""
     monkeypatch.setattr("tallystick.storage.source.SETTLED_NS", 0)
     monkeypatch.setattr(changes, "_known", changes._Known())
-    monkeypatch.setattr(reader, "COMPILED", True)
 
 
 @pytest.fixture
@@ -126,12 +125,12 @@ NUMBER_AGAIN = {
 }
 
 
-@pytest.mark.parametrize("fast_from", [0, 1 << 60])
+@pytest.mark.parametrize("in_runs", [True, False])
 @pytest.mark.parametrize("name", NUMBER_AGAIN)
 def test_a_number_that_was_used_before_is_followed_back_to_its_last_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fast_from: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, in_runs: bool
 ) -> None:
-    monkeypatch.setattr(reader, "FAST_FROM", fast_from)
+    read_in_runs(monkeypatch, always=in_runs)
     first, second = NUMBER_AGAIN[name]
     _journal(tmp_path, {2: first, 6: second, FILES: [add(40), add_tx(7, 70), commit(7, 1)]})
     after, until = _end(tmp_path, FILES, 0), _end(tmp_path, FILES)
@@ -230,12 +229,12 @@ def _compared(source: LogSource, rng: random.Random) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-@pytest.mark.parametrize("fast_from", [0, 1 << 60])
+@pytest.mark.parametrize("in_runs", [True, False])
 def test_changes_of_damaged_journals_are_those_of_the_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_from: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_runs: bool
 ) -> None:
-    monkeypatch.setattr(reader, "FAST_FROM", fast_from)
-    rng = random.Random(fast_from)
+    read_in_runs(monkeypatch, always=in_runs)
+    rng = random.Random(in_runs)
     alike = failed = 0
     for index, bundle in enumerate(mutants(5, 40)):
         write_bundle(bundle, tmp_path / str(index))

@@ -6,12 +6,14 @@ are regular (`Lives.regular`) and follows the others record by record.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tallystick.records import State
 from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, type_table
 from tallystick.systems.jboss.format.layout import (
     ADD,
@@ -125,14 +127,14 @@ class Effects:
         ends: where the record ends that makes each count: itself, or the commit.
         transactions: the place in ``prepares`` of the transaction of each; -1 outside of any.
         prepares: a record of each transaction: its prepare, if it has one.
-        closed: how many transactions ended, by commit or rollback.
+        closed: how many transactions ended, by state.
     """
 
     records: RecordColumns
     ends: Any
     transactions: Any
     prepares: RecordColumns
-    closed: int
+    closed: Counter[State]
 
 
 def effects_of(records: RecordColumns, opened: Iterable[int]) -> tuple[Effects, Any]:
@@ -143,14 +145,16 @@ def effects_of(records: RecordColumns, opened: Iterable[int]) -> tuple[Effects, 
     """
     ends, wanted = records.rows[:, 0] + records.rows[:, 1], _OUTSIDE[records.kinds]
     numbers, others = np.full(len(ends), -1), np.zeros(len(ends), np.bool_)
-    prepares, closed = records.at(slice(0)), 0
+    prepares, closed = records.at(slice(0)), Counter[State]()
     if (lives := lives_of(records)) is not None:
         fitting = closed_lives(lives, opened)
-        others, closed = lives.others(fitting, len(ends)), int(fitting.sum())
+        others = lives.others(fitting, len(ends))
         prepares = lives.ours.at(lives.prepares)
         last = lives.places[lives.lasts]
-        committed = lives.each(fitting & (records.kinds[last] == COMMIT))
-        wanted[lives.places[committed & _ELEMENTS[lives.ours.kinds]]] = True
+        committed = fitting & (records.kinds[last] == COMMIT)
+        closed[State.COMMITTED] = int(committed.sum())
+        closed[State.ROLLED_BACK] = int(fitting.sum()) - closed[State.COMMITTED]
+        wanted[lives.places[lives.each(committed) & _ELEMENTS[lives.ours.kinds]]] = True
         numbers[lives.places] = lives.each(np.arange(len(last)))
         ends[lives.places] = lives.each(ends[last])
     places = np.flatnonzero(wanted)

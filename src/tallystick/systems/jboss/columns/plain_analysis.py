@@ -15,13 +15,14 @@ that have ended are forgotten.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tallystick.records import Outcome
+from tallystick.records import Outcome, State
 from tallystick.systems.jboss.columns.fields import (
     Fields,
     RecordColumns,
@@ -89,21 +90,20 @@ class PlainEvidence(Evidence):
         return []
 
 
-def plain_evidence(log: str, journal: JournalFiles, settings: Mapping[str, str]) -> Evidence:
-    """Return the evidence about a plain journal of the log of that name.
+def plain_evidence(log: str, journal: JournalFiles, settings: Mapping[str, str]) -> Evidence | None:
+    """Return the evidence about a plain journal of the log of that name; None of any other.
 
     Raises:
-        NotPlainError: it is not plain.
         UnsupportedFormatError: a setting is no number.
     """
     generation = journal.generation
     if generation.shape.header_size == I4.size:
-        raise NotPlainError
+        return None
     try:
         configured_size(admitted(journal.files, generation, settings), settings)
-    except LoadError as error:
-        raise NotPlainError from error
-    return PlainEvidence(log, journal, _analysed(journal), EngineLoad(generation))
+        return PlainEvidence(log, journal, _analysed(journal), EngineLoad(generation))
+    except (LoadError, NotPlainError):
+        return None
 
 
 def _analysed(journal: JournalFiles) -> Analysis:
@@ -181,12 +181,15 @@ class _State:
         self._again: set[int] = set()
         """Live ids that are not above all that were deleted before: they may be added again."""
         self._of_nothing: list[tuple[RecordType, int]] = []
+        self._closed: Counter[State] = Counter()
 
     def feed(self, order: int, records: RecordColumns) -> None:
         """Apply the records of the file of that order. Raises `NotPlainError`."""
         effects, others = effects_of(records, self._open)
-        self._counts[order].positives += effects.closed
-        self._counts[order].negatives[order] += effects.closed
+        closed = sum(effects.closed.values())
+        self._counts[order].positives += closed
+        self._counts[order].negatives[order] += closed
+        self._closed += effects.closed
         found = effects.records
         found.kinds[(found.kinds == ADD) & (found.counts == HEURISTIC_TYPE)] = _OUTCOME
         heuristics = found.at(found.kinds == _OUTCOME).fields()
@@ -228,6 +231,7 @@ class _State:
             self._commit(transaction, order, extra)
             return
         if kind == ROLLBACK:
+            self._closed[State.ROLLED_BACK] += 1
             self._end(self._open.pop(transaction, None), transaction, order)
             return
         one = self._open.get(transaction)
@@ -288,6 +292,7 @@ class _State:
         run = 0 if one is None or one.run_order != end else one.run
         if run != expected:
             raise NotPlainError
+        self._closed[State.COMMITTED] += 1
         if one is None:
             return
         for kind, order, _, _, number in one.elements:
@@ -322,6 +327,7 @@ class _State:
         for number, updates in self._updates.items():
             analysis.live[number] += len(updates)
         analysis.of_nothing = self._of_nothing
+        analysis.closed = self._closed
 
     def _deleted_before(self, files: list[JournalFile], journal: JournalFiles) -> bool:
         """Return whether a live id may have been deleted before it was added."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tallystick.records import Outcome
+from tallystick.records import Outcome, State
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     EVENT,
@@ -66,6 +66,7 @@ class Analysis:
         dropped: whole records that the loader ignores.
         dropped_because: their number, by the reason in the code of the finding.
         ended: transactions with a commit or rollback, in the order of these.
+        closed: how many more ended as they should, by state; nothing else is kept of them.
         open: the other transactions, in order of their first record.
         live: record id -> number of records that are live.
         heuristics: record id -> adds that may be heuristic outcomes, of live records.
@@ -85,6 +86,7 @@ class Analysis:
     dropped: list[PlacedRecord] = field(default_factory=list)
     dropped_because: Counter[str] = field(default_factory=Counter)
     ended: list[EndedTransaction] = field(default_factory=list)
+    closed: Counter[State] = field(default_factory=Counter)
     open: list[OpenTransaction] = field(default_factory=list)
     live: dict[int, int] = field(default_factory=dict)
     heuristics: dict[int, list[PlacedRecord]] = field(default_factory=dict)

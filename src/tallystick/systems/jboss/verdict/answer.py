@@ -56,7 +56,8 @@ def grounds(evidence: Evidence) -> Iterator[Ground]:
 
 def _ended(evidence: Evidence) -> int:
     every = transactions(evidence.log, evidence.analysis)
-    return sum(one.state in (State.COMMITTED, State.PREPARED) for one in every)
+    ended = sum(one.state in (State.COMMITTED, State.PREPARED) for one in every)
+    return ended + evidence.analysis.closed[State.COMMITTED]
 
 
 def _strays(evidence: Evidence) -> Iterator[Ground]:

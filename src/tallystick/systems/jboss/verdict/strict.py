@@ -6,27 +6,28 @@ In: an `Evidence` and its findings. Out: the `Verdict`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tallystick.records import Finding, Judgement, Outcome, State, Transaction, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.jboss.codes import CODES, REASONS
-from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME
-from tallystick.systems.jboss.read.analysis import GONE_MAX
+from tallystick.systems.jboss.read.analysis import GONE_MAX, Analysis
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.answer import grounds
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 
 
-def verdict(evidence: Evidence, findings: list[Finding], format_name: str) -> Verdict:
-    """Return the engine's and the strict verdict side by side."""
+def verdict(
+    evidence: Evidence, findings: list[Finding], format_name: str, engine: Mapping[str, Any]
+) -> Verdict:
+    """Return the engine's verdict, which is given, and the strict one side by side."""
     return Verdict(
         SYSTEM_NAME,
         evidence.log,
         format_name,
-        engine_report(evidence.engine),
+        engine,
         _strict(evidence, findings),
         tuple(differences(evidence)),
         judgement(evidence, findings),
@@ -43,13 +44,18 @@ def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:
     every = list(transactions(evidence.log, analysis))
     return {
         "records": {outcome.value: analysis.outcomes[outcome] for outcome in Outcome},
-        "transactions": dict(Counter(one.state.value for one in every)),
+        "transactions": _states(analysis, every),
         "in_doubt": [_in_doubt(one) for one in every if one.state is State.PREPARED],
         "lost": list(_lost(evidence, every)),
         "findings": dict(Counter(finding.code for finding in findings)),
         "live_records": sum(analysis.live.values()),
         "missing_file_ids": analysis.missing_ids()[:GONE_MAX],
     }
+
+
+def _states(analysis: Analysis, every: list[Transaction]) -> dict[str, int]:
+    states = Counter(one.state for one in every) + analysis.closed
+    return {state.value: count for state, count in states.items()}
 
 
 def _in_doubt(one: Transaction) -> dict[str, Any]:
