@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import os
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.arguments import bodies_of, bytes_of, integer, integers, text, texts
+from tallystick.arguments import (
+    SECONDS_MAX,
+    bodies_of,
+    bytes_of,
+    integer,
+    integers,
+    seconds,
+    text,
+    texts,
+    time_left,
+)
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
@@ -65,6 +76,18 @@ def test_every_kind_of_value_is_a_text_or_refused(name: str) -> None:
     assert type(found) is str
     assert found == str.__str__(VALUES[name]())
     assert len(found.encode()) <= 65_535
+
+
+@pytest.mark.parametrize("value", [float("inf"), 1 << 2000, 1e300])
+def test_a_time_is_one_that_the_system_can_wait(value: float) -> None:
+    assert seconds(value, "timeout") == SECONDS_MAX
+    assert SECONDS_MAX < threading.TIMEOUT_MAX
+
+
+def test_a_time_that_is_over_is_none_left() -> None:
+    assert [time_left(one, "timeout") for one in (None, -1, 0, 2)] == [None, 0.0, 0.0, 2.0]
+    with pytest.raises(ValueError, match="timeout is nan"):
+        time_left(float("nan"), "timeout")
 
 
 REASONS: list[tuple[Any, type[Exception], str]] = [

@@ -20,6 +20,8 @@ _SHOWN_BITS: Final = 256
 """Integers up to this size are shown in an error."""
 _ONLY_BYTES: Final = frozenset({bytes})
 _ONLY_INTEGERS: Final = frozenset({int})
+SECONDS_MAX: Final = float(1 << 32)
+"""The longest time, 136 years: the calls of the operating system that wait take no infinite one."""
 _KEY_SIZES: Final = (16, 24, 32)
 """Bytes of a key of AES."""
 _FIELD_NAME: Final = re.compile(":[^:]*:")
@@ -107,7 +109,7 @@ def integer(value: object, name: str, least: int, greatest: int) -> int:
 
 
 def seconds(value: object, name: str, *, positive: bool = False) -> float:
-    """Return a time in seconds; infinity is one, too.
+    """Return a time in seconds, at most `SECONDS_MAX`; infinity stands for that.
 
     Args:
         value: an integer or a float, but no `bool`.
@@ -125,9 +127,20 @@ def seconds(value: object, name: str, *, positive: bool = False) -> float:
     except OverflowError:
         number = math.inf
     if number > 0 or (number == 0 and not positive):
-        return number
+        return min(number, SECONDS_MAX)
     least = "more than 0" if positive else "0 or more"
     raise ValueError(f"{name} is {number}; expected {least}, in seconds")
+
+
+def time_left(value: object, name: str) -> float | None:
+    """Return a time that a call waits, as `seconds` does: None for no limit, 0 for less than 0.
+
+    A program may subtract the time that it is from a limit that is over.
+    """
+    if value is None:
+        return None
+    over = isinstance(value, int | float) and value < 0
+    return seconds(0.0 if over else value, name)
 
 
 def mapping(value: object, name: str) -> Mapping[str, Any]:

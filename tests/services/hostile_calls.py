@@ -8,12 +8,12 @@ closed and opened again to compare all rows, in order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,15 @@ class Call:
 
 
 def parameters(owner: type) -> dict[str, list[str]]:
-    """The parameters of each public method of a class, ``self`` aside."""
+    """The parameters of each public method of a class that takes any, ``self`` aside."""
     found = {}
     for name in dir(owner):
         member = inspect.getattr_static(owner, name)
         if name.startswith("_") or not (inspect.isfunction(member) or hasattr(member, "__func__")):
             continue
-        names = list(inspect.signature(getattr(owner, name)).parameters)
-        found[f"{owner.__name__}.{name}"] = [one for one in names if one not in ("self", "_")]
+        names = inspect.signature(getattr(owner, name)).parameters
+        if taken := [one for one in names if one not in ("self", "_")]:
+            found[f"{owner.__name__}.{name}"] = taken
     return found
 
 
@@ -172,6 +173,11 @@ class JournalSubject(Subject):
         self.due.append(("add", number, b"live"))
         return number
 
+    def follow(self, given: Given) -> object:
+        """The first record of a `follow` that may have no end."""
+        with contextlib.closing(self.journal.follow(**given)) as found:
+            return next(found, None)
+
     def rows(self) -> list[Row]:
         types = ("append", "add", "update", "delete")
         records = list(self.journal.replay())
@@ -193,10 +199,10 @@ class _Awaited:
     """An object whose coroutine functions are run to their end."""
 
     def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
-        self._inner, self._runner = inner, runner
+        self.inner, self._runner = inner, runner
 
     def __getattr__(self, name: str) -> Any:
-        member = getattr(self._inner, name)
+        member = getattr(self.inner, name)
 
         async def collected(found: Any) -> list[Any]:
             return [one async for one in found]
@@ -227,6 +233,16 @@ class AsyncSubject(JournalSubject):
         self.journal.submit(body).wait()
         return ("append", None, body)
 
+    def follow(self, given: Given) -> object:
+        async def first() -> object:
+            async with contextlib.aclosing(self.journal.inner.follow(**given)) as found:
+                return await anext(found, None)
+
+        return self.run(first())
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(work)
+
 
 def _append(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
     subject.journal.append(**given)
@@ -236,7 +252,7 @@ def _append(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
 def _submit(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
     ticket = subject.journal.submit(**given)
     body = given["body"]
-    with suppress(TypeError, ValueError):  # most cannot be changed
+    with contextlib.suppress(TypeError, ValueError):  # most cannot be changed
         memoryview(body).cast("B")[:1] = b"\xee"
     ticket.wait()
     return [("append", None, bytes_in(equal["body"]))]
@@ -303,6 +319,47 @@ def _plain(name: str) -> Make:
     return make
 
 
+def _replay(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    list(subject.journal.replay(**given))
+    return []
+
+
+def _follow(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    subject.witness()  # or it would wait for a record
+    subject.follow(given)
+    for name in ("poll_s", "idle_s"):
+        assert isinstance(equal[name], int | float | None)
+    return []
+
+
+def named(call: Callable[[Any, Given], Any]) -> Make:
+    """Call what makes a resource, which has the name that was given."""
+
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+        resource = call(subject, given)
+        assert type(resource.name) is str
+        assert resource.name == str.__str__(equal["name"])
+        return []
+
+    return make
+
+
+def _open(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    options = {"system": given["system"], "shared": given["shared"], **given["options"]}
+
+    async def opened() -> None:
+        journal = await AsyncJournal.open(given["path"], **options)
+        await journal.close()
+
+    subject.run(opened())
+    return []
+
+
+def new_path(subject: Subject) -> str:
+    """A path in the folder of a subject that nothing has."""
+    return f"{subject.folder} {subject.new_id()}"
+
+
 _BODY = {"body": lambda _: b"body"}
 _RECORD = {"record_id": lambda one: one.new_id(), **_BODY, "user_type": lambda _: 3}
 _LIVE = {**_RECORD, "record_id": lambda one: one.live()}
@@ -320,6 +377,18 @@ def _journal_calls(face: str, transaction: str) -> list[Call]:
         Call(f"{face}.delete", _LIVE_ID, _keyed("delete", in_transaction=False)),
         Call(f"{face}.checkpoint", {"lsn": lambda _: 0}, _checkpoint),
         Call(f"{face}.compact", {"force": lambda _: False}, _plain("compact")),
+        Call(f"{face}.replay", {"from_lsn": lambda _: 0, "from_time": lambda _: None}, _replay),
+        Call(
+            f"{face}.follow",
+            {"from_lsn": lambda _: 0, "poll_s": lambda _: 0.01, "idle_s": lambda _: 0.0},
+            _follow,
+        ),
+        Call(f"{face}.backup", {"target": new_path, "progress": lambda _: None}, _plain("backup")),
+        Call(
+            f"{face}.as_resource",
+            {"name": lambda _: "mail"},
+            named(lambda one, given: one.journal.as_resource(**given)),
+        ),
         Call(f"{face}.commit_prepared", _NUMBER, _plain("commit_prepared")),
         Call(f"{face}.rollback_prepared", _NUMBER, _plain("rollback_prepared")),
         Call(f"{transaction}.append", _BODY, _append_in),
@@ -331,4 +400,16 @@ def _journal_calls(face: str, transaction: str) -> list[Call]:
 
 
 JournalSubject.calls = _journal_calls("Journal", "JournalTransaction")
-AsyncSubject.calls = _journal_calls("AsyncJournal", "AsyncJournalTransaction")
+AsyncSubject.calls = [
+    *_journal_calls("AsyncJournal", "AsyncJournalTransaction"),
+    Call(
+        "AsyncJournal.open",
+        {
+            "path": new_path,
+            "system": lambda _: "tally",
+            "shared": lambda _: False,
+            "options": lambda _: {"settings": SEGMENTS},
+        },
+        _open,
+    ),
+]

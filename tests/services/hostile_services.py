@@ -9,15 +9,22 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from tallystick.roles import Operation, OperationCode, PersistEntry
 from tallystick.services.page_store import PageStore
-from tallystick.services.transactions import IdempotencyKey, Outbox, TransactionManager
+from tallystick.services.transactions import (
+    IdempotencyKey,
+    Outbox,
+    TransactionManager,
+    forget_keys,
+    from_journal,
+)
 from tallystick.services.write_behind import TargetDownError, WriteBehind
 from tallystick.values import encode_value
 from tests.hostile import bytes_in, integer_in
-from tests.services.hostile_calls import Call, Given, Make, Row, Subject
+from tests.services.hostile_calls import Call, Given, Make, Row, Subject, named, new_path
 
 _LONG = (-(1 << 63), (1 << 63) - 1)
 
@@ -117,6 +124,48 @@ def _of_session(name: str) -> Make:
     return make
 
 
+def _scan(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    with subject.store.begin() as tx:
+        list(tx.scan(**given))
+    return []
+
+
+def _pop(table: Any, given: Given) -> object:
+    found = table.pop(given["key"], given["default"])
+    assert found is given["default"]  # of a row that is not there
+    return found
+
+
+def _setdefault(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    with subject.store.begin() as tx:
+        tx.table("rows").setdefault(given["key"], given["default"])
+    if any(row[0] == integer_in(equal["key"], *_LONG) for row in subject.due):
+        return []
+    return [(integer_in(equal["key"], *_LONG), bytes_in(equal["default"]))]
+
+
+def _update(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    with subject.store.begin() as tx:
+        try:
+            tx.table("rows").update(given["other"], **given["kwds"])
+        except NotImplementedError as error:  # Python iterates over no view of two dimensions
+            raise TypeError from error
+    written = [
+        (integer_in(key, *_LONG), bytes_in(row)) for key, row in dict(equal["other"]).items()
+    ]
+    keys = [key for key, _ in written]
+    subject.due = [row for row in subject.due if row[0] not in keys]
+    return written
+
+
+def _plain(name: str) -> Make:
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+        getattr(subject.store, name)(**given)
+        return []
+
+    return make
+
+
 def _begin(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
     subject.store.begin(**given).rollback()
     return []
@@ -133,22 +182,33 @@ def _put_row(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
 
 _KEY = {"key": lambda one: one.new_id()}
 _LIVE = {"key": lambda one: one.live()}
+_TABLE_ID = {"table": lambda one: one.store.table_id("rows")}
+_DEFAULT = {**_KEY, "default": lambda _: None}
 _ROW = {**_KEY, "row": lambda _: b"row"}
 PageStoreSubject.calls = [
     Call("PageStore.begin", {"read_only": lambda _: False}, _begin),
     Call("PageStore.create_table", {"name": lambda one: f"t{one.new_id()}"}, _create_table),
     Call("PageStore.settle", {"name": lambda one: one.prepared(), "commit": lambda _: True},
          _settle),
+    Call("PageStore.as_resource", {"name": lambda _: "rows"},
+         named(lambda one, given: one.store.as_resource(**given))),
+    Call("PageStore.backup", {"target": new_path}, _plain("backup")),
+    Call("PageStore.table_id", {"name": lambda _: "rows"}, _plain("table_id")),
     Call("Session.table", {"name": lambda _: "rows"}, _of_session("table")),
+    Call("Session.get", {**_TABLE_ID, **_KEY}, _of_session("get")),
+    Call("Session.scan", {**_TABLE_ID, "start": lambda _: 0, "stop": lambda _: None}, _scan),
     Call("Session.rollback_to", {"savepoint": lambda _: 0}, _of_session("rollback_to")),
     Call("Session.prepare", {"name": lambda one: f"p{one.new_id()}"}, _of_session("prepare")),
-    Call("Session.put", {"table": lambda one: one.store.table_id("rows"), **_KEY,
-         "value": lambda _: b"row"}, _put_row),
-    Call("Session.lock", {"table": lambda one: one.store.table_id("rows"), **_KEY},
-         _of_session("lock")),
+    Call("Session.put", {**_TABLE_ID, **_KEY, "value": lambda _: b"row"}, _put_row),
+    Call("Session.lock", {**_TABLE_ID, **_KEY}, _of_session("lock")),
     Call("Table.__setitem__", _ROW, _in_table(lambda t, a: t.__setitem__(a["key"], a["row"]))),
     Call("Table.__delitem__", _LIVE, _delete),
     Call("Table.for_update", _LIVE, _in_table(lambda t, a: t.for_update(a["key"]))),
+    Call("Table.get", _DEFAULT, _in_table(lambda t, a: t.get(**a))),
+    Call("Table.pop", _DEFAULT, _in_table(_pop)),
+    Call("Table.setdefault", {**_KEY, "default": lambda _: b"row"}, _setdefault),
+    Call("Table.update", {"other": lambda one: {one.new_id(): b"row"}, "kwds": lambda _: {}},
+         _update),
     Call("Table.range", {"start": lambda _: 0, "stop": lambda _: None},
          _in_table(lambda t, a: list(t.range(**a)))),
 ]  # fmt: skip
@@ -162,13 +222,18 @@ class WriteBehindSubject(Subject):
 
     ordered = False
 
-    def open(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.applied: list[Row] = []
+        self.up = False
+        """Whether the target is: a call that waits for it would have no end."""
+        super().__init__(folder)
+
+    def open(self) -> None:
         self.numbers: dict[int, Row] = {}
-        again = bool(self.due)
+        self.up = self.up or bool(self.due)
 
         def apply(entry: PersistEntry) -> None:
-            if not again:
+            if not self.up:
                 raise TargetDownError
             for code, table, key, value, _ in entry.operations:
                 self.applied.append((code.name, table, key, value, entry.reference))
@@ -249,12 +314,39 @@ def _retry(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: 
     return []
 
 
+def _query(name: str) -> Make:
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+        getattr(subject.service, name)(**given)
+        return []
+
+    return make
+
+
+def _waiting(name: str) -> Make:
+    """Call what waits for a target that is up."""
+
+    def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+        subject.up = True
+        return _query(name)(subject, given, equal)
+
+    return make
+
+
+def _close(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
+    try:
+        return _waiting("close")(subject, given, equal)
+    finally:
+        subject.close()  # what was refused has not closed it; then it is free
+        subject.open()
+
+
 _TARGET = {"target": lambda _: None}
 _TABLE = {"table": lambda _: "table", "key": lambda _: {"id": 1}}
 _VALUE = {**_TABLE, "value": lambda _: {"n": 2}, **_TARGET}
 _REFERENCE = {"reference": lambda _: "reference"}
 _OPERATIONS = [Operation(OperationCode.INSERT, "table", b"k", b"v", None)]
 _NUMBER = {"number": lambda _: 1 << 40}
+_TIMEOUT = {"timeout": lambda _: None}
 WriteBehindSubject.calls = [
     Call("WriteBehind.begin", _REFERENCE, _with_reference),
     Call("WriteBehind.commit", {"operations": lambda _: _OPERATIONS, **_REFERENCE,
@@ -263,6 +355,12 @@ WriteBehindSubject.calls = [
          "targets": lambda _: ["t"]}, _commit_async),
     Call("WriteBehind.discard", _NUMBER, _discard),
     Call("WriteBehind.retry", _NUMBER, _retry),
+    Call("WriteBehind.find", _NUMBER, _query("find")),
+    Call("WriteBehind.pending", {"reference": lambda _: None}, _query("pending")),
+    Call("WriteBehind.wait", {**_NUMBER, **_TIMEOUT}, _waiting("wait")),
+    Call("WriteBehind.drain", _TIMEOUT, _waiting("drain")),
+    Call("WriteBehind.replay", _TIMEOUT, _waiting("replay")),
+    Call("WriteBehind.close", _TIMEOUT, _close),
     Call("WriteBehindTransaction.insert", _VALUE, _operation("insert", OperationCode.INSERT)),
     Call("WriteBehindTransaction.update", _VALUE, _operation("update", OperationCode.UPDATE)),
     Call("WriteBehindTransaction.delete", {**_TABLE, **_TARGET},
@@ -318,6 +416,11 @@ def _add(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
     with subject.tm.begin() as tx:
         chosen = tx if given["transaction"] is None else given["transaction"]
         subject.outbox.add(chosen, *[given[one] for one in ("topic", "body", "headers")])
+    return message_in(equal)
+
+
+def message_in(equal: Given) -> Iterable[Row]:
+    """The row of a message that was added."""
     headers = dict(equal["headers"] or {})
     assert all(isinstance(one, str) for pair in headers.items() for one in pair)
     return [
@@ -336,73 +439,34 @@ def _answered(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
     return []
 
 
-def _unpark(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
-    subject.outbox.unpark(**given)
-    return []
-
-
-MessagingSubject.calls = [
-    Call("Outbox.unpark", {"consumer": lambda _: "default"}, _unpark),
-    Call("Outbox.add", {"transaction": lambda _: None, "topic": lambda _: "topic",
-         "body": lambda _: b"body", "headers": lambda _: None}, _add),
-    Call("handler", {"request": lambda one: f"r{one.new_id()}", "value": lambda _: 1}, _answered),
-]  # fmt: skip
-
-
-# -- transaction manager ------------------------------------------------------------------------
-
-
-class ManagerSubject(MessagingSubject):
-    """A transaction manager, and its transactions, which change nothing here."""
-
-    def dead(self) -> str:
-        """The directory of a node that is not at work."""
-        path = str(self.folder / "dead")
-        TransactionManager(path, {}, recovery_interval=None).close()
-        return path
-
-
-def _begin_block(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
-    with subject.tm.begin(**given):
-        return []
-
-
-def _decorate(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
-    made = subject.tm.transactional(**given)
-    if given["function"] is equal["function"] is _one:
-        assert made() == 1
-    return []
-
-
-def _one() -> int:
-    return 1
-
-
-def _take_over(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
-    assert subject.tm.take_over(**given).clean
-    return []
-
-
-def _in_transaction(name: str) -> Make:
+def _of_consumer(name: str) -> Make:
     def make(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
-        with subject.tm.begin() as tx:
-            getattr(tx, name)(**given)
+        getattr(subject.outbox, name)(**given)
         return []
 
     return make
 
 
-_HOOK = {"hook": lambda _: lambda *_: None}
-ManagerSubject.calls = [
-    Call("TransactionManager.begin", {"timeout": lambda _: 9.0, "join": lambda _: False,
-         "independent": lambda _: False}, _begin_block),
-    Call("TransactionManager.transactional", {"function": lambda _: _one, "key": lambda _: None,
-         "retry": lambda _: 0}, _decorate),
-    Call("TransactionManager.take_over", {"path": lambda one: one.dead(), "log": lambda _: None},
-         _take_over),
-    Call("Transaction.before_commit", _HOOK, _in_transaction("before_commit")),
-    Call("Transaction.after_completion", _HOOK, _in_transaction("after_completion")),
-    Call("Transaction.enlist", {"name": lambda _: "lite"}, _in_transaction("enlist")),
-    Call("Transaction.connection", {"name": lambda _: "lite", "kind": lambda _: object},
-         _in_transaction("connection")),
+def _forget_keys(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    assert subject.answer("kept", 7) == 7
+    manager = subject.tm if given["manager"] is None else given["manager"]
+    forget_keys(manager, given["resource"], given["older_than"])
+    assert subject.answer("kept", 7) == 7
+    return []
+
+
+def _from_journal(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
+    from_journal(**given)
+    return []
+
+
+MessagingSubject.calls = [
+    Call("Outbox.unpark", {"consumer": lambda _: "default"}, _of_consumer("unpark")),
+    Call("Outbox.pending", {"consumer": lambda _: "default"}, _of_consumer("pending")),
+    Call("forget_keys", {"manager": lambda _: None, "resource": lambda _: "lite",
+         "older_than": lambda _: 1e9}, _forget_keys),
+    Call("from_journal", {"body": lambda _: b"body"}, _from_journal),
+    Call("Outbox.add", {"transaction": lambda _: None, "topic": lambda _: "topic",
+         "body": lambda _: b"body", "headers": lambda _: None}, _add),
+    Call("handler", {"request": lambda one: f"r{one.new_id()}", "value": lambda _: 1}, _answered),
 ]  # fmt: skip

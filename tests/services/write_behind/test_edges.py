@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,33 @@ def crashed(folder: Path) -> Path:
     copy = folder.with_name(f"{folder.name}-crashed")
     shutil.copytree(folder, copy)
     return copy
+
+
+# -- times -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["5", b"5", True, float("nan")])
+def test_a_wrong_timeout_is_refused_and_closes_nothing(tmp_path: Path, wrong: float) -> None:
+    with WriteBehind(tmp_path / "log", {"one": lambda _: None}) as behind:
+        calls: list[Callable[[float], object]] = [
+            behind.close, behind.drain, behind.replay, lambda one: behind.wait(1, one)
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises((TypeError, ValueError), match="timeout is"):
+                call(wrong)
+        behind.commit([put(b"k")])
+        assert behind.drain()
+    WriteBehind(tmp_path / "log", {"one": lambda _: None}).close()
+
+
+def test_a_limit_that_is_infinite_or_over_is_one(tmp_path: Path) -> None:
+    settings = quick(busy_timeout=float("inf"), close_timeout=float("inf"), backlog_max=1)
+    behind = WriteBehind(tmp_path / "log", {"one": lambda _: None}, settings=settings)
+    for number in range(20):  # each waits for the one before it
+        behind.commit([put(b"%d" % number)])
+    assert behind.drain(float("inf"))
+    assert behind.drain(-0.5)
+    behind.close()
 
 
 # -- targets -----------------------------------------------------------------------------

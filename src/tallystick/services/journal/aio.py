@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from os import PathLike
 from typing import Generic, Protocol, Self, TypeVar
 
-from tallystick.arguments import bodies_of
+from tallystick.arguments import bodies_of, seconds
 from tallystick.callables import checked
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
@@ -127,6 +127,7 @@ class AsyncJournal(BaseJournal):
         self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
     ) -> AsyncIterator[Record]:
         """Read records as they become durable; see `Journal.follow`."""
+        poll_s = seconds(poll_s, "poll_s")
         reading = _in_threads(lambda: self._follow(from_lsn, idle_s))
         async with contextlib.aclosing(reading) as records:
             async for record in records:

@@ -150,10 +150,11 @@ class Session(Uncopied):
         """Return the row as this transaction sees it."""
         if not self._live:
             self._require_live()
-        row = (table, key)
+        number = key if type(key) is int else integer(key, "key", KEY_MIN, KEY_MAX)
+        row = (table, number)
         if row in self.changes:
             return self.changes[row]
-        return self.transactions.read(table, key)
+        return self.transactions.read(table, number)
 
     def lock(self, table: int, key: int) -> Row:
         """Lock a row until the end. Raises `BusyError` if another session holds it too long.
@@ -194,8 +195,12 @@ class Session(Uncopied):
 
     def scan(self, table: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
         """Yield rows with ``start <= key < stop`` in order, own changes included."""
+        first = integer(start, "start", KEY_MIN, KEY_MAX + 1)
+        end = KEY_MAX + 1 if stop is None else integer(stop, "stop", KEY_MIN, KEY_MAX + 1)
+        return self._scan(table, first, end)
+
+    def _scan(self, table: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         self._require_live()
-        end = KEY_MAX + 1 if stop is None else stop
         own = self._own_keys(table, start, end)
         following: int | None = start
         while following is not None and following < end:
@@ -330,9 +335,7 @@ class Table(Uncopied, MutableMapping[int, bytes]):
             start: The first key.
             stop: The key to stop before; None for no limit.
         """
-        first = integer(start, "start", KEY_MIN, KEY_MAX + 1)
-        end = None if stop is None else integer(stop, "stop", KEY_MIN, KEY_MAX + 1)
-        return self._session.scan(self._table, first, end)
+        return self._session.scan(self._table, start, stop)
 
 
 class RowLocks(Uncopied):

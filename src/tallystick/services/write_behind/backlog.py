@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isinf
 
+from tallystick.arguments import SECONDS_MAX
 from tallystick.errors import BusyError, TallystickError, copy_error
 from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
@@ -54,7 +54,7 @@ class Backlog(Uncopied):
 
     def __init__(self, settings: WriteBehindSettings) -> None:
         self._settings = settings
-        self._ageless = isinf(settings.backlog_age_seconds_max)
+        self._ageless = settings.backlog_age_seconds_max == SECONDS_MAX
         self.entrance = threading.Lock()
         self._changed = threading.Condition(threading.Lock())
         self._arrived: deque[Pending] = deque()

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
+from tallystick.arguments import time_left
 from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters
@@ -303,12 +304,12 @@ class WriteBehind(Uncopied):
     def wait(self, number: int, timeout: float | None = None) -> bool:
         """Return True once every target has applied it, False after ``timeout`` seconds."""
         self._require_own()
-        return self._backlog.wait_gone(number, timeout)
+        return self._backlog.wait_gone(number, time_left(timeout, "timeout"))
 
     def drain(self, timeout: float | None = None) -> bool:
         """Return True once nothing is pending, False after ``timeout`` seconds."""
         self._require_own()
-        return self._backlog.wait_empty(timeout)
+        return self._backlog.wait_empty(time_left(timeout, "timeout"))
 
     # -- for operators -------------------------------------------------------------------------
 
@@ -342,6 +343,7 @@ class WriteBehind(Uncopied):
             IncompleteLogError: Some of it is for unknown targets; nothing is applied.
         """
         self._require_own()
+        timeout = time_left(timeout, "timeout")
         unknown = {name for one in self._backlog.all() for name in one.left} - self._workers.keys()
         if unknown:
             raise unknown_targets(self.path, unknown, self._workers)
@@ -373,9 +375,9 @@ class WriteBehind(Uncopied):
         """
         if self._closed or self._forked:
             return
+        left = time_left(self.settings.close_timeout if timeout is None else timeout, "timeout")
         self._closed = True
-        seconds = self.settings.close_timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (left or 0.0)
         self._backlog.refuse(LogClosedError("the service is closed", file=self.path))
         with contextlib.ExitStack() as steps:  # the last one first, whatever one of them raises
             steps.callback(self._workers.close)

@@ -41,7 +41,7 @@ class WriteBehindSettings:
     def __post_init__(self) -> None:
         for name in ("backlog_age_seconds_max", "busy_timeout", "target_duty", "retry_seconds",
                      "retry_seconds_max", "close_timeout", "dispose_on_close_seconds"):  # fmt: skip
-            seconds(getattr(self, name), name)
+            object.__setattr__(self, name, seconds(getattr(self, name), name))
         for name in ("backlog_max", "backlog_bytes_max", "batch_max", "workers_per_target",
                      "attempts_max"):  # fmt: skip
             integer(getattr(self, name), name, 1, sys.maxsize)

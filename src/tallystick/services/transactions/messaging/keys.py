@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from tallystick.arguments import text
+from tallystick.arguments import seconds, text
 from tallystick.callables import require_plain_calls, require_value
 from tallystick.errors import BusyError, TransactionUsageError
 from tallystick.services.driver_errors import is_lock_timeout
@@ -31,6 +31,7 @@ from tallystick.services.transactions.messaging.statements import (
     Table,
     ThreadAsk,
     dialect_of,
+    for_threads,
     named,
     resource_of,
 )
@@ -324,14 +325,16 @@ def forget_keys(manager: Manager, resource: str, older_than: float) -> int:
     than any client or queue repeats a request.
 
     Args:
-        manager: a `TransactionManager`.
+        manager: a `TransactionManager` or an `AsyncTransactionManager`.
         resource: the name of the database.
         older_than: seconds.
 
     Returns:
         How many were deleted, 1,000 per transaction.
     """
+    older_than = seconds(older_than, "older_than")
     found = resource_of(manager, resource)
+    manager = for_threads(manager)
     statement = _FORGET[dialect_of(found)].format(KEYS.of(found))
     total, count = 0, _BATCH
     while count == _BATCH:

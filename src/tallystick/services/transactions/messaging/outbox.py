@@ -29,6 +29,7 @@ from tallystick.services.transactions.messaging.statements import (
     TaskTransaction,
     ThreadAsk,
     dialect_of,
+    for_threads,
     resource_of,
 )
 from tallystick.services.transactions.resource import Resource
@@ -129,7 +130,7 @@ class Outbox(Uncopied):
     def __init__(
         self, manager: Manager, resource: str, consumers: Sequence[str] = ("default",)
     ) -> None:
-        self.manager: Manager = getattr(manager, "manager", manager)
+        self.manager = for_threads(manager)
         self.consumers = tuple(dict.fromkeys(consumers))
         if not self.consumers:
             raise TransactionUsageError("an outbox without a consumer keeps no message")

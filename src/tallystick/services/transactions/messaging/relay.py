@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
+from tallystick.arguments import bytes_of
 from tallystick.callables import require_done, require_plain, require_plain_calls
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.printable import logger, printable
@@ -326,6 +327,9 @@ def from_journal(body: bytes) -> Message:
     Raises:
         ValueError: `to_journal` did not write it.
     """
-    head, _, rest = body.partition(b"\n")
-    values = json.loads(head)
-    return Message(values["offset"], values["topic"], rest, values["headers"])
+    head, _, rest = bytes_of(body).partition(b"\n")
+    try:
+        values = json.loads(head)
+        return Message(values["offset"], values["topic"], rest, values["headers"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"no message of an outbox: {error!r}") from error

@@ -228,9 +228,20 @@ class Table(Uncopied):
         return True
 
 
+def for_threads(manager: Manager) -> Manager:
+    """Return the manager for threads, also that of a manager for tasks."""
+    return getattr(manager, "manager", manager)
+
+
 def resource_of(manager: Manager, name: str) -> Resource:
     """Return a resource of a manager. Raises `TransactionUsageError` if there is none."""
-    return named(manager.resources, name)
+    resources = getattr(manager, "resources", None)
+    if not isinstance(resources, Mapping):
+        raise TransactionUsageError(
+            f"{type(manager).__name__} is no transaction manager",
+            expected="a TransactionManager or an AsyncTransactionManager",
+        )
+    return named(resources, name)
 
 
 def named(resources: Mapping[str, Resource], name: str) -> Resource:

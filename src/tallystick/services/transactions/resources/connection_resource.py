@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import parse_qsl
 
+from tallystick.arguments import text
 from tallystick.callables import checked
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
@@ -114,7 +115,7 @@ class ConnectionResource(Uncopied, ABC, Generic[_Connection]):
         errors: DriverErrors,
         alive: Callable[[_Connection], bool] = lambda _: True,
     ) -> None:
-        self.name = name
+        self.name = text(name, "name")
         self.connect = connect = checked(connect, f"what connects to {name!r}")
         alive = checked(alive, f"what looks whether a connection to {name!r} is alive")
 
@@ -227,7 +228,7 @@ def url_options(name: str, url: str, known: Mapping[str, Callable[[str], Any]]) 
         TransactionUsageError: an option is not known, given twice, or its value is none.
     """
     settings: dict[str, Any] = {}
-    for option, text in parse_qsl(url.partition("?")[2], keep_blank_values=True):
+    for option, given in parse_qsl(url.partition("?")[2], keep_blank_values=True):
         if option not in known or option in settings:
             raise TransactionUsageError(
                 f"the option {option!r} of {name!r} is "
@@ -236,10 +237,10 @@ def url_options(name: str, url: str, known: Mapping[str, Callable[[str], Any]]) 
                 advice="Connect through a SQLAlchemy engine for what a URL cannot say",
             )
         try:
-            settings[option] = known[option](text)
+            settings[option] = known[option](given)
         except ValueError as error:
             raise TransactionUsageError(
-                f"{text!r} is no value of the option {option!r} of {name!r}"
+                f"{given!r} is no value of the option {option!r} of {name!r}"
             ) from error
     return settings
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from tallystick.arguments import text
 from tallystick.errors import (
     LogClosedError,
     LogPoisonedError,
@@ -53,7 +54,7 @@ class EmbeddedResource(Uncopied):
     """A store under its unique name."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = text(name, "name")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
