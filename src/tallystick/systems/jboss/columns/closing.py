@@ -42,7 +42,7 @@ from tallystick.systems.jboss.format.layout import (
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.changes import changes_of_record, place_of
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.replay import PlacedRecord, Replay
+from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.transactions import ended_transaction, unended
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed, unpacked
@@ -135,9 +135,10 @@ class ClosingSplit:
         if closed is not None:
             for batch in rebatched([closed.batch(self._log, file.path)], self._rows):
                 yield "transactions", batch
-        follower = ChangeColumns(self._log, [one.path for one in files])
-        place = place_of(file, 0)
-        changes = follower.feed(shape, data, order, place, records.at(~others))
+        paths = [one.path for one in files]
+        follower = ChangeColumns(self._log, self._journal.generation.shape, paths)
+        where = RecordFile(file, shape, order, file.stamp)
+        changes = follower.feed(where, place_of(file, 0), records.at(~others))
         for batch in rebatched(changes, self._rows):
             yield "changes", batch
         left = [(at, bytes(data[at : at + size])) for at, size, _, _ in rows[others].tolist()]
@@ -190,9 +191,10 @@ def _placed(journal: JournalFiles, rests: Iterable[Rest]) -> Iterator[PlacedReco
         if rest.path not in files:
             raise NotClosedInPartsError("a file is not there any more", file=rest.path)
         order, file = files[rest.path]
+        where = RecordFile(file, SHAPES[rest.shape], order, file.stamp)
         for offset, data in rest.records:
-            item = replace(decode(SHAPES[rest.shape], data, 0, len(data)), offset=offset)
-            yield PlacedRecord(item, order, file.stamp, file.path)
+            item = replace(decode(where.shape, data, 0, len(data)), offset=offset)
+            yield PlacedRecord.of(item, where)
 
 
 def _replayed(
@@ -207,7 +209,7 @@ def _replayed(
         effects, ended = replay.feed(one)
         if ended is not None:
             transactions.append(ended_transaction(log, analysis, ended, seen))
-        place = place_of(files[one.order], one.item.offset + one.item.length)
+        place = place_of(one.where.file, one.end)
         changes += changes_of_record(log, place, effects, ended)
     analysis.open = list(replay.open.values())
     transactions += unended(log, analysis, seen)

@@ -65,7 +65,7 @@ from tallystick.systems.jboss.read.analysis import Analysis, note_damage
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile, KnownFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.reclaim_counts import FileCounts
-from tallystick.systems.jboss.read.replay import OpenTransaction, PlacedRecord
+from tallystick.systems.jboss.read.replay import OpenTransaction, PlacedRecord, RecordFile
 from tallystick.systems.jboss.read.scan import OTHER
 from tallystick.systems.jboss.verdict.differences import Evidence
 
@@ -361,8 +361,8 @@ class _Placed:
     def __call__(self, order: int, at: int, end: int) -> PlacedRecord:
         """Return the record there."""
         file = self._files[order]
-        item = decode(self._journal.shape(file), file.data(), at, end - at)
-        return PlacedRecord(item, order, file.stamp, file.path)
+        where = RecordFile(file, self._journal.shape(file), order, file.stamp)
+        return PlacedRecord.of(decode(where.shape, file.data(), at, end - at), where)
 
 
 def _opened(transaction: int, one: _Open, placed: _Placed) -> OpenTransaction:

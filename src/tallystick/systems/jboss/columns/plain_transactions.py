@@ -38,11 +38,10 @@ from tallystick.systems.jboss.format.layout import (
     ROLLBACK,
     SYSTEM_NAME,
     Shape,
-    decode,
 )
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
 
 _CLOCK = Clock.NONE.value
@@ -177,10 +176,9 @@ class PlainTransactions:
             return _FileEnds(file.path, None, [])
         fitting = closed_lives(lives, self._replay.open)
         others = lives.others(fitting, len(rows))
-        replayed = []
-        for offset, size, _, _ in rows[others].tolist():
-            item = decode(shape, data, offset, size)
-            _, ended = self._replay.feed(PlacedRecord(item, order, file.stamp, file.path))
+        replayed, where = [], RecordFile(file, shape, order, file.stamp)
+        for fields in records.at(others).fields():
+            _, ended = self._replay.feed(PlacedRecord(*fields, where))
             if ended is not None:
                 replayed.append(ended)
         return _FileEnds(file.path, closed_in(shape, data, lives, fitting), replayed)

@@ -11,13 +11,33 @@ from dataclasses import dataclass, field
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.systems.jboss.engine.original_scan import UNDERFLOW_TEXT, original_scan
-from tallystick.systems.jboss.format.layout import I4, Item, RecordType, Shape, decode
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    ADD_TX,
+    COMMIT,
+    DELETE,
+    DELETE_TX,
+    I4,
+    ROLLBACK,
+    UPDATE,
+    UPDATE_TX,
+    Item,
+    decode,
+)
 from tallystick.systems.jboss.read.files import JournalFile, most_common
 from tallystick.systems.jboss.read.generations import Generation, shape_of_file
-from tallystick.systems.jboss.read.replay import Effect, OpenTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.replay import (
+    Effect,
+    OpenTransaction,
+    PlacedRecord,
+    RecordFile,
+    Replay,
+)
 from tallystick.systems.jboss.read.scan import VALID, Row, scan
 
-ENDS = (RecordType.COMMIT, RecordType.ROLLBACK)
+ENDS = (COMMIT, ROLLBACK)
+_RAISING = frozenset({ADD, UPDATE, ADD_TX, UPDATE_TX})
+"""Types of records whose ids raise the maximum from g1d on."""
 NOTHING_PLACED = (
     'java.lang.NullPointerException: Cannot invoke "java.util.Set.iterator()" because '
     '"this.pendingFiles" is null'
@@ -157,10 +177,10 @@ def _replay(files: Sequence[JournalFile], outcome: EngineLoad, size: int) -> Non
     records = _ListForm(generation.flushes_deletes)
     for order, file in enumerate(files):
         rows, outcome.max_id = engine_rows(file, generation, size, outcome.max_id)
-        shape = shape_of_file(generation, file.head)
-        for placed in _placed(file, order, shape, rows):
-            if not generation.shape.pairs:
-                outcome.max_id = max(outcome.max_id, _raising_id(placed.item))
+        where = RecordFile(file, shape_of_file(generation, file.head), order, file.stamp)
+        for placed in _placed(where, rows):
+            if not generation.shape.pairs and placed.kind in _RAISING:
+                outcome.max_id = max(outcome.max_id, placed.number)
             _require_placed(generation, replay, placed)
             records.apply(replay.feed(placed)[0])
     if generation.discards_placed_only and not all(one.placed for one in replay.discarded()):
@@ -174,10 +194,10 @@ def _replay(files: Sequence[JournalFile], outcome: EngineLoad, size: int) -> Non
 
 def _require_placed(generation: Generation, replay: Replay, end: PlacedRecord) -> None:
     """Check the end of a transaction of which no file holds anything. Raises `LoadError`."""
-    if not generation.ends_placed_only or end.item.type not in ENDS:
+    if not generation.ends_placed_only or end.kind not in ENDS:
         return
-    one = replay.open.get(end.item.transaction or 0)
-    committed = end.item.type is RecordType.COMMIT
+    one = replay.open.get(end.transaction)
+    committed = end.kind == COMMIT
     if one is None or one.placed:
         return
     discarded = committed and bool(replay.holes(one, end))
@@ -185,24 +205,10 @@ def _require_placed(generation: Generation, replay: Replay, end: PlacedRecord) -
         raise LoadError(NOTHING_PLACED)
 
 
-def _placed(
-    file: JournalFile, order: int, shape: Shape, rows: Iterable[Row]
-) -> Iterator[PlacedRecord]:
-    data = file.data()
+def _placed(where: RecordFile, rows: Iterable[Row]) -> Iterator[PlacedRecord]:
+    data = where.file.data()
     for row in rows:
-        item = decode(shape, data, row.offset, row.size)
-        yield PlacedRecord(item, order, file.stamp, file.path)
-
-
-def _raising_id(item: Item) -> int:
-    """Return the id by which a record raises the maximum from g1d on; -1 for deletes and events."""
-    raising = item.type in (
-        RecordType.ADD,
-        RecordType.UPDATE,
-        RecordType.ADD_TX,
-        RecordType.UPDATE_TX,
-    )
-    return item.record_id if raising and item.record_id is not None else -1
+        yield PlacedRecord.of(decode(where.shape, data, row.offset, row.size), where)
 
 
 class _ListForm:
@@ -211,16 +217,16 @@ class _ListForm:
     def __init__(self, flushes: bool) -> None:
         self._flushes = flushes
         self._records: list[Item] = []
-        self._deleted: set[int | None] = set()
+        self._deleted: set[int] = set()
 
     def apply(self, effects: Iterable[Effect]) -> None:
         """Add the effects of one record."""
         for effect in effects:
-            item = effect.placed.item
-            if item.type not in (RecordType.DELETE, RecordType.DELETE_TX):
-                self._records.append(item)
+            placed = effect.placed
+            if placed.kind not in (DELETE, DELETE_TX):
+                self._records.append(placed.item)
                 continue
-            self._deleted.add(item.record_id)
+            self._deleted.add(placed.number)
             if self._flushes and len(self._deleted) == DELETE_FLUSH:
                 self._records = self.live()
                 self._deleted.clear()

@@ -99,7 +99,7 @@ class _Copier:
         if self.outputs:
             file_id, stamp = self.outputs[-1].file.file_id, self.outputs[-1].file.stamp
         one = self.counts.open.get(item.transaction or 0, TransactionCounts())
-        placed = replace(item, file_id=stamp, count=one.run_in(file_id))
+        placed = replace(item, file_id=stamp, count=one.run.within(file_id))
         return encode(self._ring.settings.shape, placed)
 
     def _begin_file(self) -> None:

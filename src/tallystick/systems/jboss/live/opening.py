@@ -39,7 +39,12 @@ from tallystick.systems.jboss.read.files import (
 )
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.reclaim_counts import ReclaimCounts
-from tallystick.systems.jboss.read.replay import OpenTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.replay import (
+    OpenTransaction,
+    PlacedRecord,
+    RecordFile,
+    Replay,
+)
 from tallystick.systems.jboss.read.spans import never_begun
 from tallystick.systems.protocol import LogSource
 
@@ -145,10 +150,10 @@ def read_placed(ring: Ring) -> Iterator[PlacedRecord]:
     """Yield every record that counts, in log order; nothing may be written meanwhile."""
     journal = open_journal(ring.fs, ring.folder, ring.settings)
     for order, reading in enumerate(read_files(journal)):
+        where = RecordFile(reading.file, reading.shape, order, reading.file.stamp)
         for one in reading.ranges:
             if reading.belongs(one):
-                item = reading.item(one)
-                yield PlacedRecord(item, order, reading.file.stamp, reading.file.path)
+                yield PlacedRecord.of(reading.item(one), where)
 
 
 def new_replay(ring: Ring) -> Replay:
@@ -175,11 +180,10 @@ def _replay(
 ) -> None:
     replay = Replay(journal.generation.shape, [file.stamp for file in files])
     for order, (reading, file) in enumerate(zip(readings, files, strict=True)):
+        where = RecordFile(reading.file, reading.shape, order, file.stamp)
         for one in reading.ranges:
             if reading.belongs(one):
-                item = reading.item(one)
-                placed = PlacedRecord(item, order, file.stamp, reading.file.path)
-                _apply(state, replay, placed, file)
+                _apply(state, replay, PlacedRecord.of(reading.item(one), where), file)
     state.prepared = list(replay.in_doubt())
     state.discarded = [one.transaction for one in replay.discarded()]
     state.incomplete = list(dict.fromkeys([*replay.incomplete, *state.discarded]))

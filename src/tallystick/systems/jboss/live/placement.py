@@ -119,7 +119,7 @@ class Placer:
             current.stamp,
             0,
             number,
-            count=one.run_in(current.file_id),
+            count=one.run.within(current.file_id),
             pairs=pairs,
             extra=entry.extra,
         )

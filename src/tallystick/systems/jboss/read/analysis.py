@@ -32,6 +32,7 @@ from tallystick.systems.jboss.read.replay import (
     EndedTransaction,
     OpenTransaction,
     PlacedRecord,
+    RecordFile,
     Replay,
 )
 from tallystick.systems.jboss.read.scan import transaction_at
@@ -127,8 +128,8 @@ def analyse(journal: JournalFiles) -> Analysis:
 
 
 def _placed(reading: FileReading, one: Classified, order: int) -> PlacedRecord:
-    item, path = reading.item(one), reading.file.path
-    return PlacedRecord(item, order, one.row.file_id, path, one.dropped)
+    where = RecordFile(reading.file, reading.shape, order, one.row.file_id)
+    return PlacedRecord.of(reading.item(one), where, dropped=one.dropped)
 
 
 def _feed(analysis: Analysis, replay: Replay, placed: PlacedRecord, one: Classified) -> None:
@@ -149,7 +150,7 @@ def _count(analysis: Analysis, placed: PlacedRecord, ended: EndedTransaction | N
     if ended is not None and not ended.complete:
         analysis.counts.discard(ended.open.transaction)
         return
-    item, file = placed.item, analysis.file_counts[placed.order]
+    item, file = placed.item, analysis.file_counts[placed.where.order]
     analysis.counts.add(file, item.type, item.transaction, item.record_id or 0, item.length)
 
 

@@ -37,7 +37,13 @@ from tallystick.systems.jboss.read.classify import (
 )
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
-from tallystick.systems.jboss.read.replay import Effect, EndedTransaction, PlacedRecord, Replay
+from tallystick.systems.jboss.read.replay import (
+    Effect,
+    EndedTransaction,
+    PlacedRecord,
+    RecordFile,
+    Replay,
+)
 
 ORDERED_ID_MAX = 1 << 31
 """File ids below it give places that fit 64 bits."""
@@ -88,12 +94,12 @@ def place_of(file: JournalFile, end: int) -> int:
 def _loaded_records(journal: JournalFiles, size: int) -> Iterator[tuple[PlacedRecord, int]]:
     """Yield the records that the journal's own loader sees, and their places."""
     for order, reading in enumerate(read_files(journal)):
+        where = RecordFile(reading.file, reading.shape, order, reading.file.stamp)
         limit = size if reading.shape.pairs else reading.file.size
         for one in reading.ranges:
             if one.outcome is Outcome.VALID and not one.dropped and one.row.end <= limit:
-                file = reading.file
-                placed = PlacedRecord(reading.item(one), order, file.stamp, file.path)
-                yield placed, place_of(file, one.row.end)
+                placed = PlacedRecord.of(reading.item(one), where)
+                yield placed, place_of(reading.file, one.row.end)
 
 
 def _gtrid(ended: EndedTransaction | None) -> bytes | None:
@@ -203,11 +209,12 @@ def changes_between(
     for order, file in ordered:
         if order not in step and order not in needed:
             continue
-        shape, data, (low, high) = journal.shape(file), file.data(), _range(file, after, until)
+        data, (low, high) = file.data(), _range(file, after, until)
+        where = RecordFile(file, journal.shape(file), order, file.stamp)
         numbers = committed if order in step else needed[order]
         for offset, size in records_of(journal, file).chosen(numbers, low, high):
-            item = decode(shape, data, offset, size)
-            effects, ended = replay.feed(PlacedRecord(item, order, file.stamp, file.path))
+            item = decode(where.shape, data, offset, size)
+            effects, ended = replay.feed(PlacedRecord.of(item, where))
             if low < offset + size <= high:
                 place = place_of(file, offset + size)
                 yield from changes_of_record(log, place, effects, ended)

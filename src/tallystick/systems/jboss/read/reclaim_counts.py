@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tallystick.systems.jboss.format.layout import RecordType
+from tallystick.systems.jboss.read.replay import ElementRun
 
 _ADD = RecordType.ADD
 """Most records are one; looking it up in its enum costs as much as counting it."""
@@ -47,16 +48,14 @@ class TransactionCounts:
         added: (file, record id, bytes, is an update) of its adds and updates.
         deleted: (file, record id) of its deletes.
         elements: its elements per file id.
-        run_file: the file id of its last element; -1 before the first.
-        run: elements since it last changed to another file.
+        run: its elements in the last file that has any, by file ids.
     """
 
     files: list[FileCounts] = field(default_factory=list)
     added: list[tuple[FileCounts, int, int, bool]] = field(default_factory=list)
     deleted: list[tuple[FileCounts, int]] = field(default_factory=list)
     elements: Counter[int] = field(default_factory=Counter)
-    run_file: int = -1
-    run: int = 0
+    run: ElementRun = field(default_factory=ElementRun)
 
     def touch(self, file: FileCounts) -> None:
         """Count the transaction once in this file."""
@@ -66,17 +65,12 @@ class TransactionCounts:
 
     def element(self, file: FileCounts, kind: RecordType, record_id: int, size: int) -> None:
         """Count an element of ``size`` bytes in this file."""
-        self.run = self.run_in(file.key) + 1
-        self.run_file = file.key
+        self.run.add(file.key)
         self.elements[file.key] += 1
         if kind is RecordType.DELETE_TX:
             self.deleted.append((file, record_id))
         else:
             self.added.append((file, record_id, size, kind is RecordType.UPDATE_TX))
-
-    def run_in(self, key: int) -> int:
-        """Return the count that a commit or prepare in the file of that id carries."""
-        return self.run if self.run_file == key else 0
 
 
 @dataclass(slots=True)

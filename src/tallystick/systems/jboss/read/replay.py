@@ -1,40 +1,121 @@
 """Apply records one after the other: sections 3.4 and 3.5 of the format.
 
-In: records in file order, each with its file. Out: their effects in the order of the loader's
-callbacks, and at the end the transactions that stay open. Both the emulation of the original
-loaders and the strict reading use `Replay`.
+In: the numbers of records in file order, each with its file. Out: their effects in the order of
+the loader's callbacks, and at the end the transactions that stay open. The emulation of the
+original loaders, the strict reading, the changes and the live journal use `Replay`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from tallystick.systems.jboss.format.layout import ELEMENTS, Item, RecordType, Shape
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    COMMIT,
+    DELETE,
+    DELETE_TX,
+    ELEMENTS,
+    PREPARE,
+    ROLLBACK,
+    UPDATE,
+    Item,
+    Shape,
+    decode,
+)
+from tallystick.systems.jboss.read.files import JournalFile
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedRecord:
-    """A record and its file.
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordFile:
+    """A file of which records are applied.
 
     Attributes:
-        item: the record.
-        order: place of its file in the order of files.
-        stamp: the stamp in the header of its file.
-        path: the path of its file.
-        dropped: True if the journal's own loader does not see it.
+        file: the file.
+        shape: the shape of these records.
+        order: its place in the order of files.
+        stamp: the file id that the records carry.
     """
 
-    item: Item
+    file: JournalFile
+    shape: Shape
     order: int
     stamp: int
-    path: str
+
+
+class PlacedRecord(NamedTuple):
+    """A record as its numbers, and its file.
+
+    Attributes:
+        kind: its type, a `RecordType`.
+        offset: its offset in the file, in bytes.
+        end: the offset after it.
+        transaction: the number of its transaction; 0 outside of any.
+        number: its record id; 0 if it has none.
+        value: the count of a commit or prepare, the user type of a record with a body; else 0.
+        where: the file.
+        dropped: True if the journal's own loader does not see it.
+        kept: the record, where it was decoded whole.
+    """
+
+    kind: int
+    offset: int
+    end: int
+    transaction: int
+    number: int
+    value: int
+    where: RecordFile
     dropped: bool = False
+    kept: Item | None = None
+
+    @classmethod
+    def of(cls, item: Item, where: RecordFile, *, dropped: bool = False) -> PlacedRecord:
+        """Return a decoded record in its file."""
+        value = item.count if item.user_type is None else item.user_type
+        numbers = item.transaction or 0, item.record_id or 0, value or 0
+        end = item.offset + item.length
+        return cls(int(item.type), item.offset, end, *numbers, where, dropped, item)
+
+    @property
+    def item(self) -> Item:
+        """The record; it is decoded for it, if it was not before."""
+        if self.kept is not None:
+            return self.kept
+        size = self.end - self.offset
+        return decode(self.where.shape, self.where.file.data(), self.offset, size)
+
+    @property
+    def path(self) -> str:
+        """The path of its file."""
+        return self.where.file.path
 
     @property
     def place(self) -> tuple[int, int]:
         """What orders the records of a journal: order of the file, offset in it."""
-        return self.order, self.item.offset
+        return self.where.order, self.offset
+
+
+@dataclass(slots=True)
+class ElementRun:
+    """The elements of a transaction since it last changed to another file.
+
+    Attributes:
+        key: the number of that file: its id, or its order.
+        count: how many.
+    """
+
+    key: int = -1
+    count: int = 0
+
+    def add(self, key: int) -> None:
+        """Count an element in a file."""
+        self.count = self.within(key) + 1
+        self.key = key
+
+    def within(self, key: int) -> int:
+        """Return the count that a commit or prepare in a file carries."""
+        return self.count if self.key == key else 0
 
 
 @dataclass(slots=True)
@@ -46,8 +127,7 @@ class OpenTransaction:
         records: its adds and updates.
         deletes: its deletes.
         elements: its elements per stamp.
-        run: elements since it last changed to another file.
-        run_order: order of the file of that run.
+        run: its elements in the last file that has any.
         prepared: its prepare.
         invalid: the count of its prepare was wrong.
         placed: a file holds an element of it, or a prepare with the right count.
@@ -58,8 +138,7 @@ class OpenTransaction:
     records: list[PlacedRecord] = field(default_factory=list)
     deletes: list[PlacedRecord] = field(default_factory=list)
     elements: dict[int, int] = field(default_factory=dict)
-    run: int = 0
-    run_order: int = -1
+    run: ElementRun = field(default_factory=ElementRun)
     prepared: PlacedRecord | None = None
     invalid: bool = False
     placed: bool = False
@@ -68,16 +147,10 @@ class OpenTransaction:
     def add(self, placed: PlacedRecord) -> None:
         """Add an element."""
         self.placed = True
-        deleting = placed.item.type is RecordType.DELETE_TX
-        (self.deletes if deleting else self.records).append(placed)
-        self.elements[placed.stamp] = self.elements.get(placed.stamp, 0) + 1
-        self.end_other_run(placed.order)
-        self.run += 1
-
-    def end_other_run(self, order: int) -> None:
-        """Begin a new run unless the current one is in the file of that order."""
-        if self.run_order != order:
-            self.run, self.run_order = 0, order
+        (self.deletes if placed.kind == DELETE_TX else self.records).append(placed)
+        stamp = placed.where.stamp
+        self.elements[stamp] = self.elements.get(stamp, 0) + 1
+        self.run.add(placed.where.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +197,14 @@ class Replay:
 
     def feed(self, placed: PlacedRecord) -> tuple[list[Effect], EndedTransaction | None]:
         """Apply one record; return its effects and the transaction that it ends."""
-        kind = placed.item.type
+        kind = placed.kind
         if kind in ELEMENTS:
-            self._opened(placed).add(placed)
-        elif kind in (RecordType.ADD, RecordType.UPDATE, RecordType.DELETE):
+            self._opened(placed.transaction).add(placed)
+        elif kind in (ADD, UPDATE, DELETE):
             return [Effect(placed, placed)], None
-        elif kind is RecordType.PREPARE:
+        elif kind == PREPARE:
             self._prepare(placed)
-        elif kind in (RecordType.COMMIT, RecordType.ROLLBACK):
+        elif kind in (COMMIT, ROLLBACK):
             return self._end(placed)
         return [], None
 
@@ -146,8 +219,8 @@ class Replay:
     def holes(self, one: OpenTransaction, end: PlacedRecord) -> str:
         """Return why the transaction is not complete at ``end``; empty if it is."""
         if not self.pairs:
-            one.end_other_run(end.order)
-            found, expected = one.run, end.item.count or 0
+            found = one.run.within(end.where.order)
+            expected = end.value if end.kind != ROLLBACK else 0
             if found == expected:
                 return ""
             return f"the file of its end holds {found} of its elements instead of {expected}"
@@ -157,15 +230,16 @@ class Replay:
                 return f"file id {stamp} holds {found} of its elements instead of {expected}"
         return ""
 
-    def _opened(self, placed: PlacedRecord) -> OpenTransaction:
-        number = placed.item.transaction or 0
-        return self.open.setdefault(number, OpenTransaction(number))
+    def _opened(self, number: int) -> OpenTransaction:
+        if (one := self.open.get(number)) is None:
+            one = self.open[number] = OpenTransaction(number)
+        return one
 
     def _prepare(self, placed: PlacedRecord) -> None:
-        number = placed.item.transaction or 0
+        number = placed.transaction
         if self.pairs and number not in self.open:
             return
-        one = self._opened(placed)
+        one = self._opened(number)
         one.prepared = placed
         if holes := self.holes(one, placed):
             one.invalid, one.holes = True, holes
@@ -175,13 +249,13 @@ class Replay:
             one.placed = True
 
     def _end(self, placed: PlacedRecord) -> tuple[list[Effect], EndedTransaction | None]:
-        number = placed.item.transaction or 0
+        number = placed.transaction
         one = self.open.pop(number, None)
         if one is None:
             stray = OpenTransaction(number)
             stray.holes = self.holes(stray, placed)
             return [], EndedTransaction(stray, placed, complete=True, known=False)
-        if placed.item.type is RecordType.ROLLBACK:
+        if placed.kind == ROLLBACK:
             return [], EndedTransaction(one, placed, complete=True)
         one.holes = self.holes(one, placed)
         if one.holes:
