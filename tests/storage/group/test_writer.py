@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tallystick.errors import (
 )
 from tallystick.roles import Ticket
 from tallystick.storage.group.writer import GroupWriter
+from tests.interrupts import bytecodes_of, handlers, interrupted
 from tests.storage.disks import SlowDisk
 
 HANGS_AFTER = 20.0
@@ -44,7 +46,7 @@ WAYS = pytest.mark.parametrize("way", [_submit_and_wait, _commit])
 Way = Callable[[GroupWriter[int], int], int]
 
 
-def _run_threads(count: int, work: Callable[[int], None]) -> None:
+def _run_threads(count: int, work: Callable[[int], object]) -> None:
     threads = [
         threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)
     ]
@@ -58,6 +60,23 @@ def _run_threads(count: int, work: Callable[[int], None]) -> None:
 def test_a_ticket_is_the_roles_ticket() -> None:
     ticket: Ticket = _writer(SlowDisk()).submit(1)
     assert isinstance(ticket, Ticket)
+
+
+@WAYS
+@pytest.mark.parametrize("numbers", [(signal.SIGINT,), (signal.SIGTERM, signal.SIGALRM)])
+def test_an_interrupted_wait_lets_the_next_caller_through(
+    way: Way, numbers: tuple[signal.Signals, ...]
+) -> None:
+    """The second signal arrives as the wait that the first one has ended cleans up."""
+    writer = _writer(SlowDisk())
+
+    def call() -> None:
+        way(writer, 3)
+
+    with handlers():
+        for point in range(bytecodes_of(call)):
+            interrupted(call, point, *map(int, numbers))
+            _run_threads(1, partial(way, writer))
 
 
 @WAYS

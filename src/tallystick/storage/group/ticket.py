@@ -21,6 +21,7 @@ from tallystick.errors import TallystickError, copy_error
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.tasks import Loop, TaskWaiter, TaskWaiters
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked
 
 Item = TypeVar("Item")
 
@@ -81,13 +82,14 @@ class Group(Uncopied, Generic[Item]):
         """Return True if callers want the group flushed that cannot lead a flush."""
         return self.requested or bool(self.tasks)
 
+    @starts_unchecked
     def open_gate(self) -> None:
         """Let one waiter through."""
-        if self.gate.locked():
-            try:  # noqa: SIM105 - once per waiter: a context manager costs as much as the rest
-                self.gate.release()
-            except RuntimeError:
-                pass
+        # The first thing that it does: after any call a second signal may end an interrupted wait.
+        try:  # noqa: SIM105 - once per waiter: a context manager costs as much as the rest
+            self.gate.release()
+        except RuntimeError:  # the gate is open
+            pass
 
     def forget_waiters(self) -> None:
         """Drop the waiters, which a forked child has not inherited."""
