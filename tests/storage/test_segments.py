@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from tallystick.testing import (
     check_recovery,
     every_fault,
 )
+from tests.interrupts import bytecodes_of, handlers, interrupted
 
 NAMING = Naming("segment-", ".log", digits=4)
 FOLDER = "/log"
@@ -130,6 +133,28 @@ def test_retiring_goes_by_age_and_keeps_what_is_held_or_wanted() -> None:
     assert segments.retire_below(7, keep=2) == [4]
     assert segments.retire_below(7) == [5, 6]
     assert segments.numbers() == [7, 8]
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGINT,), (signal.SIGTERM, signal.SIGALRM)])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a generator's end
+def test_what_was_held_when_signals_came_is_retired_later(
+    numbers: tuple[signal.Signals, ...],
+) -> None:
+    segments = _segments(MemoryFileSystem())
+
+    def read() -> None:
+        with segments.hold(number):
+            pass
+
+    number = 1
+    segments.roll(number, _begin(number))
+    with handlers():
+        for point in range(bytecodes_of(read)):
+            interrupted(read, point, *map(int, numbers))
+            gc.collect()
+            number += 1
+            segments.roll(number, _begin(number))
+            assert segments.retire_below(number) == [number - 1]
 
 
 @pytest.mark.parametrize("background", [False, True])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -83,7 +83,7 @@ class Segments(Uncopied):
         self._job: threading.Thread | None = None
         self._error: BaseException | None = None
         self._stop: LogClosedError | None = None
-        self._holds: Counter[int] = Counter()
+        self._holds: list[int] = []
         self._spares: deque[str] = deque(self._sweep())
         self._spare_numbers = itertools.count(max(first_spare, self._first_free_number()))
         register_in_child(self)
@@ -161,13 +161,12 @@ class Segments(Uncopied):
     @contextlib.contextmanager
     def hold(self, number: int) -> Iterator[None]:
         """Keep segment ``number`` and all later ones from being retired while they are read."""
-        with self._changed:
-            self._holds[number] += 1
+        # Without a lock: after any other call than these a signal could leave it held.
         try:
+            self._holds.append(number)
             yield
         finally:
-            with self._changed:
-                self._holds[number] -= 1
+            self._holds.remove(number)
 
     def retire_below(self, number: int, *, keep: int = 0) -> list[int]:
         """Retire every segment below ``number`` that is not held, oldest first.
@@ -183,8 +182,7 @@ class Segments(Uncopied):
             The numbers of those retired.
         """
         self._check()
-        with self._changed:
-            held = min((held for held, count in self._holds.items() if count), default=number)
+        held = min(self._holds, default=number)
         old = [one for one in self.numbers() if one < number]
         retired = [one for one in old[: max(len(old) - keep, 0)] if one < held]
         for one in retired:

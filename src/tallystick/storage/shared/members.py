@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import struct
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -22,6 +21,7 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.memory import SharedMemory
+from tallystick.storage.signals import uninterrupted
 
 MEMBERS_MAX: Final = 256
 """Processes that share a log, at most."""
@@ -80,7 +80,7 @@ class Membership(Uncopied):
     ) -> None:
         self.folder = folder
         self.place = place or folder
-        self._holds: Counter[int] = Counter()
+        self._holds: list[int] = []
         self._guard = threading.Lock()
         self._boot, self._digest = digest(kernel.boot_id()), digest(settings)
         # A lock file can be deleted while it is locked, and the folder only with the log.
@@ -205,17 +205,19 @@ class Membership(Uncopied):
     @contextlib.contextmanager
     def hold(self, segment: int) -> Iterator[None]:
         """Have this segment and all later ones kept, whoever leads."""
-        self._count(segment, 1)
         try:
+            self._holds.append(segment)
+            self._show_held()
             yield
         finally:
-            self._count(segment, -1)
+            with uninterrupted:
+                self._holds.remove(segment)
+                self._show_held()
 
-    def _count(self, segment: int, change: int) -> None:
+    def _show_held(self) -> None:
         with self._guard:
-            self._holds[segment] += change
-            held = [number for number, count in self._holds.items() if count]
-            self._memory.words[(1 + self.number) * _WORDS + _HELD] = min(held, default=0)
+            held = min(self._holds, default=0)
+            self._memory.words[(1 + self.number) * _WORDS + _HELD] = held
 
     def close(self) -> None:
         """Leave the place and the log to the others."""
