@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind import WriteBehind
+from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tests.interrupts import Tally
 from tests.sweeps import Sweep
 
@@ -20,12 +20,16 @@ class Rows:
 
     def __init__(self, path: Path) -> None:
         self.applied: set[str] = set()
-        self.behind = WriteBehind(path, {"rows": self._apply})
+        self.behind = WriteBehind(
+            path, {"rows": self._apply}, settings=WriteBehindSettings(attempts_max=1)
+        )
         self._numbers = count(1)
         self.reference = ""
         self.returned = False
 
     def _apply(self, entry: PersistEntry) -> None:
+        if entry.reference == "refused":
+            raise ValueError("refused")
         assert len(entry.operations) == 2
         self.applied.add(entry.reference)
 
@@ -40,6 +44,29 @@ class Rows:
         self.commit()
         assert self.behind.drain(60)
 
+    def watch(self) -> None:
+        self.commit()
+        for one in self.behind.pending():
+            assert self.behind.find(one.number) in (one, None)
+            assert self.behind.backlog.count <= 1
+            assert self.behind.wait(one.number, 60)
+        assert self.behind.drain(60)
+
+    def operate(self) -> None:
+        self.returned, self.reference = False, "refused"
+        with self.behind.begin(self.reference) as tx:
+            tx.insert("rows", {"id": "refused"}, {"state": 1})
+        number = self.set_aside()
+        self.behind.retry(number)
+        self.set_aside()
+        self.behind.discard(number)
+
+    def set_aside(self) -> int:
+        """Return the number of the transaction that is set aside, once it is."""
+        while (one := self.behind.pending()[0]).targets[0].state != "set aside":
+            self.behind.wait(one.number, 0.001)
+        return one.number
+
     def check(self, _error: BaseException | None) -> None:
         with ThreadPoolExecutor(1) as another:
             another.submit(self._check, self.reference).result(60)
@@ -49,14 +76,16 @@ class Rows:
         with self.behind.begin("another") as tx:
             tx.insert("rows", {"id": 0}, {"state": 1})
             tx.delete("rows", {"id": 0})
+        for _ in self.behind.pending("refused"):
+            self.behind.discard(self.set_aside())
         assert self.behind.drain(60)
         assert not self.behind.pending()
         assert "another" in self.applied
-        assert reference in self.applied or not self.returned, "lost"
+        assert reference in (*self.applied, "refused") or not self.returned, "lost"
         self.applied.clear()
 
 
-@pytest.mark.parametrize("call", [Rows.commit, Rows.commit_and_drain])
+@pytest.mark.parametrize("call", [Rows.commit, Rows.commit_and_drain, Rows.watch, Rows.operate])
 def test_an_interrupted_commit_is_lost_or_applied_and_the_service_goes_on(
     tmp_path: Path,
     call: Callable[[Rows], None],

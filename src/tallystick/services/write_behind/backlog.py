@@ -9,7 +9,7 @@ that no target accepts would refuse all others for ever.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tallystick.arguments import SECONDS_MAX
@@ -19,6 +19,7 @@ from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import Bell, uninterrupted
 
 _OVERHEAD = 64
 """Bytes counted for an entry and for each of its operations, in addition to their content."""
@@ -56,7 +57,8 @@ class Backlog(Uncopied):
         self._settings = settings
         self._ageless = settings.backlog_age_seconds_max == SECONDS_MAX
         self.entrance = threading.Lock()
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = Bell()
         self._arrived: deque[Pending] = deque()
         """Transactions that were added and are not in `_pending` yet."""
         self._pending: dict[int, Pending] = {}
@@ -77,7 +79,7 @@ class Backlog(Uncopied):
             return False
         if self._ageless:
             return True
-        with self._changed:
+        with uninterrupted, self._lock:
             return self._is_young()
 
     def add(self, one: Pending) -> None:
@@ -94,30 +96,33 @@ class Backlog(Uncopied):
 
     def wait_for_space(self, size: int, deadline: float) -> None:
         """Return once there may be space, or raise `BusyError` at the deadline."""
-        with self._changed:
-            while self._refusal is None and (reason := self._why_full(size)) is not None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise BusyError(
-                        f"too much waits for its targets: {reason}",
-                        advice="Retry in a second or two; see what is pending and why",
-                    )
-                self._changed.wait(left)
-            if self._refusal is not None:
-                raise copy_error(self._refusal)
+        with uninterrupted:
+            found = self._changed.wait(
+                lambda: self._refusal is not None or self._why(size) is None, deadline
+            )
+        if self._refusal is not None:
+            raise copy_error(self._refusal)
+        if not found and (reason := self._why(size)) is not None:
+            raise BusyError(
+                f"too much waits for its targets: {reason}",
+                advice="Retry in a second or two; see what is pending and why",
+            )
+
+    def _why(self, size: int) -> str | None:
+        with uninterrupted, self._lock:
+            return self._why_full(size)
 
     def refuse(self, reason: TallystickError) -> None:
         """Admit no more transactions; return once all admitted ones have been added."""
         with self.entrance:
             self._refusal = self._refusal or reason
-        with self._changed:
-            self._changed.notify_all()
+        self._changed.ring()
 
     @property
     def below_half(self) -> bool:
         """True while less than half of each limit is used."""
         chosen = self._settings
-        with self._changed:
+        with uninterrupted, self._lock:
             return (
                 2 * self._count < chosen.backlog_max
                 and 2 * self._bytes < chosen.backlog_bytes_max
@@ -171,7 +176,7 @@ class Backlog(Uncopied):
     def applied(self, numbers: Iterable[int], target: str) -> None:
         """Note that the target has applied these; remove those that every target has applied."""
         applied = {target}
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             for number in numbers:
                 one = self._pending.get(number)
@@ -182,16 +187,16 @@ class Backlog(Uncopied):
                     self._forget(one)
                 elif self._stuck and self._is_stuck(one):
                     self._active.pop(number, None)
-            self._changed.notify_all()
+            self._changed.ring()
 
     def forget(self, number: int) -> None:
         """Remove a transaction that was discarded or refused by the log."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             one = self._pending.get(number)
             if one is not None:
                 self._forget(one)
-            self._changed.notify_all()
+            self._changed.ring()
 
     def _forget(self, one: Pending) -> None:
         self._bytes_out += one.size
@@ -202,7 +207,7 @@ class Backlog(Uncopied):
 
     def stuck(self, target: str, numbers: Sequence[int]) -> None:
         """Add to the transactions that wait for an operator in the queues of the target."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             if self._active is self._pending:
                 self._active = dict(self._pending)
@@ -211,11 +216,11 @@ class Backlog(Uncopied):
                 one = self._pending.get(number)
                 if one is not None and self._is_stuck(one):
                     self._active.pop(number, None)
-            self._changed.notify_all()
+            self._changed.ring()
 
     def unstuck(self, target: str, still: Sequence[int]) -> None:
         """Set the transactions that wait for an operator, after one retried or discarded some."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._oldest = None
             self._stuck[target] = set(still)
             if any(self._stuck.values()):
@@ -234,7 +239,7 @@ class Backlog(Uncopied):
 
     def waiting_for(self, target: str, entries: Iterable[PersistEntry]) -> list[PersistEntry]:
         """Return those entries that the target has not applied and that were not discarded."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             pending = self._pending
             return [
@@ -245,33 +250,36 @@ class Backlog(Uncopied):
 
     def get(self, number: int) -> Pending | None:
         """Return a pending transaction, or None."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             return self._pending.get(number)
 
     def all(self) -> list[Pending]:
         """Return every pending transaction, by ascending number."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             return list(self._pending.values())
 
     def size(self) -> BacklogSize:
         """Return count, bytes and age of the pending transactions."""
-        with self._changed:
+        with uninterrupted, self._lock:
             self._take_arrived()
             oldest = next(iter(self._pending.values()), None)
             return BacklogSize(self._count, self._bytes, _age(oldest))
 
     def wait_empty(self, timeout: float | None) -> bool:
         """Return True once nothing is pending, False after ``timeout`` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._count == 0, timeout)
+        return self._wait(lambda: self._count == 0, timeout)
 
     def wait_gone(self, number: int, timeout: float | None) -> bool:
         """Return True once every target has applied it, False after ``timeout`` seconds."""
-        with self._changed:
-            self._take_arrived()
-            return self._changed.wait_for(lambda: number not in self._pending, timeout)
+        return self._wait(lambda: self.get(number) is None, timeout)
+
+    def _wait(self, ready: Callable[[], bool], timeout: float | None) -> bool:
+        with uninterrupted:
+            return self._changed.wait(
+                ready, None if timeout is None else time.monotonic() + timeout
+            )
 
 
 def _age(oldest: Pending | None) -> float:

@@ -320,13 +320,15 @@ class WriteBehind(Uncopied):
         is not pending.
         """
         self._require_own()
-        self._log.discard(number).wait()
-        self._workers.discard(number)
+        with uninterrupted:
+            self._log.discard(number).wait()
+            self._workers.discard(number)
 
     def retry(self, number: int) -> None:
         """Try a transaction that was set aside again. Raises `KeyError` if it was not."""
         self._require_own()
-        retried = [queue.retry(number) for queue in self._workers.values()]
+        with uninterrupted:
+            retried = [queue.retry(number) for queue in self._workers.values()]
         if True not in retried:
             raise KeyError(number)
 

@@ -30,6 +30,7 @@ from tallystick.services.write_behind.targets.target import (
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import uninterrupted
 
 PAUSE_SECONDS = 0.01
 """Time between two checks of a pausing worker whether callers still commit."""
@@ -91,7 +92,7 @@ class TargetQueue(Uncopied):
     def stop(self, deadline: float) -> None:
         """Take no further batch, and wait until ``deadline`` for the running ones."""
         self._stopping.set()
-        with self._changed:
+        with uninterrupted, self._changed:
             self._changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:  # it was started
@@ -99,21 +100,21 @@ class TargetQueue(Uncopied):
 
     def add(self, entries: Sequence[PersistEntry]) -> None:
         """Add durable entries, with greater numbers than all before."""
-        with self._changed:
+        with uninterrupted, self._changed:
             self._schedule.add(entries)
             self._report_stuck()
             self._changed.notify_all()
 
     def discard(self, number: int) -> None:
         """Remove a transaction that an operator has discarded."""
-        with self._changed:
+        with uninterrupted, self._changed:
             self._schedule.discard(number)
             self._recheck_stuck()
             self._changed.notify_all()
 
     def retry(self, number: int) -> bool:
         """Try a transaction that was set aside again; return False if it was not."""
-        with self._changed:
+        with uninterrupted, self._changed:
             found = self._schedule.retry(number)
             self._recheck_stuck()
             self._changed.notify_all()
@@ -121,7 +122,7 @@ class TargetQueue(Uncopied):
 
     def condition_of(self, number: int) -> tuple[str, int, str]:
         """Return ``queued``, ``retrying`` or ``set aside``, failed attempts, and the last error."""
-        with self._changed:
+        with uninterrupted, self._changed:
             one = self._schedule.waiting.get(number)
             if one is None:
                 return "queued", 0, ""
@@ -136,7 +137,7 @@ class TargetQueue(Uncopied):
 
         With ``wait_for_target``, also if one can be taken once the target is reachable again.
         """
-        with self._changed:
+        with uninterrupted, self._changed:
             if self._stopping.is_set():
                 return False
             reachable = wait_for_target or self._down_until <= time.monotonic()
@@ -352,10 +353,11 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
 
     def start(self) -> None:
         """Start to apply; a second call does nothing."""
-        if not self._started:
-            self._started = True
-            for queue in self.values():
-                queue.start()
+        with uninterrupted:
+            if not self._started:
+                self._started = True
+                for queue in self.values():
+                    queue.start()
 
     def hand_over(self, entries: Sequence[PersistEntry]) -> None:
         """Add durable entries, with greater numbers than all before, to the queues they are for."""
