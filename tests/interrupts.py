@@ -68,6 +68,7 @@ def handlers() -> Iterator[None]:
     finally:
         for number, one in before.items():
             signal.signal(number, one)
+        gc.collect()  # here, and not in a test that has nothing to do with what was interrupted
         if collecting:
             gc.enable()
 
