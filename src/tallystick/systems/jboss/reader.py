@@ -34,13 +34,14 @@ from tallystick.systems.jboss.engine.loader import (
     EngineLoad,
     configured_size,
     load,
+    refusal,
     require_numbers,
 )
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
-from tallystick.systems.jboss.read.analysis import analyse
+from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
     FileRecords,
     RecordsOf,
@@ -68,13 +69,17 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
 )
-from tallystick.systems.runs import walk_for
+from tallystick.systems.runs import RunCount, walk_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.jboss.columns.plain_analysis import AnalysisInRuns
     from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
     from tallystick.systems.protocol import Longs
+
+KEPT_MAX = 1 << 24
+"""Bytes of a journal of which all ended transactions are kept, for the verdict and the table."""
 
 
 def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
@@ -88,10 +93,10 @@ def _load_plain_records() -> RecordsOf:
     return plain_records
 
 
-def _load_evidence() -> Callable[[str, JournalFiles, Mapping[str, str]], Evidence | None]:
-    from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
+def _load_analysis() -> Callable[[JournalFiles], AnalysisInRuns | None]:
+    from tallystick.systems.jboss.columns.plain_analysis import analyse_in_runs
 
-    return plain_evidence
+    return analyse_in_runs
 
 
 def _load_changes() -> Callable[[JournalFiles, str, int], Iterator[pa.RecordBatch]]:
@@ -112,8 +117,8 @@ class JournalReading:
     Settings: ``file_size`` and ``user_version`` as the journal was configured, ``generation`` to
     overrule what the bytes say; without them the reader takes what most files agree with.
 
-    Everything but ``records``, ``changes`` and ``batches`` keeps the journal's live records in
-    memory, as its own loader does; of a plain journal only their ids, but for the loader's list.
+    Everything but ``records``, ``changes`` and ``batches`` keeps the ids of the journal's live
+    records in memory; the loader's list, which is made when it is asked for, the records.
     """
 
     clock = Clock.NONE
@@ -145,25 +150,39 @@ class JournalReading:
         return sum(file.size for file in self.journal.files)
 
     @cached_property
-    def _plain(self) -> Evidence | None:
-        """The evidence about a plain journal; None of others, and of small ones."""
-        if (evidence := walk_for(self._size, _load_evidence)) is None:
-            return None
-        return evidence(self.source.path, self.journal, self._options.settings)
-
-    @cached_property
     def _engine(self) -> EngineLoad:
         """What a load lists, record by record."""
         journal = self.journal
         return load(journal.files, journal.generation, self._options.settings)
 
     @cached_property
-    def _every_record(self) -> Evidence:
-        return Evidence(self.source.path, self.journal, analyse(self.journal), self._engine)
+    def _every_end(self) -> Analysis:
+        """The analysis with all transactions, record by record."""
+        return analyse(self.journal, every=True).analysis
+
+    @cached_property
+    def _in_runs(self) -> AnalysisInRuns | None:
+        """The analysis without those that ended as they should; None of short journals."""
+        analysed = walk_for(self._size, _load_analysis)
+        return None if analysed is None else analysed(self.journal)
 
     @cached_property
     def _evidence(self) -> Evidence:
-        return self._plain or self._every_record
+        log, journal, settings = self.source.path, self.journal, self._options.settings
+        if (found := self._in_runs) is None:
+            short = self._size < KEPT_MAX
+            analysis = self._every_end if short else analyse(journal, every=False).analysis
+            return Evidence.of(log, journal, analysis, self._engine)
+        analysis = found.analyser.analysis
+        if journal.generation.has_own_scan or not found.loaded_alike:
+            return Evidence.of(log, journal, analysis, self._engine)
+        return Evidence(log, journal, analysis, refusal(journal, settings, found.analyser.replay))
+
+    @property
+    def run_count(self) -> RunCount:
+        """How many records were read in runs."""
+        found = self._in_runs
+        return RunCount() if found is None else found.count
 
     @cached_property
     def _findings(self) -> list[Finding]:
@@ -171,7 +190,7 @@ class JournalReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the data files by ascending id, then the files that a load would not read."""
-        analysis, refused = self._evidence.analysis, self._evidence.engine.error
+        analysis, refused = self._evidence.analysis, self._evidence.error
         checked = zip(analysis.readings, redundancy(analysis, refused), strict=True)
         files = [log_file(reading, order, *may) for order, (reading, may) in enumerate(checked)]
         for file in self.journal.files:
@@ -195,7 +214,7 @@ class JournalReading:
         """Yield the transactions by their ends, then the open ones."""
         if (found := self._plain_transactions()) is not None:
             return found.objects()
-        return transactions(self.source.path, self._every_record.analysis)
+        return transactions(self.source.path, self._every_end)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
@@ -207,11 +226,11 @@ class JournalReading:
 
     def _plain_transactions(self) -> PlainTransactions | None:
         """Return the transactions of a large journal without damage or pairs; None of others."""
+        require_numbers(self._options.settings)
         if self.journal.generation.shape.pairs:
             return None
         if (found := walk_for(self._size, _load_transactions)) is None:
             return None
-        require_numbers(self._options.settings)
         from tallystick.systems.jboss.columns.plain_files import NotPlainError
 
         try:

@@ -1,7 +1,4 @@
-"""A plain journal is told of in columns as it is record by record, and any other is not.
-
-Every table of fixtures, random journals and damaged ones is made both ways.
-"""
+"""In runs all is found that is found record by record: fixtures, random journals, damaged ones."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import pytest
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import State
-from tallystick.systems.jboss.columns.plain_analysis import plain_evidence
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.kit import read_in_runs, same_both_ways
@@ -23,6 +19,7 @@ from tests.systems.jboss.build import (
     commit,
     delete,
     image,
+    prepare,
     read,
     rollback,
     sources,
@@ -37,50 +34,75 @@ def _reading(source: LogSource) -> JournalReading:
     return JournalReading(source, ReadOptions())
 
 
-def _is_plain(source: LogSource) -> bool:
-    return plain_evidence(source.path, _reading(source).journal, {}) is not None
-
-
 def test_every_table_is_the_same_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = compared = 0
+    in_runs = compared = 0
     for index, files in enumerate(mutants(2, 100)):
         write_bundle(files, tmp_path / str(index))
         with suppress(LogUnreadableError):
             for source in sources(tmp_path / str(index)):
                 same_both_ways(partial(_reading, source), monkeypatch, refusals=True)
-                plain += _is_plain(source)
+                in_runs += _reading(source).run_count.in_runs > 0
                 compared += 1
     assert compared > 80
-    assert plain > 20
+    assert in_runs > 40
 
 
-PLAIN = {
+ALIKE = {
     "nothing": [],
     "adds and deletes": [add(1), update(1), delete(1), add(2)],
     "a transaction": [add_tx(7, 8), add_tx(7, 9), commit(7, 2)],
     "an open transaction": [add_tx(7, 8)],
     "the end of a transaction that was reclaimed": [commit(7, 0), rollback(8), delete(3)],
     "an id below a deleted one": [add(5), add(3), delete(5), add(4)],
-}
-ODD = {
     "a wrong count": [add_tx(7, 8), commit(7, 2)],
     "a count of nothing": [commit(7, 2)],
-    "an id that is added twice": [add(1), add(1)],
-    "an id that is added after its delete": [add(1), delete(1), add(1)],
-    "an update without an add": [update(1)],
+    "a second end with a count": [add_tx(7, 8), commit(7, 1), commit(7, 1)],
+    "an end with a count before another": [commit(7, 1), add_tx(7, 8), commit(7, 1)],
+    "an id that is added twice": [add(1), update(1), add(1), update(1)],
+    "an id that is added twice and deleted": [add(1), update(1), add(1), delete(1)],
+    "an update without an add": [update(1), update(2), add(2), update(3), delete(3)],
+    "a prepare with a wrong count that is rolled back": [prepare(7, b"", 1), rollback(7)],
+    "a prepare with a wrong count that is committed": [prepare(7, b"", 1), commit(7, 1)],
 }
+OTHERWISE = {"an id that is added after its delete": [add(1), delete(1), add(1)]}
+"""Journals of which the loader has to list the records, to know which are live to it."""
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_plain_journal_is_taken_as_one(tmp_path: Path, name: str) -> None:
-    write(tmp_path, "g3", {1: image("g3", 1, PLAIN[name]), 2: image("g3", 2, [])})
-    assert _is_plain(sources(tmp_path)[0])
+@pytest.mark.parametrize("generation", ["g2", "g3"])
+@pytest.mark.parametrize("name", ALIKE | OTHERWISE)
+def test_odd_journals_are_analysed_in_runs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, generation: str
+) -> None:
+    items = (ALIKE | OTHERWISE)[name]
+    files = {1: image(generation, 1, items), 2: image(generation, 2, [])}
+    write(tmp_path, generation, files)
+    same_both_ways(partial(read, tmp_path), monkeypatch)
+    found = read(tmp_path)._in_runs
+    assert found is not None
+    assert found.loaded_alike == (name in ALIKE)
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_an_odd_journal_is_analysed_record_by_record(tmp_path: Path, name: str) -> None:
-    write(tmp_path, "g3", {1: image("g3", 1, ODD[name]), 2: image("g3", 2, [])})
-    assert not _is_plain(sources(tmp_path)[0])
+def test_damage_is_joined_to_its_transaction_over_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = bytearray(image("g3", 1, [add(1), add_tx(7, 8), add(2)]))
+    damaged[len(image("g3", 1, [add(1), add_tx(7, 8)], 0)) - 1] ^= 1
+    write(
+        tmp_path, "g3", {1: bytes(damaged), 2: image("g3", 2, [add_tx(7, 9), commit(7, 1), add(3)])}
+    )
+    same_both_ways(partial(read, tmp_path), monkeypatch)
+    (one,) = (one for one in read(tmp_path).findings() if one.code == "partial-transaction")
+    assert "1 of its elements is damaged" in one.message
+
+
+@pytest.mark.parametrize("in_runs", [True, False])
+def test_only_the_first_end_of_a_number_misses_its_elements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_runs: bool
+) -> None:
+    read_in_runs(monkeypatch, always=in_runs)
+    for name, missing in (("a second end with a count", False), ("a count of nothing", True)):
+        write(tmp_path, "g3", {1: image("g3", 1, ALIKE[name]), 2: image("g3", 2, [])})
+        assert (read(tmp_path).judgement.reason == "elements-missing") == missing
 
 
 def test_a_large_journal_is_followed_in_columns(
@@ -90,8 +112,8 @@ def test_a_large_journal_is_followed_in_columns(
     write(tmp_path, "g3", {1: image("g3", 1, items), 2: image("g3", 2, [])})
     read_in_runs(monkeypatch)
     reading = read(tmp_path)
-    assert reading._plain is not None
     assert [(one.key, one.state) for one in reading.transactions()] == [
         ("7", State.COMMITTED),
         ("7#2", State.COMMITTED),
     ]
+    assert (reading.run_count.in_runs, reading.run_count.one_by_one) == (4, 0)

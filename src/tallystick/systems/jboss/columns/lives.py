@@ -6,14 +6,12 @@ are regular (`Lives.regular`) and follows the others record by record.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tallystick.records import State
 from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, type_table
 from tallystick.systems.jboss.format.layout import (
     ADD,
@@ -109,13 +107,11 @@ def lives_of(records: RecordColumns) -> Lives | None:
     return Lives(places, ours, starts, np.append(starts[1:], len(begins)) - 1)
 
 
-def closed_lives(lives: Lives, opened: Iterable[int]) -> Any:
-    """Return which lives begin and end in a file, and are regular.
-
-    ``opened`` are the transactions that are open where it begins.
-    """
+def closed_lives(lives: Lives, opened: Iterable[int], odd: Iterable[int] = ()) -> Any:
+    """Return which lives begin and end in a file and are regular; arguments as in `effects_of`."""
     known = np.isin(lives.numbers, np.fromiter(opened, np.int64))
-    return lives.regular & ~(lives.first & known)
+    strange = np.isin(lives.numbers, np.fromiter(odd, np.int64))
+    return lives.regular & ~(lives.first & known) & ~strange
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,33 +123,34 @@ class Effects:
         ends: where the record ends that makes each count: itself, or the commit.
         transactions: the place in ``prepares`` of the transaction of each; -1 outside of any.
         prepares: a record of each transaction: its prepare, if it has one.
-        closed: how many transactions ended, by state.
+        closed: the ends of regular transactions, by their offsets.
     """
 
     records: RecordColumns
     ends: Any
     transactions: Any
     prepares: RecordColumns
-    closed: Counter[State]
+    closed: RecordColumns
 
 
-def effects_of(records: RecordColumns, opened: Iterable[int]) -> tuple[Effects, Any]:
+def effects_of(
+    records: RecordColumns, opened: Iterable[int], odd: Iterable[int] = ()
+) -> tuple[Effects, Any]:
     """Return the effects of records outside of transactions, and of regular transactions.
 
     Also which records belong to other transactions. ``opened`` are the transactions that are open
-    where the part of the file begins.
+    where the part of the file begins, ``odd`` are some that are not taken for regular.
     """
     ends, wanted = records.rows[:, 0] + records.rows[:, 1], _OUTSIDE[records.kinds]
     numbers, others = np.full(len(ends), -1), np.zeros(len(ends), np.bool_)
-    prepares, closed = records.at(slice(0)), Counter[State]()
+    prepares = closed = records.at(slice(0))
     if (lives := lives_of(records)) is not None:
-        fitting = closed_lives(lives, opened)
+        fitting = closed_lives(lives, opened, odd)
         others = lives.others(fitting, len(ends))
         prepares = lives.ours.at(lives.prepares)
         last = lives.places[lives.lasts]
+        closed = records.at(np.sort(last[fitting]))
         committed = fitting & (records.kinds[last] == COMMIT)
-        closed[State.COMMITTED] = int(committed.sum())
-        closed[State.ROLLED_BACK] = int(fitting.sum()) - closed[State.COMMITTED]
         wanted[lives.places[lives.each(committed) & _ELEMENTS[lives.ours.kinds]]] = True
         numbers[lives.places] = lives.each(np.arange(len(last)))
         ends[lives.places] = lives.each(ends[last])

@@ -14,17 +14,15 @@ from tallystick.systems.jboss.engine.original_scan import UNDERFLOW_TEXT, origin
 from tallystick.systems.jboss.format.layout import (
     ADD,
     ADD_TX,
-    COMMIT,
     DELETE,
     DELETE_TX,
     I4,
-    ROLLBACK,
     UPDATE,
     UPDATE_TX,
     Item,
     decode,
 )
-from tallystick.systems.jboss.read.files import JournalFile, most_common
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, most_common
 from tallystick.systems.jboss.read.generations import Generation, shape_of_file
 from tallystick.systems.jboss.read.replay import (
     Effect,
@@ -35,7 +33,6 @@ from tallystick.systems.jboss.read.replay import (
 )
 from tallystick.systems.jboss.read.scan import VALID, Row, scan
 
-ENDS = (COMMIT, ROLLBACK)
 _RAISING = frozenset({ADD, UPDATE, ADD_TX, UPDATE_TX})
 """Types of records whose ids raise the maximum from g1d on."""
 NOTHING_PLACED = (
@@ -181,10 +178,9 @@ def _replay(files: Sequence[JournalFile], outcome: EngineLoad, size: int) -> Non
         for placed in _placed(where, rows):
             if not generation.shape.pairs and placed.kind in _RAISING:
                 outcome.max_id = max(outcome.max_id, placed.number)
-            _require_placed(generation, replay, placed)
             records.apply(replay.feed(placed)[0])
-    if generation.discards_placed_only and not all(one.placed for one in replay.discarded()):
-        raise LoadError(NOTHING_PLACED)
+        _require_placed(generation, replay)
+    _require_placed(generation, replay, done=True)
     outcome.live = records.live()
     outcome.prepared = list(replay.in_doubt())
     outcome.failed = list(replay.discarded())
@@ -192,17 +188,32 @@ def _replay(files: Sequence[JournalFile], outcome: EngineLoad, size: int) -> Non
     outcome.incomplete = list(dict.fromkeys([*replay.incomplete, *failed]))
 
 
-def _require_placed(generation: Generation, replay: Replay, end: PlacedRecord) -> None:
-    """Check the end of a transaction of which no file holds anything. Raises `LoadError`."""
-    if not generation.ends_placed_only or end.kind not in ENDS:
-        return
-    one = replay.open.get(end.transaction)
-    committed = end.kind == COMMIT
-    if one is None or one.placed:
-        return
-    discarded = committed and bool(replay.holes(one, end))
-    if generation.discards_placed_only or not discarded:
+def _require_placed(generation: Generation, replay: Replay, *, done: bool = False) -> None:
+    """Check what became of transactions of which no file holds anything. Raises `LoadError`.
+
+    ``done``: the last record was applied, and open transactions are discarded.
+    """
+    refused = generation.ends_placed_only and replay.ended_unplaced
+    if generation.discards_placed_only:
+        refused |= replay.discarded_unplaced
+        refused |= done and not all(one.placed for one in replay.discarded())
+    if refused:
         raise LoadError(NOTHING_PLACED)
+
+
+def refusal(journal: JournalFiles, settings: Mapping[str, str], replay: Replay) -> str:
+    """Return the exception of a load whose records were all applied to ``replay``, or nothing.
+
+    Raises:
+        UnsupportedFormatError: a setting is no number.
+    """
+    generation = journal.generation
+    try:
+        configured_size(admitted(journal.files, generation, settings), settings)
+        _require_placed(generation, replay, done=True)
+    except LoadError as error:
+        return str(error)
+    return ""
 
 
 def _placed(where: RecordFile, rows: Iterable[Row]) -> Iterator[PlacedRecord]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallystick.systems.jboss.read.analysis import Analysis
-from tallystick.systems.jboss.read.reclaim_counts import FileCounts, covering
+from tallystick.systems.jboss.read.reclaim_counts import FileCounts, covering, reclaimable
 
 FREE = "holds no record of this life"
 CURRENT = "the last file with records, in which the journal goes on"
@@ -35,7 +35,7 @@ def redundancy(analysis: Analysis, refused: str) -> list[tuple[bool | None, str]
         if file.positives or reading.has_records
     ]
     last, data = holding[-1:], holding[:-1]
-    going = analysis.counts.reclaimable(data)
+    going = reclaimable(data)
     return [_redundancy(file, last, data, going) for file in analysis.file_counts]
 
 

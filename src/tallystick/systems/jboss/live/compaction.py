@@ -131,7 +131,7 @@ def compact(ring: Ring, counts: ReclaimCounts) -> ReclaimCounts:
             file=ring.folder,
             advice="Their loaders do not know the control file; convert the journal first",
         )
-    ring.advance(counts)
+    ring.advance()
     old = list(ring.data)
     if not old:
         return counts

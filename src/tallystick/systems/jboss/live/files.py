@@ -28,7 +28,7 @@ from tallystick.systems.jboss.format.layout import (
     encode_header,
 )
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
-from tallystick.systems.jboss.read.reclaim_counts import FileCounts, ReclaimCounts
+from tallystick.systems.jboss.read.reclaim_counts import FileCounts, reclaimable
 
 FILL_PIECE = 1 << 20
 """Bytes of one write while a new file is filled."""
@@ -156,7 +156,7 @@ class Ring(Uncopied):
         """Return the bytes that fit after the last record of the current file."""
         return self.settings.file_size - self.current.position
 
-    def advance(self, counts: ReclaimCounts) -> None:
+    def advance(self) -> None:
         """Begin the next file; the current one is made durable first."""
         old = self.current
         self.sync()
@@ -169,7 +169,7 @@ class Ring(Uncopied):
         # The file after it is not needed yet: if the disk is full, the next call raises.
         with contextlib.suppress(OSError):
             self._open_ahead()
-        self.reclaim(counts)
+        self.reclaim()
 
     def sync(self) -> None:
         """Make the current file durable."""
@@ -184,13 +184,13 @@ class Ring(Uncopied):
         current.handle.pwrite(padded, current.position)
         current.position += len(padded)
 
-    def reclaim(self, counts: ReclaimCounts) -> None:
+    def reclaim(self) -> None:
         """Reuse, or delete, every data file that may go, oldest first.
 
         Only data files are considered, so everything that frees one is durable already.
         """
         files = [file.counts for file in self.data]
-        going = {one.key for one in counts.reclaimable(files)}
+        going = {one.key for one in reclaimable(files)}
         for file in list(self.data):
             if file.file_id in going:
                 self._release(file)

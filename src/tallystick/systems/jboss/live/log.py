@@ -279,12 +279,12 @@ class CircularJournal(Uncopied):
     def force_move_next_file(self) -> None:
         """Begin the next file now."""
         with self._flushed():
-            self._ring.advance(self._placer.counts)
+            self._ring.advance()
 
     def check_and_reclaim_files(self) -> None:
         """Reuse, or delete, files that may go."""
         with self._flushed():
-            self._ring.reclaim(self._placer.counts)
+            self._ring.reclaim()
 
     def needs_compaction(self) -> bool:
         """Return whether live bytes are a small part of many files, by the settings."""

@@ -71,7 +71,7 @@ class Placer:
             record = self._placed(entry, stamp)
             if place + len(record) > end:
                 batch = self._written(batch)
-                self.ring.advance(self.counts)
+                self.ring.advance()
                 file, stamp, place, end = self._place()
                 record = self._placed(entry, stamp)
             numbers.append(place)

@@ -1,7 +1,8 @@
 """Analyse a journal strictly: everything that its bytes prove, in one pass.
 
 In: the `JournalFiles`. Out: an `Analysis`: records of this life with those that the journal's own
-loader drops, transactions and their holes, live records, damage.
+loader drops, transactions and their holes, live records, damage. It keeps what is open and what is
+odd; of transactions that ended as they should only the numbers.
 
 Unlike the loader it reads format 2 records in format 1 files, reads records under a file id that
 was never written to the header, and follows the order of events instead of a list of deletes.
@@ -9,26 +10,36 @@ was never written to the header, and follows the order of events instead of a li
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tallystick.records import Outcome, State
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
+    ADD,
+    COMMIT,
+    DELETE,
+    DELETE_TX,
+    ELEMENTS,
     EVENT,
     FILE_ID_MASK,
     IN_TRANSACTION,
+    LONG_MIN,
+    PREPARE,
     ROLLBACK,
+    UPDATE,
+    UPDATE_TX,
     RecordType,
+    Shape,
 )
 from tallystick.systems.jboss.read.classify import APPENDED, Classified, FileReading, read_files
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile, KnownFile
 from tallystick.systems.jboss.read.files import JournalFiles
-from tallystick.systems.jboss.read.reclaim_counts import FileCounts, ReclaimCounts
+from tallystick.systems.jboss.read.reclaim_counts import FileCounts
 from tallystick.systems.jboss.read.replay import (
-    Effect,
     EndedTransaction,
     OpenTransaction,
     PlacedRecord,
@@ -37,6 +48,10 @@ from tallystick.systems.jboss.read.replay import (
 )
 from tallystick.systems.jboss.read.scan import transaction_at
 
+HEURISTIC_ADD = 64 + ADD
+"""The type of an add that may be a heuristic outcome."""
+_DELETES = frozenset({DELETE, DELETE_TX})
+_UPDATES = frozenset({UPDATE, UPDATE_TX})
 GONE_MAX = 64
 """Missing file ids are listed up to this many."""
 
@@ -59,8 +74,8 @@ class Analysis:
 
     Attributes:
         readings: the files, by the ids under which they were written.
-        file_counts: what each file of ``readings`` holds and ends; its key is its place there.
-        counts: live records and open transactions, for reclaiming.
+        file_counts: what each file of ``readings`` holds and ends, for reclaiming; its key is its
+            place there.
         outcomes: ranges per outcome.
         damage: damaged records that are not torn.
         torn: torn records.
@@ -69,7 +84,10 @@ class Analysis:
         ended: transactions with a commit or rollback, in the order of these.
         closed: how many more ended as they should, by state; nothing else is kept of them.
         open: the other transactions, in order of their first record.
-        live: record id -> number of records that are live.
+        live: id of a live record -> the order of the file of its last add.
+        updates: the same of the updates since, where there are any.
+        hidden: id of a live record -> how many adds and updates a further add has replaced.
+        again: ids of live records below one that was deleted before: they may be added again.
         heuristics: record id -> adds that may be heuristic outcomes, of live records.
         orphan_updates: live updates of ids that were never added: the file with the add is gone.
         unknown_deletes: deletes of ids without an add, of records that were reclaimed or lost.
@@ -78,9 +96,8 @@ class Analysis:
             there: the type, and the id of the record or the transaction.
     """
 
-    readings: Sequence[KnownFile]
+    readings: list[KnownFile]
     file_counts: list[FileCounts]
-    counts: ReclaimCounts = field(default_factory=ReclaimCounts)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     damage: list[Damage] = field(default_factory=list)
     torn: list[Damage] = field(default_factory=list)
@@ -90,11 +107,20 @@ class Analysis:
     closed: Counter[State] = field(default_factory=Counter)
     open: list[OpenTransaction] = field(default_factory=list)
     live: dict[int, int] = field(default_factory=dict)
+    updates: dict[int, list[int]] = field(default_factory=dict)
+    hidden: Counter[int] = field(default_factory=Counter)
+    again: set[int] = field(default_factory=set)
     heuristics: dict[int, list[PlacedRecord]] = field(default_factory=dict)
     orphan_updates: dict[int, PlacedRecord] = field(default_factory=dict)
     unknown_deletes: int = 0
     added_twice: list[PlacedRecord] = field(default_factory=list)
     of_nothing: list[tuple[RecordType, int]] = field(default_factory=list)
+
+    @property
+    def live_records(self) -> int:
+        """How many adds and updates are live."""
+        updates = sum(len(orders) for orders in self.updates.values())
+        return len(self.live) + updates + self.hidden.total()
 
     def missing_ids(self) -> list[int]:
         """Return at most `GONE_MAX` + 1 ids between the lowest and the highest without a file."""
@@ -107,85 +133,194 @@ class Analysis:
         return gone[: GONE_MAX + 1]
 
 
-def analyse(journal: JournalFiles) -> Analysis:
-    """Read all files of a journal strictly."""
-    readings = sorted(read_files(journal), key=lambda one: one.effective_id)
-    files = [ClassifiedFile(one) for one in readings]
-    analysis = Analysis(files, [FileCounts(order) for order, _ in enumerate(readings)])
-    stamps = [one.effective_id & FILE_ID_MASK for one in readings]
-    replay = Replay(journal.generation.shape, stamps)
-    for order, reading in enumerate(readings):
+class Analyser:
+    """Applies the records of a journal, in order, to its `Analysis`.
+
+    Attributes:
+        analysis: what was found so far.
+        replay: follows the transactions.
+        damaged: the transactions in damaged records so far.
+    """
+
+    def __init__(self, shape: Shape, ids: Sequence[int], *, every: bool) -> None:
+        """Begin with files of these ids, under which they were written, in their order.
+
+        With ``every`` transactions that ended as they should are kept, too.
+        """
+        self.analysis = Analysis([], [FileCounts(order) for order, _ in enumerate(ids)])
+        self.replay = Replay(shape, [one & FILE_ID_MASK for one in ids])
+        self.damaged: set[int] = set()
+        # Elements may be missing in files that are gone, which shows at the end of all records.
+        self._every = every or shape.pairs
+        self._touched: dict[int, list[int]] = {}
+        """Open transaction -> the orders of the files that hold a record of it."""
+        self._ended = array("q")
+        """The transactions with an end so far."""
+        self._last_deleted = LONG_MIN
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def note(self, reading: FileReading, order: int) -> None:
+        """Note what a classified file holds besides whole records, before these are applied."""
         for one in reading.ranges:
-            analysis.outcomes[one.outcome] += 1
+            self.analysis.outcomes[one.outcome] += 1
+            if one.outcome in (Outcome.CORRUPT, Outcome.TORN):
+                self._damage(reading, one, order)
+
+    def feed_file(self, reading: FileReading, order: int) -> None:
+        """Apply the records of a classified file one by one."""
+        for one in reading.ranges:
             if reading.belongs(one):
-                _feed(analysis, replay, _placed(reading, one, order), one)
-            elif one.outcome in (Outcome.CORRUPT, Outcome.TORN):
-                note_damage(analysis, reading, one, order)
-    for left in replay.discarded():
-        analysis.counts.discard(left.transaction)
-    analysis.open = list(replay.open.values())
-    return analysis
+                where = RecordFile(reading.file, reading.shape, order, one.row.file_id)
+                if one.dropped:
+                    why = "appended" if one.reason == APPENDED else "unheaded"
+                    self.analysis.dropped_because[why] += 1
+                self.feed(PlacedRecord.of(reading.item(one), where, dropped=one.dropped))
 
+    def _damage(self, reading: FileReading, one: Classified, order: int) -> None:
+        where, data, shape = one.row, reading.file.data(), reading.shape
+        byte = data[where.offset]
+        known = EVENT <= byte <= ROLLBACK
+        transactional = not known or shape.record_type(byte) in IN_TRANSACTION
+        transaction = transaction_at(data, where.offset, shape) if transactional else None
+        damage = Damage(reading.file.path, order, where.offset, where.size, one.reason, transaction)
+        if one.outcome is Outcome.TORN:
+            self.analysis.torn.append(damage)
+            return
+        self.analysis.damage.append(damage)
+        self.analysis.file_counts[order].positives += 1
+        if transaction is not None:
+            self.damaged.add(transaction)
 
-def _placed(reading: FileReading, one: Classified, order: int) -> PlacedRecord:
-    where = RecordFile(reading.file, reading.shape, order, one.row.file_id)
-    return PlacedRecord.of(reading.item(one), where, dropped=one.dropped)
+    # -- records -------------------------------------------------------------------------------
 
+    def feed(self, placed: PlacedRecord) -> None:
+        """Apply one record."""
+        if placed.dropped:
+            self.analysis.dropped.append(placed)
+        effects, ended = self.replay.feed(placed)
+        if ended is not None:
+            self._end(ended)
+        elif placed.kind in ELEMENTS or placed.kind == PREPARE:
+            files = self._touched.setdefault(placed.transaction, [])
+            if not files or files[-1] != placed.where.order:
+                files.append(placed.where.order)
+        if effects:
+            changed = [effect.placed for effect in effects]
+            orders = [one.where.order for one in changed]
+            kinds = [
+                HEURISTIC_ADD if one.kind == ADD and one.value == HEURISTIC_TYPE else one.kind
+                for one in changed
+            ]
+            self.apply(orders, kinds, [one.number for one in changed], changed.__getitem__)
 
-def _feed(analysis: Analysis, replay: Replay, placed: PlacedRecord, one: Classified) -> None:
-    if one.dropped:
-        analysis.dropped.append(placed)
-        analysis.dropped_because["appended" if one.reason == APPENDED else "unheaded"] += 1
-    effects, ended = replay.feed(placed)
-    if ended is not None:
-        analysis.ended.append(ended)
-        if not ended.known and placed.item.type is RecordType.ROLLBACK:
-            analysis.of_nothing.append((RecordType.ROLLBACK, ended.open.transaction))
-    _count(analysis, placed, ended)
-    for effect in effects:
-        _apply(analysis, effect)
+    def close(self, order: int, committed: Sequence[int], rolled_back: Sequence[int]) -> None:
+        """Count transactions that begin and end in one file, as they should."""
+        analysis, count = self.analysis, len(committed) + len(rolled_back)
+        analysis.closed[State.COMMITTED] += len(committed)
+        analysis.closed[State.ROLLED_BACK] += len(rolled_back)
+        analysis.file_counts[order].positives += count
+        analysis.file_counts[order].negatives[order] += count
+        self._ended.extend(committed)
+        self._ended.extend(rolled_back)
 
+    def _end(self, ended: EndedTransaction) -> None:
+        analysis, end, number = self.analysis, ended.end, ended.open.transaction
+        files = self._touched.pop(number, ())
+        # An incomplete transaction holds no file, and what ends it holds none back.
+        for order in files if ended.complete else ():
+            analysis.file_counts[order].positives += 1
+            analysis.file_counts[end.where.order].negatives[order] += 1
+        if not ended.known:
+            ended.again = bool(ended.open.holes) and number in self._ended
+            if end.kind == ROLLBACK:
+                analysis.of_nothing.append((RecordType.ROLLBACK, number))
+        self._ended.append(number)
+        holes = bool(ended.open.holes) and not ended.known
+        if self._every or holes or not ended.complete or number in self.damaged:
+            analysis.ended.append(ended)
+        else:
+            state = State.COMMITTED if end.kind == COMMIT else State.ROLLED_BACK
+            analysis.closed[state] += 1
 
-def _count(analysis: Analysis, placed: PlacedRecord, ended: EndedTransaction | None) -> None:
-    if ended is not None and not ended.complete:
-        analysis.counts.discard(ended.open.transaction)
-        return
-    item, file = placed.item, analysis.file_counts[placed.where.order]
-    analysis.counts.add(file, item.type, item.transaction, item.record_id or 0, item.length)
+    def apply(
+        self,
+        orders: Iterable[int],
+        kinds: Iterable[int],
+        numbers: Iterable[int],
+        placed: Callable[[int], PlacedRecord],
+    ) -> None:
+        """Apply adds, updates and deletes that count.
 
+        Args:
+            orders: the orders of their files.
+            kinds: their types, or `HEURISTIC_ADD`.
+            numbers: their record ids.
+            placed: returns one of them, by its place among them.
+        """
+        analysis = self.analysis
+        live, counts = analysis.live, analysis.file_counts
+        orphans, again, highest = analysis.orphan_updates, analysis.again, self._last_deleted
+        for at, (order, kind, number) in enumerate(zip(orders, kinds, numbers, strict=False)):
+            if kind in _DELETES:
+                if number > highest:
+                    highest = number
+                self._delete(kind, number, order)
+                continue
+            counts[order].positives += 1
+            if kind in _UPDATES:
+                if number in live:
+                    analysis.updates.setdefault(number, []).append(order)
+                    continue
+                orphans[number] = placed(at)
+            else:
+                if orphans:
+                    orphans.pop(number, None)
+                if number in live:
+                    analysis.added_twice.append(placed(at))
+                    analysis.hidden[number] += 1 + len(analysis.updates.pop(number, ()))
+                if kind == HEURISTIC_ADD:
+                    analysis.heuristics.setdefault(number, []).append(placed(at))
+            if number <= highest:
+                again.add(number)
+            live[number] = order
+        self._last_deleted = highest
 
-def _apply(analysis: Analysis, effect: Effect) -> None:
-    item = effect.placed.item
-    number = item.record_id or 0
-    if item.type in (RecordType.DELETE, RecordType.DELETE_TX):
-        known = analysis.live.pop(number, None)
+    def _delete(self, kind: int, number: int, order: int) -> None:
+        analysis = self.analysis
+        first = analysis.live.pop(number, None)
+        if first is None:
+            analysis.unknown_deletes += 1
+            if kind == DELETE:
+                analysis.of_nothing.append((RecordType.DELETE, number))
+            return
+        negatives = analysis.file_counts[order].negatives
+        negatives[first] += 1
+        for each in analysis.updates.pop(number, ()):
+            negatives[each] += 1
+        analysis.hidden.pop(number, None)
         analysis.heuristics.pop(number, None)
         analysis.orphan_updates.pop(number, None)
-        analysis.unknown_deletes += known is None
-        if known is None and item.type is RecordType.DELETE:
-            analysis.of_nothing.append((RecordType.DELETE, number))
-        return
-    if item.type in (RecordType.UPDATE, RecordType.UPDATE_TX) and number not in analysis.live:
-        analysis.orphan_updates[number] = effect.placed
-    elif item.type in (RecordType.ADD, RecordType.ADD_TX):
-        analysis.orphan_updates.pop(number, None)
-        if number in analysis.live:
-            analysis.added_twice.append(effect.placed)
-    analysis.live[number] = analysis.live.get(number, 0) + 1
-    if item.type is RecordType.ADD and item.user_type == HEURISTIC_TYPE:
-        analysis.heuristics.setdefault(number, []).append(effect.placed)
+        analysis.again.discard(number)
+
+    def finish(self) -> Analysis:
+        """Return the analysis, after the last record."""
+        discarded = {one.transaction for one in self.replay.discarded()}
+        for number, files in self._touched.items():
+            for order in files if number not in discarded else ():
+                self.analysis.file_counts[order].positives += 1
+        self.analysis.open = list(self.replay.open.values())
+        return self.analysis
 
 
-def note_damage(analysis: Analysis, reading: FileReading, one: Classified, order: int) -> None:
-    """Note a torn or corrupt range of the file of that order."""
-    where, data, shape = one.row, reading.file.data(), reading.shape
-    byte = data[where.offset]
-    known = EVENT <= byte <= ROLLBACK
-    transactional = not known or shape.record_type(byte) in IN_TRANSACTION
-    transaction = transaction_at(data, where.offset, shape) if transactional else None
-    damage = Damage(reading.file.path, order, where.offset, where.size, one.reason, transaction)
-    if one.outcome is Outcome.TORN:
-        analysis.torn.append(damage)
-    else:
-        analysis.damage.append(damage)
-        analysis.file_counts[order].positives += 1
+def analyse(journal: JournalFiles, *, every: bool) -> Analyser:
+    """Read all files of a journal strictly, record by record; ``every`` as in `Analyser`."""
+    readings = sorted(read_files(journal), key=lambda one: one.effective_id)
+    ids = [one.effective_id for one in readings]
+    analyser = Analyser(journal.generation.shape, ids, every=every)
+    analyser.analysis.readings += map(ClassifiedFile, readings)
+    for order, reading in enumerate(readings):
+        analyser.note(reading, order)
+        analyser.feed_file(reading, order)
+    analyser.finish()
+    return analyser

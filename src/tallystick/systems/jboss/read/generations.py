@@ -63,6 +63,11 @@ class Generation:
         return not self.shape.pairs
 
     @property
+    def has_own_scan(self) -> bool:
+        """True before HornetQ 2.1: the loader's scan differs from that of all later ones."""
+        return self.shape.header_size == I4.size
+
+    @property
     def counts_compactions(self) -> bool:
         """True from g3 on: records carry a compact count."""
         return self.shape.compact == 1

@@ -1,6 +1,6 @@
 """Which files may be reclaimed: positives and negatives, section 4.2 of the format.
 
-In: records with the files they are in. Out: `ReclaimCounts.reclaimable`. No bytes, no disk.
+In: records with the files they are in. Out: which files are `reclaimable`. No bytes, no disk.
 
 * An add or update is a positive in its file. A delete is a negative in its own file towards
   each file with a positive of that id.
@@ -104,18 +104,6 @@ class ReclaimCounts:
         for file in one.files if one is not None else ():
             file.positives -= 1
 
-    def reclaimable(self, files: Sequence[FileCounts]) -> list[FileCounts]:
-        """Return those of ``files`` that may go, oldest first; ``files`` are in order of ids."""
-        going: list[FileCounts] = []
-        keys = {file.key for file in files}
-        gone: set[int] = set()
-        for file in files:
-            pinned = any(key in keys and key not in gone for key in _others(file))
-            if not pinned and covering(file, files) >= file.positives:
-                going.append(file)
-                gone.add(file.key)
-        return going
-
     def _add_transactional(
         self, file: FileCounts, kind: RecordType, transaction: int, record_id: int, size: int
     ) -> None:
@@ -160,6 +148,19 @@ class ReclaimCounts:
         for key, size in (first, *self.updates.pop(record_id, ())):
             file.negatives[key] += 1
             self.live_bytes -= size
+
+
+def reclaimable(files: Sequence[FileCounts]) -> list[FileCounts]:
+    """Return those of ``files`` that may go, oldest first; ``files`` are in order of ids."""
+    going: list[FileCounts] = []
+    keys = {file.key for file in files}
+    gone: set[int] = set()
+    for file in files:
+        pinned = any(key in keys and key not in gone for key in _others(file))
+        if not pinned and covering(file, files) >= file.positives:
+            going.append(file)
+            gone.add(file.key)
+    return going
 
 
 def covering(file: FileCounts, files: Sequence[FileCounts]) -> int:

@@ -171,12 +171,14 @@ class EndedTransaction:
         complete: none of its elements is missing.
         known: False if no record of it was found: reclaimed, ended already, or, where ``open`` has
             holes, damaged, as the end counts elements in a file that is there.
+        again: such an end, and another one of that number stands before it.
     """
 
     open: OpenTransaction
     end: PlacedRecord
     complete: bool
     known: bool = True
+    again: bool = False
 
 
 class Replay:
@@ -194,6 +196,9 @@ class Replay:
         self.open: dict[int, OpenTransaction] = {}
         self.incomplete: list[int] = []
         """Transactions that the loader warns of, in order."""
+        self.ended_unplaced = self.discarded_unplaced = False
+        """Whether a transaction ended, or was discarded at its end, of which no file held more than
+        a prepare with a wrong count."""
 
     def feed(self, placed: PlacedRecord) -> tuple[list[Effect], EndedTransaction | None]:
         """Apply one record; return its effects and the transaction that it ends."""
@@ -255,10 +260,14 @@ class Replay:
             stray = OpenTransaction(number)
             stray.holes = self.holes(stray, placed)
             return [], EndedTransaction(stray, placed, complete=True, known=False)
+        holes = self.holes(one, placed) if placed.kind == COMMIT else ""
+        if not one.placed:
+            self.discarded_unplaced |= bool(holes)
+            self.ended_unplaced |= not holes
         if placed.kind == ROLLBACK:
             return [], EndedTransaction(one, placed, complete=True)
-        one.holes = self.holes(one, placed)
-        if one.holes:
+        one.holes = holes
+        if holes:
             self.incomplete.append(number)
             return [], EndedTransaction(one, placed, complete=False)
         effects = [Effect(element, placed) for element in (*one.records, *one.deletes)]

@@ -41,7 +41,7 @@ def grounds(evidence: Evidence) -> Iterator[Ground]:
         dropped = evidence.analysis.dropped
         numbers = {one.item.transaction for one in dropped} - {None}
         partial = sum(one.what == _PARTIAL for one in losses)
-        again = len(evidence.lost_ids()) if any(one.what == _AGAIN for one in losses) else 0
+        again = len(evidence.lost_ids) if any(one.what == _AGAIN for one in losses) else 0
         stake = AtStake((partial + len(numbers)) or None, (len(dropped) + again) or None)
         yield Ground("records-lost", losses[0].meaning, stake)
     if orphans := evidence.analysis.orphan_updates:
@@ -62,13 +62,11 @@ def _ended(evidence: Evidence) -> int:
 
 def _strays(evidence: Evidence) -> Iterator[Ground]:
     """Yield the commits that count elements in files which are there, and hold none of them."""
-    ended: set[int | None] = set()
     for one in evidence.analysis.ended:
-        item = one.end.item
-        if not one.known and one.open.holes and item.transaction not in ended:
+        if not one.known and one.open.holes and not one.again:
+            item = one.end.item
             text = f"A {item.type.name} ends transaction {item.transaction}: {one.open.holes}."
             yield Ground("elements-missing", text)
-        ended.add(item.transaction)
 
 
 def _odd_records(analysis: Analysis) -> Iterator[Ground]:

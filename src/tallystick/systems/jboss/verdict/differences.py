@@ -5,12 +5,13 @@ In: an `Evidence`. Out: `Difference`s; `Difference.what` is the code of the find
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from tallystick.records import Difference, Outcome, Severity
 from tallystick.systems.jboss.engine.loader import EngineLoad
-from tallystick.systems.jboss.format.layout import RecordType
+from tallystick.systems.jboss.format.layout import COMMIT
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.replay import EndedTransaction, OpenTransaction, PlacedRecord
@@ -33,32 +34,34 @@ class Evidence:
         log: the name of the log.
         journal: its files.
         analysis: what the bytes prove.
-        engine: what the journal's own loader makes of them.
+        error: the exception that ends a load, if one does.
+        lost_ids: ids that are live by the bytes and not in the loader's list, in log order.
+        revived_ids: ids in the loader's list that are not live by the bytes.
     """
 
     log: str
     journal: JournalFiles
     analysis: Analysis
-    engine: EngineLoad
+    error: str = ""
+    lost_ids: Sequence[int] = ()
+    revived_ids: Sequence[int] = ()
 
-    def lost_ids(self) -> list[int]:
-        """Return the ids that are live by the bytes and not in the loader's list, in log order."""
-        kept = {item.record_id for item in self.engine.live}
-        return [number for number in self.analysis.live if number not in kept]
-
-    def revived_ids(self) -> list[int]:
-        """Return the ids in the loader's list that are not live by the bytes."""
-        ids = dict.fromkeys(item.record_id for item in self.engine.live)
-        return [number for number in ids if number is not None and number not in self.analysis.live]
+    @classmethod
+    def of(cls, log: str, journal: JournalFiles, analysis: Analysis, engine: EngineLoad) -> Self:
+        """Return the evidence about a journal of which the loader lists all records."""
+        listed = {one.record_id: None for one in engine.live if one.record_id is not None}
+        lost = [number for number in analysis.live if number not in listed]
+        revived = [number for number in listed if number not in analysis.live]
+        return cls(log, journal, analysis, engine.error, lost, revived)
 
 
 def differences(evidence: Evidence) -> Iterator[Difference]:
     """Yield every difference; if the load gives up, only that one."""
-    engine, analysis = evidence.engine, evidence.analysis
-    if engine.error:
+    analysis = evidence.analysis
+    if evidence.error:
         yield Difference(
             "load",
-            f"gives up: {engine.error}",
+            f"gives up: {evidence.error}",
             f"{analysis.outcomes[Outcome.VALID]} whole records can be read",
             "The journal would not start. Nothing is lost yet, but nothing is available either.",
             Severity.DAMAGE,
@@ -67,7 +70,7 @@ def differences(evidence: Evidence) -> Iterator[Difference]:
         return
     yield from _dropped(analysis)
     for ended in analysis.ended:
-        if ended.complete and ended.known and ended.end.item.type is RecordType.COMMIT:
+        if ended.complete and ended.known and ended.end.kind == COMMIT:
             yield from _partial(analysis, ended)
     for one in analysis.open:
         if one.prepared is not None and not one.invalid:
@@ -138,7 +141,7 @@ def _partly(end: PlacedRecord, engine: str, holes: str, severity: Severity) -> D
 
 
 def _ids(evidence: Evidence) -> Iterator[Difference]:
-    lost, revived = evidence.lost_ids(), evidence.revived_ids()
+    lost, revived = evidence.lost_ids, evidence.revived_ids
     if lost:
         yield Difference(
             "deleted-and-added-again",
@@ -157,6 +160,6 @@ def _ids(evidence: Evidence) -> Iterator[Difference]:
         )
 
 
-def _some(ids: list[int]) -> str:
+def _some(ids: Sequence[int]) -> str:
     text = ", ".join(str(number) for number in ids[:IDS_LISTED])
     return text if len(ids) <= IDS_LISTED else f"{text} and {len(ids) - IDS_LISTED} more"

@@ -48,7 +48,7 @@ def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:
         "in_doubt": [_in_doubt(one) for one in every if one.state is State.PREPARED],
         "lost": list(_lost(evidence, every)),
         "findings": dict(Counter(finding.code for finding in findings)),
-        "live_records": sum(analysis.live.values()),
+        "live_records": analysis.live_records,
         "missing_file_ids": analysis.missing_ids()[:GONE_MAX],
     }
 
@@ -69,8 +69,8 @@ def _in_doubt(one: Transaction) -> dict[str, Any]:
 
 
 def _lost(evidence: Evidence, every: list[Transaction]) -> Iterator[dict[str, Any]]:
-    if evidence.engine.error:
-        yield {"what": "everything", "why": f"the load stops: {evidence.engine.error}"}
+    if evidence.error:
+        yield {"what": "everything", "why": f"the load stops: {evidence.error}"}
     for placed in evidence.analysis.dropped:
         yield {
             "what": "record",
