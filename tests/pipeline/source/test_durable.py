@@ -273,6 +273,7 @@ def _cloudtran(path: str, numbers: range) -> None:
 GROWING: dict[str, Callable[..., None]] = {**WRITERS, "derby": _derby, "cloudtran": _cloudtran}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", GROWING)
 def test_a_history_that_only_grows_is_never_taken_for_another(system: str, tmp_path: Path) -> None:
     """Opened and closed again and again, followed by one that remembers and by fresh ones."""

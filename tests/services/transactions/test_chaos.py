@@ -18,6 +18,7 @@ from tallystick.testing import TcpProxy
 from tallystick.testing.chaos import FORK, KILL, Away, Chaos, Scenario
 from tallystick.testing.chaos.process import Ended
 from tests.servers import Server, make_mariadb, make_postgres
+from tests.sweeps import IN_TURNS, SEED
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
@@ -114,10 +115,15 @@ def test_faults_at_steps_by_chance_tear_nothing(
     assert len(report.steps) > 12
 
 
-def test_a_fork_at_every_step_leaves_the_parent_its_sessions(places: Places) -> None:
+@pytest.mark.parametrize(
+    "sample", [pytest.param(6, id="sample"), pytest.param(None, marks=IN_TURNS, id="all")]
+)
+def test_a_fork_at_any_step_leaves_the_parent_its_sessions(
+    places: Places, sample: int | None
+) -> None:
     """The child unwinds in the midst of the protocol, whose handlers would roll back."""
-    report = Chaos(faults=[FORK.name]).run(places.scenario())
-    assert report.ended == {Ended.COMMITTED: 1 + len(report.steps)}
+    report = Chaos(faults=[FORK.name], seed=SEED).run(places.scenario(), sample=sample)
+    assert report.ended == {Ended.COMMITTED: 1 + (sample or len(report.steps))}
 
 
 @pytest.mark.soak
