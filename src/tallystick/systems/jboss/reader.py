@@ -74,8 +74,8 @@ from tallystick.systems.runs import RunCount, walk_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tallystick.systems.jboss.columns.plain_analysis import AnalysisInRuns
-    from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
+    from tallystick.systems.jboss.columns.transactions import PlainTransactions
+    from tallystick.systems.jboss.runs.analysis import AnalysisInRuns
     from tallystick.systems.protocol import Longs
 
 KEPT_MAX = 1 << 24
@@ -88,13 +88,13 @@ def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
 
 
 def _load_plain_records() -> RecordsOf:
-    from tallystick.systems.jboss.columns.plain_records import plain_records
+    from tallystick.systems.jboss.runs.records import plain_records
 
     return plain_records
 
 
 def _load_analysis() -> Callable[[JournalFiles], AnalysisInRuns | None]:
-    from tallystick.systems.jboss.columns.plain_analysis import analyse_in_runs
+    from tallystick.systems.jboss.runs.analysis import analyse_in_runs
 
     return analyse_in_runs
 
@@ -106,7 +106,7 @@ def _load_changes() -> Callable[[JournalFiles, str, int], Iterator[pa.RecordBatc
 
 
 def _load_transactions() -> type[PlainTransactions]:
-    from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
+    from tallystick.systems.jboss.columns.transactions import PlainTransactions
 
     return PlainTransactions
 
@@ -231,7 +231,7 @@ class JournalReading:
             return None
         if (found := walk_for(self._size, _load_transactions)) is None:
             return None
-        from tallystick.systems.jboss.columns.plain_files import NotPlainError
+        from tallystick.systems.jboss.runs.pieces import NotPlainError
 
         try:
             return found(self.journal, self.source.path, lambda: self._evidence.analysis)

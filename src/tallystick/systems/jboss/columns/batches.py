@@ -29,18 +29,18 @@ from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind
 from tallystick.systems.jboss.columns.kernels import (
     HEURISTIC,
-    features,
     fill_columns,
     fill_xids,
     record_types,
 )
-from tallystick.systems.jboss.columns.plain_files import has_damage
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME, RecordType, Shape
 from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.records import KINDS, records_of
 from tallystick.systems.jboss.read.scan import ROW, VALID, pieces
 from tallystick.systems.jboss.read.scan import numbers as shape_numbers
+from tallystick.systems.jboss.runs.pieces import has_damage
+from tallystick.systems.jboss.runs.walk import features
 from tallystick.systems.protocol import Split
 
 

@@ -17,15 +17,7 @@ import pyarrow as pa
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, table_batch
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, json_text
 from tallystick.records import Change, Clock
-from tallystick.systems.jboss.columns.fields import (
-    INSIDE,
-    RecordColumns,
-    columns_of,
-    rows_of,
-    xids_of,
-)
-from tallystick.systems.jboss.columns.lives import Effects, effects_of
-from tallystick.systems.jboss.columns.plain_files import valid_rows
+from tallystick.systems.jboss.columns.kernels import xids_of
 from tallystick.systems.jboss.format.layout import (
     ADD,
     CHECK_SIZE,
@@ -43,6 +35,14 @@ from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.scan import SECOND_SHAPE, pieces
+from tallystick.systems.jboss.runs.chunk import (
+    INSIDE,
+    Chunk,
+    chunk_of,
+    rows_of,
+)
+from tallystick.systems.jboss.runs.pieces import valid_rows
+from tallystick.systems.jboss.runs.transactions import Effects, effects_of
 
 _USER_TYPE_MIN = -128
 PIECE = 1 << 15
@@ -72,7 +72,7 @@ def _file_batches(follower: ChangeColumns, where: RecordFile) -> Iterator[pa.Rec
     for piece in pieces(data, shape, file.stamp, second=SECOND_SHAPE.get(shape.name), rows=PIECE):
         valid = valid_rows(rows_of(piece))
         if len(valid):
-            yield from follower.feed(where, place_of(file, 0), columns_of(shape, data, valid))
+            yield from follower.feed(where, place_of(file, 0), chunk_of(shape, data, valid))
 
 
 def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -101,9 +101,7 @@ class ChangeColumns:
         self._paths = pa.array(paths, pa.string())
         self._replay = Replay(shape, ())
 
-    def feed(
-        self, where: RecordFile, place: int, records: RecordColumns
-    ) -> Iterator[pa.RecordBatch]:
+    def feed(self, where: RecordFile, place: int, records: Chunk) -> Iterator[pa.RecordBatch]:
         """Yield the changes that records of one file make, in commit order.
 
         ``place`` is that of its first byte.
@@ -122,11 +120,11 @@ class ChangeColumns:
         yield from found
 
     def _one_by_one(
-        self, where: RecordFile, place: int, records: RecordColumns
+        self, where: RecordFile, place: int, records: Chunk
     ) -> Iterator[pa.RecordBatch]:
         return batches_of_changes(self._replayed(where, place, records), _CLOCK)
 
-    def _replayed(self, where: RecordFile, place: int, records: RecordColumns) -> Iterator[Change]:
+    def _replayed(self, where: RecordFile, place: int, records: Chunk) -> Iterator[Change]:
         for fields in records.fields():
             effects, ended = self._replay.feed(PlacedRecord(*fields, where))
             yield from changes_of_record(self._log, place | fields[2], effects, ended)
@@ -164,7 +162,7 @@ def _ordinals(ends: Any) -> Any:
     return places - np.maximum.accumulate(np.where(first, places, 0))
 
 
-def _bodies(shape: Shape, data: memoryview, records: RecordColumns, bodiless: Any) -> pa.Array:
+def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa.Array:
     """Return the bodies of records; those without have none."""
     begins = records.rows[:, 0] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
     begins += I8.size * INSIDE[records.kinds]

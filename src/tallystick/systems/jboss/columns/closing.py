@@ -24,15 +24,7 @@ from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.errors import CorruptLogError
 from tallystick.records import Change, Clock, Transaction
 from tallystick.systems.jboss.columns.changes import ChangeColumns, rebatched
-from tallystick.systems.jboss.columns.fields import INSIDE, columns_of
-from tallystick.systems.jboss.columns.lives import Lives, lives_of
-from tallystick.systems.jboss.columns.plain_files import (
-    FILE_SIZE_MAX,
-    file_rows,
-    is_plain,
-    valid_rows,
-)
-from tallystick.systems.jboss.columns.plain_transactions import closed_in
+from tallystick.systems.jboss.columns.transactions import closed_in
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     ADD,
@@ -44,6 +36,14 @@ from tallystick.systems.jboss.read.changes import changes_of_record, place_of
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.transactions import ended_transaction, unended
+from tallystick.systems.jboss.runs.chunk import INSIDE, chunk_of
+from tallystick.systems.jboss.runs.pieces import (
+    FILE_SIZE_MAX,
+    file_rows,
+    is_plain,
+    valid_rows,
+)
+from tallystick.systems.jboss.runs.transactions import Lives, lives_of
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed, unpacked
 
@@ -122,7 +122,7 @@ class ClosingSplit:
     def _closed(self, files: list[JournalFile], order: int, rows: Any) -> Iterator[Named]:
         file = files[order]
         shape, data = self._journal.shape(file), file.data()
-        records = columns_of(shape, data, rows)
+        records = chunk_of(shape, data, rows)
         if ((records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)).any():
             return
         above = None

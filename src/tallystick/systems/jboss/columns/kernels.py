@@ -8,49 +8,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.arrow.byte_kernels import be_int32, be_int64
-from tallystick.arrow.columns import put_bit, put_view
-from tallystick.arrow.numba_kernel import kernel, small_kernel
+import numpy as np
+import pyarrow as pa
+
+from tallystick.arrow.byte_kernels import be_int32
+from tallystick.arrow.columns import new_bitmap, new_views, put_bit, put_view, viewed
+from tallystick.arrow.columns import numbers as filled
+from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, XID_PART_MAX
 from tallystick.systems.jboss.format.layout import (
     CHECK_SIZE,
-    COMMIT,
     COUNT_SIZE,
     EVENT,
     ID_SIZE,
-    IN_TRANSACTION,
-    OF_RECORD,
     PREPARE,
-    ROLLBACK,
     STAMP_SIZE,
     USER_TYPE_SIZE,
-    WITH_BODY,
     RecordType,
     Shape,
 )
-
-# Bits of what a record type has; `features` puts them in the order of the bytes on disk.
-HAS_TRANSACTION, HAS_RECORD_ID, HAS_BODY, HAS_TYPE, HAS_XID, MAY_BE_HEURISTIC = (
-    1 << bit for bit in range(6)
+from tallystick.systems.jboss.read.scan import numbers
+from tallystick.systems.jboss.runs.chunk import Chunk
+from tallystick.systems.jboss.runs.walk import (
+    HAS_BODY,
+    HAS_RECORD_ID,
+    HAS_TRANSACTION,
+    HAS_TYPE,
+    HAS_XID,
+    MAY_BE_HEURISTIC,
+    TYPE_BYTES,
+    features,
+    ids_at,
 )
-TYPE_BYTES = ROLLBACK + 1
-"""Bytes on disk from 0 on, record types or not."""
+
 HEURISTIC = 64
 """Added to the type byte of a heuristic outcome."""
-
-
-def features(shape: Shape) -> list[int]:
-    """Return what each record type has, by its byte on disk."""
-    table = [0] * TYPE_BYTES
-    for kind in RecordType:
-        bits = HAS_TRANSACTION if kind in IN_TRANSACTION else 0
-        bits |= HAS_RECORD_ID if kind in OF_RECORD else 0
-        bits |= HAS_BODY | HAS_TYPE if kind in WITH_BODY else 0
-        bits |= HAS_BODY if kind is RecordType.DELETE_TX else 0
-        bits |= HAS_XID if kind is RecordType.PREPARE and shape.extra else 0
-        bits |= MAY_BE_HEURISTIC if kind is RecordType.ADD else 0
-        table[shape.type_byte(kind)] = bits
-    return table
 
 
 def record_types(shape: Shape) -> list[RecordType | None]:
@@ -96,23 +88,6 @@ def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> int
     return 1
 
 
-@small_kernel
-def ids_at(data: Any, at: int, bits: int, compact: int) -> tuple[int, int, int]:
-    """Return transaction and record id of the record at ``at``, and the place after both.
-
-    ``bits`` are those of its type in `features`; a number that it has not is 0.
-    """
-    field = at + STAMP_SIZE + compact
-    transaction = record_id = 0
-    if bits & HAS_TRANSACTION:
-        transaction = be_int64(data, field)
-        field += ID_SIZE
-    if bits & HAS_RECORD_ID:
-        record_id = be_int64(data, field)
-        field += ID_SIZE
-    return transaction, record_id, field
-
-
 @kernel
 def fill_columns(
     data: Any, rows: Any, shape: Any, table: Any, kinds: Any, ids: Any, present: Any, bodies: Any
@@ -148,27 +123,6 @@ def fill_columns(
 
 
 @kernel
-def fill_fields(data: Any, rows: Any, shape: Any, table: Any, kinds: Any, fields: Any) -> None:
-    """Fill the type byte and three numbers of every record; a number that it has not is 0.
-
-    ``rows`` are those of the scan, ``table`` is that of `features`. ``fields`` has a row for
-    transactions, one for record ids, and one for user types and the counts of commits and prepares.
-    Of generations whose commits list pairs the count is that of the pairs, or no count at all.
-    """
-    for row in range(len(kinds)):
-        at = int(rows[row, 0])
-        kind = int(data[at])
-        bits = table[kind]
-        kinds[row] = kind
-        fields[0, row], fields[1, row], field = ids_at(data, at, bits, shape.compact)
-        if bits & HAS_TYPE:
-            number = int(data[field + COUNT_SIZE])
-            fields[2, row] = number - 256 if number > 127 else number
-        elif kind in (COMMIT, PREPARE):
-            fields[2, row] = be_int32(data, field)
-
-
-@kernel
 def fill_xids(
     data: Any, rows: Any, shape: Any, table: Any, kinds: Any, present: Any, out: Any
 ) -> None:
@@ -191,3 +145,18 @@ def fill_xids(
             if data[body - 1] == HEURISTIC_TYPE and put_xid(data, body, end, row, 1, out):
                 put_bit(present, row)
                 kinds[row] += HEURISTIC
+
+
+def xids_of(shape: Shape, data: memoryview, records: Chunk) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return format id, gtrid and bqual of those records that are prepares with an Xid."""
+    count = len(records.rows)
+    if not (records.kinds == PREPARE).any():
+        return pa.nulls(count, pa.int32()), *(pa.nulls(count, pa.binary()) for _ in range(2))
+    raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
+    format_ids, present = np.zeros(count, np.int32), new_bitmap(count)
+    views = new_views(count), new_views(count)
+    out = (format_ids, *views)
+    fill_xids(raw, records.rows, numbers(shape), table, records.kinds, present, out)
+    buffer = pa.py_buffer(data)
+    gtrids, bquals = (viewed(one, present, buffer).cast(pa.binary()) for one in views)
+    return filled(format_ids, present), gtrids, bquals

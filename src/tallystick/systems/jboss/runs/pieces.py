@@ -14,7 +14,6 @@ import numpy as np
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.jboss.columns.fields import fields_of, rows_of, type_table
 from tallystick.systems.jboss.format.layout import (
     ADD,
     EVENT,
@@ -41,6 +40,7 @@ from tallystick.systems.jboss.read.file_facts import (
 )
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
+from tallystick.systems.jboss.runs.chunk import fields_of, rows_of, type_table
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""

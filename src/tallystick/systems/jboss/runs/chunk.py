@@ -1,7 +1,6 @@
-"""The rows of a scan and the numbers in their records as lists, without an object per record.
+"""Whole records of one file as columns of integers, and record by record as plain ints.
 
-In: the bytes of one file. Out: arrays of rows, and for valid ones the numbers that a replay needs,
-as plain ints in parallel lists.
+In: the bytes of a file and rows of its scan. Out: a `Chunk` with the numbers that a replay needs.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tallystick.arrow.columns import new_bitmap, new_views, viewed
-from tallystick.arrow.columns import numbers as filled
-from tallystick.systems.jboss.columns.kernels import features, fill_fields, fill_xids
-from tallystick.systems.jboss.format.layout import IN_TRANSACTION, PREPARE, Shape
+from tallystick.systems.jboss.format.layout import IN_TRANSACTION, Shape
 from tallystick.systems.jboss.read.scan import ROW, numbers
+from tallystick.systems.jboss.runs.walk import features, fill_fields
 
 PIECE = 1 << 14
 """Rows whose numbers are in lists at a time."""
@@ -31,7 +27,7 @@ def rows_of(piece: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordColumns:
+class Chunk:
     """Records as columns: an entry in each for every record.
 
     Attributes:
@@ -48,10 +44,10 @@ class RecordColumns:
     ids: Any
     counts: Any
 
-    def at(self, places: Any) -> RecordColumns:
+    def at(self, places: Any) -> Chunk:
         """Return those at some places, or at those where an array of booleans is true."""
         columns = (self.kinds, self.transactions, self.ids, self.counts)
-        return RecordColumns(self.rows[places], *(one[places] for one in columns))
+        return Chunk(self.rows[places], *(one[places] for one in columns))
 
     def fields(self) -> Iterator[Fields]:
         """Yield their numbers record by record."""
@@ -63,35 +59,18 @@ class RecordColumns:
             yield from zip(*(one.tolist() for one in (*columns, *numbers)), strict=True)
 
 
-def columns_of(shape: Shape, data: memoryview, rows: Any) -> RecordColumns:
+def chunk_of(shape: Shape, data: memoryview, rows: Any) -> Chunk:
     """Return the records at some rows, all of them whole records of that shape."""
     raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
     rows = np.ascontiguousarray(rows)
     kinds, fields = np.empty(len(rows), np.uint8), np.zeros((3, len(rows)), np.int64)
     fill_fields(raw, rows, numbers(shape), table, kinds, fields)
-    return RecordColumns(rows, kinds, *fields)
+    return Chunk(rows, kinds, *fields)
 
 
 def fields_of(shape: Shape, data: memoryview, rows: Any) -> Iterator[Fields]:
     """Yield the numbers of the records at some rows, all of them whole records of that shape."""
-    return columns_of(shape, data, rows).fields()
-
-
-def xids_of(
-    shape: Shape, data: memoryview, records: RecordColumns
-) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return format id, gtrid and bqual of those records that are prepares with an Xid."""
-    count = len(records.rows)
-    if not (records.kinds == PREPARE).any():
-        return pa.nulls(count, pa.int32()), *(pa.nulls(count, pa.binary()) for _ in range(2))
-    raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
-    format_ids, present = np.zeros(count, np.int32), new_bitmap(count)
-    views = new_views(count), new_views(count)
-    out = (format_ids, *views)
-    fill_xids(raw, records.rows, numbers(shape), table, records.kinds, present, out)
-    buffer = pa.py_buffer(data)
-    gtrids, bquals = (viewed(one, present, buffer).cast(pa.binary()) for one in views)
-    return filled(format_ids, present), gtrids, bquals
+    return chunk_of(shape, data, rows).fields()
 
 
 def type_table(kinds: Iterable[int]) -> Any:

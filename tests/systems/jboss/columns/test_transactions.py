@@ -13,11 +13,11 @@ import pytest
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import Xid
-from tallystick.systems.jboss.columns.plain_files import NotPlainError
-from tallystick.systems.jboss.columns.plain_transactions import PlainTransactions
+from tallystick.systems.jboss.columns.transactions import PlainTransactions
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, pack_xid
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.reader import JournalReading
+from tallystick.systems.jboss.runs.pieces import NotPlainError
 from tallystick.systems.protocol import LogSource, ReadOptions, TransactionBatches
 from tests.kit import read_in_runs
 from tests.systems.jboss.build import (

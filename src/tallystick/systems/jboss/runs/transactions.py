@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, type_table
 from tallystick.systems.jboss.format.layout import (
     ADD,
     COMMIT,
@@ -23,6 +22,7 @@ from tallystick.systems.jboss.format.layout import (
     ROLLBACK,
     UPDATE,
 )
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, type_table
 
 _ELEMENTS = type_table(ELEMENTS)
 _ENDS = type_table((COMMIT, ROLLBACK))
@@ -44,7 +44,7 @@ class Lives:
     """
 
     places: Any
-    ours: RecordColumns
+    ours: Chunk
     starts: Any
     lasts: Any
 
@@ -94,7 +94,7 @@ class Lives:
         return found
 
 
-def lives_of(records: RecordColumns) -> Lives | None:
+def lives_of(records: Chunk) -> Lives | None:
     """Return the lives of transactions in a part of a file; None if there are none."""
     places = np.flatnonzero(INSIDE[records.kinds])
     if not len(places):
@@ -126,15 +126,15 @@ class Effects:
         closed: the ends of regular transactions, by their offsets.
     """
 
-    records: RecordColumns
+    records: Chunk
     ends: Any
     transactions: Any
-    prepares: RecordColumns
-    closed: RecordColumns
+    prepares: Chunk
+    closed: Chunk
 
 
 def effects_of(
-    records: RecordColumns, opened: Iterable[int], odd: Iterable[int] = ()
+    records: Chunk, opened: Iterable[int], odd: Iterable[int] = ()
 ) -> tuple[Effects, Any]:
     """Return the effects of records outside of transactions, and of regular transactions.
 

@@ -22,16 +22,7 @@ from tallystick.arrow.columns import no_texts, table_batch
 from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.jboss.columns.changes import rebatched
-from tallystick.systems.jboss.columns.fields import columns_of, xids_of
-from tallystick.systems.jboss.columns.lives import Lives, closed_lives, lives_of
-from tallystick.systems.jboss.columns.plain_files import (
-    FILE_SIZE_MAX,
-    NotPlainError,
-    file_rows,
-    is_plain,
-    undamaged,
-    valid_rows,
-)
+from tallystick.systems.jboss.columns.kernels import xids_of
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     ADD,
@@ -43,6 +34,16 @@ from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
+from tallystick.systems.jboss.runs.chunk import chunk_of
+from tallystick.systems.jboss.runs.pieces import (
+    FILE_SIZE_MAX,
+    NotPlainError,
+    file_rows,
+    is_plain,
+    undamaged,
+    valid_rows,
+)
+from tallystick.systems.jboss.runs.transactions import Lives, closed_lives, lives_of
 
 _CLOCK = Clock.NONE.value
 _STATES = pa.array([State.COMMITTED.value, State.ROLLED_BACK.value], pa.string())
@@ -169,7 +170,7 @@ class PlainTransactions:
 
     def _file(self, shape: Shape, order: int, file: JournalFile, rows: Any) -> _FileEnds:
         data = file.data()
-        records = columns_of(shape, data, rows)
+        records = chunk_of(shape, data, rows)
         heuristic = (records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)
         self._heuristics |= bool(heuristic.any())
         if (lives := lives_of(records)) is None:

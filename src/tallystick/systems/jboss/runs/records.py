@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.systems.jboss.columns.fields import INSIDE, RecordColumns, columns_of
-from tallystick.systems.jboss.columns.plain_files import (
+from tallystick.systems.jboss.format.layout import COMMIT, ROLLBACK
+from tallystick.systems.jboss.read.changes import Crossing, FileRecords, read_records
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
+from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
     is_plain,
     valid_rows,
 )
-from tallystick.systems.jboss.format.layout import COMMIT, ROLLBACK
-from tallystick.systems.jboss.read.changes import Crossing, FileRecords, read_records
-from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 
 
 def plain_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
@@ -32,13 +32,13 @@ def plain_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
     rows = file_rows(file, shape)
     if not is_plain(rows, data, shape, file.stamp):
         return read_records(journal, file)
-    return _PlainRecords(columns_of(shape, data, valid_rows(rows)))
+    return _PlainRecords(chunk_of(shape, data, valid_rows(rows)))
 
 
 class _PlainRecords:
     """The records of a plain file."""
 
-    def __init__(self, records: RecordColumns) -> None:
+    def __init__(self, records: Chunk) -> None:
         self._records = records
         self._ends = records.rows[:, 0] + records.rows[:, 1]
 

@@ -15,14 +15,6 @@ from typing import Any
 import numpy as np
 
 from tallystick.records import Outcome
-from tallystick.systems.jboss.columns.fields import RecordColumns, columns_of, fields_of
-from tallystick.systems.jboss.columns.lives import effects_of
-from tallystick.systems.jboss.columns.plain_files import (
-    FILE_SIZE_MAX,
-    file_rows,
-    plain_file,
-    valid_rows,
-)
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import ADD, COMMIT, DELETE, DELETE_TX, ROLLBACK
 from tallystick.systems.jboss.read.analysis import HEURISTIC_ADD, Analyser
@@ -30,6 +22,14 @@ from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of
+from tallystick.systems.jboss.runs.pieces import (
+    FILE_SIZE_MAX,
+    file_rows,
+    plain_file,
+    valid_rows,
+)
+from tallystick.systems.jboss.runs.transactions import effects_of
 from tallystick.systems.runs import RunCount
 
 
@@ -68,7 +68,7 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
             return None
         if rows is not None:
             where = RecordFile(file, journal.shape(file), order, file.stamp)
-            feed(found, where, columns_of(where.shape, file.data(), rows))
+            feed(found, where, chunk_of(where.shape, file.data(), rows))
             found.loaded_alike &= _seen_alike(journal, file, rows)
     analysis = analyser.finish()
     found.loaded_alike &= not analysis.dropped and not _deleted_before(journal, analysis.again)
@@ -125,7 +125,7 @@ def _deleted(journal: JournalFiles) -> Iterator[Any]:
         yield np.array([one[4] for one in fields_of(shape, data, deletes)], np.int64)
 
 
-def feed(found: AnalysisInRuns, where: RecordFile, records: RecordColumns) -> None:
+def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
     """Apply the records of a file."""
     analyser = found.analyser
     effects, others = effects_of(records, analyser.replay.open, analyser.damaged)
