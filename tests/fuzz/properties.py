@@ -58,7 +58,7 @@ Where they are compiled, the first mutants also pay for that.
 MEMORY = 192 << 20
 """Bytes by which a mutant may raise the peak of the process; they hold 1 MiB of files at most."""
 DERBY = "derby"
-"""Its compiled scan decodes no fields: a body that a right CRC covers is taken as it is."""
+"""For its records no fields are decoded: a body that a right CRC covers is taken as it is."""
 ALONE = (NATIVE, DERBY, "cloudtran")
 """Systems of which a part is read without what is before it; damage there leaves nothing out."""
 THREAD_S = 60.0

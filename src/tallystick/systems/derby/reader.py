@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from tallystick.arrow.numba_kernel import pays
 from tallystick.records import (
     Change,
     Clock,
@@ -27,14 +25,15 @@ from tallystick.records import (
 )
 from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
-from tallystick.systems.derby.engine.recovery import Recovery, reach_from, reach_of, recover
+from tallystick.systems.derby.engine.analysis import LogAnalysis, analyse
+from tallystick.systems.derby.engine.recovery import reach_from, reach_of, recover
+from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     Control,
     decode_header,
     instant_text,
 )
-from tallystick.systems.derby.read.analysis import LogAnalysis, analyse
 from tallystick.systems.derby.read.changes import (
     Pending,
     committed,
@@ -42,25 +41,33 @@ from tallystick.systems.derby.read.changes import (
     joined_ranges,
 )
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog, file_number
-from tallystick.systems.derby.read.following import part_between
+from tallystick.systems.derby.read.following import OpenAt, part_between
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.tables import Database, Numbers
+from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
 from tallystick.systems.rests import unpacked
+from tallystick.systems.runs import RunCount
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tallystick.systems.derby.columns.runs import CompiledRuns
     from tallystick.systems.derby.columns.splits import ColumnReader
+    from tallystick.systems.derby.runs.chunk import Runs
     from tallystick.systems.protocol import Longs
 
-LOADED_FROM, COMPILED_FROM = 1 << 16, 1 << 20
-"""Bytes of a log from which compiled code pays, where numba is loaded and where it is not."""
+KEPT_FROM = 1 << 20
+"""Bytes of a log from which on transactions that have ended are not kept for later questions."""
+
+
+def _open_at(runs: Runs) -> OpenAt:
+    from tallystick.systems.derby.runs.changes import open_at
+
+    return partial(open_at, runs)
 
 
 class DerbyReading:
@@ -93,10 +100,15 @@ class DerbyReading:
         return self._opened.files
 
     @cached_property
-    def _runs(self) -> CompiledRuns | None:
-        """What reads plain records in runs, if the log is long enough for that to pay."""
+    def _used(self) -> int:
+        """Bytes of the log files without the zeros at their ends."""
         files = self.log.files.values()
-        return _run_reader(self.log, sum(last_nonzero_end(one.data, 0, one.size) for one in files))
+        return sum(last_nonzero_end(one.data, 0, one.size) for one in files)
+
+    @cached_property
+    def _runs(self) -> Runs | None:
+        """The runs of plain records, if the log is long enough for that to pay."""
+        return runs_of(self.log, self._used)
 
     @cached_property
     def recovery(self) -> Recovery:
@@ -110,11 +122,20 @@ class DerbyReading:
 
     @cached_property
     def _analysis(self) -> LogAnalysis:
+        return self._analysed(keep_all=self._used < KEPT_FROM)
+
+    def _analysed(self, *, keep_all: bool) -> LogAnalysis:
         found = self.recovery
         checkpoint = found.checkpoint, found.checkpointing
         # Where the whole log is dropped, every end record in it counts.
-        take = self._runs.take if self._runs is not None and not found.new_log else None
-        return analyse(self.scan, found.redo_mark or found.checkpoint, checkpoint, take)
+        runs = None if found.new_log else self._runs
+        mark = found.redo_mark or found.checkpoint
+        return analyse(self.scan, mark, checkpoint, runs, keep_all=keep_all)
+
+    @property
+    def run_count(self) -> RunCount:
+        """How many records a verdict read in runs."""
+        return self._analysis.run_count
 
     def files(self) -> Sequence[LogFile]:
         """Return the log files by number, then the control files."""
@@ -135,7 +156,10 @@ class DerbyReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions in order of first records; memory grows with their number."""
-        for one in self._analysis.transactions:
+        found = self._analysis.transactions
+        if not found.keep_all:
+            found = self._analysed(keep_all=True).transactions
+        for one in found.kept.values():
             yield one.transaction(self.source.path)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
@@ -143,7 +167,7 @@ class DerbyReading:
         if self._runs is not None:
             from tallystick.systems.derby.columns.transactions import plain_transactions
 
-            found = plain_transactions(self._runs, self.log, self.source.path)
+            found = plain_transactions(self._runs, self.source.path)
             if found is not None:
                 return found.batches(rows)
         from tallystick.arrow.schemas import batches_of_transactions
@@ -197,11 +221,11 @@ class DerbyReading:
         part = part_between(numbers, self._some_files, after, until)
         if part is None:
             return None
-        runs = _run_reader(part.log, part.size)
+        runs = runs_of(part.log, part.size)
         scan = LogScan(part.log, reach_from(part.log, part.begin, runs))
         if not scan.reaches(until):
             return None
-        pending, place = part.opened(runs)
+        pending, place = part.opened(None if runs is None else _open_at(runs))
         return pending, part.ranges(scan, place, lambda: self._require_whole(after, until))
 
     def _require_whole(self, after: int, until: int) -> None:
@@ -243,7 +267,9 @@ class DerbyReading:
         """Return at least the ranges that tell of changes of containers, and of commits."""
         if self._runs is None:
             return self.scan.ranges()
-        return self._runs.ranges_on(self.scan, containers, commits)
+        from tallystick.systems.derby.runs.changes import ranges_on
+
+        return ranges_on(self._runs, self.scan, containers, commits)
 
     def _believed_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
         return (one for one in self._ranges_on(containers, commits) if one.is_believed)
@@ -302,7 +328,7 @@ class DerbyReading:
             return ClosedSplit(iter(()), lambda: None)
         from tallystick.systems.derby.columns.closing import ClosingSplit
 
-        closing = ClosingSplit(self._runs, self.log, self.source.path, split, rows)
+        closing = ClosingSplit(self._runs, self.source.path, split, rows)
         return ClosedSplit(closing.batches(), closing.rest)
 
     def close_rests(
@@ -353,17 +379,3 @@ class DerbyReading:
             spans = (Span(0, size, outcome, "control file", problem),) if size else ()
             found.append(LogFile(control.path, size, "control file", order + place, spans=spans))
         return found
-
-
-def _run_reader(log: LogFiles, used: int) -> CompiledRuns | None:
-    """Return what reads runs of a log of which so many bytes are used.
-
-    None where nothing is compiled, or the log is short or encrypted.
-    """
-    if log.encrypted or not pays(used, LOADED_FROM, COMPILED_FROM) or not find_spec("numba"):
-        return None
-    try:
-        from tallystick.systems.derby.columns.runs import CompiledRuns
-    except (ImportError, RuntimeError):
-        return None  # numba refuses where it finds no folder for what it compiles
-    return CompiledRuns(log)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tallystick.reading.tables import batches_of
-from tallystick.systems.derby import reader
-from tallystick.systems.derby.columns import plain
 from tallystick.systems.derby.format.layout import HEADER_SIZE
 from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.derby.runs import chunk
 from tallystick.systems.protocol import ClosesBySplit, NotClosedInPartsError, Split
+from tests.kit import read_in_runs
 from tests.systems.derby.logs import copy, flip, reading, reading_of
 from tests.systems.derby.mixed import MixedLog, written
 
@@ -23,8 +23,7 @@ Rows = dict[str, list[str]]
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have short logs read in runs, too."""
-    monkeypatch.setattr(reader, "LOADED_FROM", 0)
-    monkeypatch.setattr(reader, "COMPILED_FROM", 0)
+    read_in_runs(monkeypatch)
 
 
 def rows_of(batches: Any) -> Rows:
@@ -59,7 +58,7 @@ def in_parts(log: DerbyReading, splits: list[Split]) -> Rows | None:
 def test_splits_of_mixed_logs_close_all_of_one_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(plain, "ROWS", (17, 64, 1 << 15)[seed % 3])
+    monkeypatch.setattr(chunk, "ROWS", (17, 64, 1 << 15)[seed % 3])
     files = MixedLog(seed, 1 + seed % 4, 400, checkpoints=False, reboots=False, gaps=False).files
     log = reading_of(written(files, tmp_path / "log"))
     assert in_parts(log, list(log.splits(2000))) == whole(log)

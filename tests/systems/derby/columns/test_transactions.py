@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
-from tallystick.systems.derby import reader
-from tallystick.systems.derby.columns import plain
 from tallystick.systems.derby.columns.transactions import plain_transactions
 from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.derby.runs import chunk
 from tallystick.systems.protocol import TransactionBatches
-from tests.kit import table_rows
+from tests.kit import read_in_runs, table_rows
 from tests.systems.derby.logs import copy, cut, reading_of
 from tests.systems.derby.mixed import MixedLog, written
 
@@ -21,8 +20,7 @@ from tests.systems.derby.mixed import MixedLog, written
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have short logs read in runs, too."""
-    monkeypatch.setattr(reader, "LOADED_FROM", 0)
-    monkeypatch.setattr(reader, "COMPILED_FROM", 0)
+    read_in_runs(monkeypatch)
 
 
 def same(log: DerbyReading, rows: int = 7) -> list[dict[str, Any]]:
@@ -40,7 +38,7 @@ def same(log: DerbyReading, rows: int = 7) -> list[dict[str, Any]]:
 def test_boots_and_checkpoints_are_told_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(plain, "ROWS", (5, 50, 1 << 15)[seed % 3])
+    monkeypatch.setattr(chunk, "ROWS", (5, 50, 1 << 15)[seed % 3])
     files = MixedLog(
         seed, 1 + seed % 4, 500, checkpoints=True, reboots=seed % 2 == 0, gaps=False
     ).files
@@ -48,7 +46,7 @@ def test_boots_and_checkpoints_are_told_alike(
         del files["log1.dat"]
     log = reading_of(written(files, tmp_path / "log"))
     assert log._runs is not None
-    assert plain_transactions(log._runs, log.log, "") is not None
+    assert plain_transactions(log._runs, "") is not None
     found = same(log)
     assert {one["complete"] for one in found} == ({True} if "log1.dat" in files else {True, False})
 
@@ -56,7 +54,7 @@ def test_boots_and_checkpoints_are_told_alike(
 def test_log_that_is_not_plain_is_read_one_by_one(tmp_path: Path) -> None:
     log = reading_of(copy("threads", tmp_path / "db", {"log1.dat": cut(60_000)}))
     assert log._runs is not None
-    assert plain_transactions(log._runs, log.log, "") is None
+    assert plain_transactions(log._runs, "") is None
     assert same(log)
 
 

@@ -12,7 +12,6 @@ from tallystick.errors import CorruptLogError, LogUnreadableError, TallystickErr
 from tallystick.records import Change, Outcome
 from tallystick.storage.crc import crc32
 from tallystick.storage.source import ByteSource, open_source
-from tallystick.systems.derby import reader
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import (
@@ -30,6 +29,7 @@ from tallystick.systems.derby.read.changes import committed_between
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fuzz.mutate import Mutator
+from tests.kit import read_in_runs
 from tests.systems.derby.logs import CASES, log_bytes, reading, reading_of
 from tests.systems.derby.mixed import MixedLog, written
 
@@ -212,8 +212,7 @@ def damage_of(log: DerbyReading, error: CorruptLogError) -> int:
 def pays_from(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Have records read in runs, or one by one."""
     size: int = request.param
-    monkeypatch.setattr(reader, "LOADED_FROM", size)
-    monkeypatch.setattr(reader, "COMPILED_FROM", size)
+    read_in_runs(monkeypatch, always=not size)
     return size
 
 

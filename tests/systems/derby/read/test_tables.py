@@ -11,9 +11,9 @@ import pytest
 
 from tallystick.errors import TallystickError
 from tallystick.records import Kind
-from tallystick.systems.derby import reader
-from tallystick.systems.derby.columns import plain
 from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.derby.runs import chunk
+from tests.kit import read_in_runs
 from tests.systems.derby.logs import (
     CASES,
     copy,
@@ -122,11 +122,10 @@ def test_tables_of_damaged_logs_by_runs_are_those_by_records(tmp_path: Path, see
 def same_tables(log: DerbyReading, rows: int) -> None:
     """Check that runs, read with so many rows at once, and records tell the same of tables."""
     found = []
-    for size in (0, 1 << 40):
+    for always in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reader, "LOADED_FROM", size)
-            patch.setattr(reader, "COMPILED_FROM", size)
-            patch.setattr(plain, "ROWS", rows)
+            read_in_runs(patch, always=always)
+            patch.setattr(chunk, "ROWS", rows)
             found.append(told(DerbyReading(log.source, log._options)))
     assert found[0] == found[1]
 

@@ -1,6 +1,6 @@
 """Columns of numbers from the compiled scan as one Arrow batch; byte ranges become views.
 
-In: the columns of `kernels.scan_records`. Out: a batch of the `RECORDS` schema with null
+In: a chunk. Out: a batch of the `RECORDS` schema with null
 attributes.
 """
 
@@ -23,41 +23,28 @@ from tallystick.arrow.columns import (
     whole_records,
 )
 from tallystick.records import Clock, Kind
-from tallystick.systems.derby.columns import kernels
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.field_types import XID, FieldType
 from tallystick.systems.derby.format.layout import (
     LOG_RECORD_FIXED_OVERHEAD_SIZE,
     PREFIX,
     SYSTEM_NAME,
     Group,
 )
-from tallystick.systems.derby.format.operations import OPERATIONS, Operation
-from tallystick.systems.derby.read.files import LogBytes
+from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.runs.chunk import Chunk
+from tallystick.systems.derby.runs.walk import (
+    GLOBAL_ID,
+    GROUP,
+    LENGTH,
+    OFFSET,
+    OPERATION,
+    RECORD_ID,
+    TRANSACTION,
+)
 
 _OPERATION_COUNT = max(OPERATIONS) + 1
 _GTRID_AT = 4
 """Offset of the gtrid's length in a global id: after the XA format id."""
-
-
-def _contents() -> kernels.Contents:
-    """Make the kernel's table of operations from the types of their fields."""
-    table = np.full((2, _OPERATION_COUNT), kernels.UNKNOWN, np.int8)
-    for number, operation in OPERATIONS.items():
-        table[:, number] = _content(operation)
-    return table
-
-
-def _content(operation: Operation) -> tuple[int, int]:
-    before: list[FieldType] = []
-    for name, kind in operation.fields:
-        if name == "recordId":
-            assert sum(one.longs for one in before) == kernels.PAGE_LONGS
-            return kernels.HAS_RECORD_ID, sum(one.ints for one in before)
-        if kind is XID:
-            return kernels.HAS_GLOBAL_ID, sum(one.fixed for one in before)
-        before.append(kind)
-    return kernels.NO_ID, 0
 
 
 def _codes(texts: dict[int, str], distinct: list[str]) -> NDArray[np.int8]:
@@ -68,7 +55,6 @@ def _codes(texts: dict[int, str], distinct: list[str]) -> NDArray[np.int8]:
     return codes
 
 
-CONTENTS = _contents()
 _NAMES = sorted({one.name for one in OPERATIONS.values()})
 _NAME_CODES = _codes({number: one.name for number, one in OPERATIONS.items()}, _NAMES)
 _KINDS = [kind.value for kind in Kind]
@@ -77,24 +63,25 @@ _ROLLBACK, _PREPARE = _KINDS.index(Kind.ROLLBACK), _KINDS.index(Kind.PREPARE)
 _NAME_TEXTS, _KIND_TEXTS = pa.array(_NAMES), pa.array(_KINDS)
 
 
-def batch_of(log: str, file: LogBytes, data: Bytes, columns: kernels.Columns) -> pa.RecordBatch:
-    """Return the batch of one file's records; ``data`` are the bytes of the file."""
-    offset, length = columns[kernels.OFFSET], columns[kernels.LENGTH]
-    operation, count = columns[kernels.OPERATION], columns.shape[1]
+def batch_of(log: str, chunk: Chunk) -> pa.RecordBatch:
+    """Return the batch of the records of a chunk, which the log of a name has."""
+    file, data, columns = chunk.file, chunk.data, chunk.columns
+    offset, length = columns[OFFSET], columns[LENGTH]
+    operation, count = columns[OPERATION], columns.shape[1]
     return record_batch(
         whole_records(SYSTEM_NAME, log, file.path, Clock.NONE, count)
         | {
             "offset": numbers(offset, None),
             "length": numbers(length + LOG_RECORD_FIXED_OVERHEAD_SIZE, None),
-            "kind": coded(_kind_codes(operation, columns[kernels.GROUP]), _KIND_TEXTS),
+            "kind": coded(_kind_codes(operation, columns[GROUP]), _KIND_TEXTS),
             "type": coded(_NAME_CODES[operation], _NAME_TEXTS),
             "sequence": numbers(offset | file.number << 32, None),
-            "transaction": _optional(columns[kernels.TRANSACTION]),
-            "record_id": _optional(columns[kernels.RECORD_ID]),
+            "transaction": _optional(columns[TRANSACTION]),
+            "record_id": _optional(columns[RECORD_ID]),
             "body": byte_ranges(data, offset + PREFIX.size, length),
             "resources": no_texts(count),
         }
-        | global_ids(data, columns[kernels.GLOBAL_ID]),
+        | global_ids(data, columns[GLOBAL_ID]),
         count,
     )
 

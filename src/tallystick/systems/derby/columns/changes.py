@@ -8,7 +8,6 @@ Memory grows with the changes of open transactions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +18,17 @@ from tallystick.arrow.byte_kernels import Bytes
 from tallystick.arrow.columns import bitmap, byte_ranges, coded, constant, numbers, table_batch
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Clock, Kind
-from tallystick.systems.derby.columns import change_kernels
-from tallystick.systems.derby.columns.change_feed import (
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import (
+    POSITION_MASK,
+    SYSTEM_NAME,
+)
+from tallystick.systems.derby.read.changes import committed
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.runs import images as kernels
+from tallystick.systems.derby.runs.changes import (
     KEPT_CONTAINER,
     KEPT_FLAG,
     KEPT_OPERATION,
@@ -34,18 +42,9 @@ from tallystick.systems.derby.columns.change_feed import (
     ChangeFeed,
     Committed,
 )
-from tallystick.systems.derby.columns.kernels import Columns
-from tallystick.systems.derby.columns.plain import Column, RunReader
-from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import (
-    HEADER_SIZE,
-    POSITION_MASK,
-    SYSTEM_NAME,
-)
-from tallystick.systems.derby.read.changes import committed
-from tallystick.systems.derby.read.files import LogBytes, LogFiles
-from tallystick.systems.derby.read.scan import LogScan
-from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs
+from tallystick.systems.derby.runs.pieces import pieces_to_odd
+from tallystick.systems.derby.runs.walk import Columns
 
 _BYTES_MAX = 1 << 26
 """Most bytes of optional data in one batch, but for one row that has more."""
@@ -54,28 +53,16 @@ _ADD, _DELETE, _UPDATE = range(3)
 _NOTHING = np.empty(0, np.uint8)
 
 
-def change_batches(
-    reader: RunReader, scan: LogScan, name: str, rows: int
-) -> Iterator[pa.RecordBatch]:
+def change_batches(runs: Runs, scan: LogScan, name: str, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a log, of the given name, in batches of at most ``rows`` rows."""
     feed = ChangeFeed()
-    for number in scan.log.files:
-        file = scan.file(number)
-        end = HEADER_SIZE
-        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
-            yield from batches_of_committed(scan.log, name, feed.take(chunk), rows)
-            end = chunk.end
-        rest = filter(_is_believed_record, file.rest(end))
-        if (first := next(rest, None)) is not None:
-            later = filter(_is_believed_record, scan.ranges(number + 1))
-            left = chain([first], rest, later)
+    for piece in pieces_to_odd(scan, runs):
+        if isinstance(piece, Chunk):
+            yield from batches_of_committed(scan.log, name, feed.take(piece), rows)
+        elif not isinstance(piece, ByteRange):
+            left = (one for one in piece if one.is_believed)
             changes = committed(left, name, pending=feed.pending(scan.log))
             yield from batches_of_changes(changes, Clock.NONE.value, rows)
-            return
-
-
-def _is_believed_record(one: ByteRange) -> bool:
-    return one.envelope is not None and one.is_believed
 
 
 # -- rows ----------------------------------------------------------------------------------------
@@ -105,9 +92,9 @@ def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
 def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.RecordBatch:
     columns, group = done.columns[:, part], done.group[part]
     data, count = np.frombuffer(file.data, np.uint8), group.size
-    images = np.empty((change_kernels.IMAGE_COLUMNS, count), np.int64)
+    images = np.empty((kernels.IMAGE_COLUMNS, count), np.int64)
     operation, tail, size = columns[KEPT_OPERATION], columns[KEPT_TAIL], columns[KEPT_TAIL_LENGTH]
-    change_kernels.find_images(data, operation, tail, size, images, _NOTHING)
+    kernels.find_images(data, operation, tail, size, images, _NOTHING)
     found = {
         "system": constant(SYSTEM_NAME, count),
         "log": constant(name, count),
@@ -119,10 +106,8 @@ def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.Record
         "transaction": pa.array(columns[KEPT_TRANSACTION]).cast(pa.string()),
         "gtrid": pa.array(done.gtrids, pa.binary()).take(pa.array(group)),
         "clock": constant(Clock.NONE.value, count),
-        "before": byte_ranges(
-            data, images[change_kernels.BEFORE], images[change_kernels.BEFORE_SIZE]
-        ),
-        "after": byte_ranges(data, images[change_kernels.AFTER], images[change_kernels.AFTER_SIZE]),
+        "before": byte_ranges(data, images[kernels.BEFORE], images[kernels.BEFORE_SIZE]),
+        "after": byte_ranges(data, images[kernels.AFTER], images[kernels.AFTER_SIZE]),
         "values": _values(data, tail, size, images),
         "file": constant(file.path, count),
         "offset": numbers(columns[KEPT_PLACE] & POSITION_MASK, None),
@@ -155,11 +140,11 @@ def _joined(one: Column, other: Column) -> pa.Array:
 
 def _values(data: Bytes, tail: Column, size: Column, images: Columns) -> pa.Array:
     """Make the values of rows as JSON; null where there are none."""
-    lengths = images[change_kernels.JSON_SIZE]
+    lengths = images[kernels.JSON_SIZE]
     offsets = np.zeros(lengths.size + 1, np.int32)
     np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
     out = np.empty(int(offsets[-1]), np.uint8)
-    change_kernels.put_values(data, tail, size, images, offsets, out)
+    kernels.put_values(data, tail, size, images, offsets, out)
     valid = bitmap(lengths > 0)
     buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(pa.string(), lengths.size, [*buffers, pa.py_buffer(out)])

@@ -16,16 +16,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.derby.columns import body_kernels, kernels
-from tallystick.systems.derby.columns.change_feed import ChangeFeed
 from tallystick.systems.derby.columns.changes import batches_of_committed
-from tallystick.systems.derby.columns.kernels import Columns
-from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader
-from tallystick.systems.derby.columns.splits import continues, has_end_marker
 from tallystick.systems.derby.columns.transactions import TransactionColumns
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, make_instant
-from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
+from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.runs.changes import ChangeFeed
+from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs
+from tallystick.systems.derby.runs.pieces import Chain
+from tallystick.systems.derby.runs.walk import BODY_COLUMNS, GROUP, OPERATION, TRANSACTION, Columns
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed
 
@@ -54,7 +53,7 @@ class Rest(NamedTuple):
     def built(cls, value: Any) -> Rest:
         """Return the rest whose value was packed, for `unpacked`."""
         number, begin, end, closed, left = items(value, int, int, int, bytes, bytes)
-        table = longs(left).reshape(body_kernels.BODY_COLUMNS, -1)
+        table = longs(left).reshape(BODY_COLUMNS, -1)
         return cls(number, begin, end, longs(closed), table.copy())  # kernels take writable arrays
 
     def packed(self) -> bytes:
@@ -65,11 +64,9 @@ class Rest(NamedTuple):
 class ClosingSplit:
     """Closes what begins and ends in a split, which is read once."""
 
-    def __init__(
-        self, reader: RunReader, log: LogFiles, name: str, split: Split, rows: int
-    ) -> None:
-        self._reader, self._log, self._name, self._rows = reader, log, name, rows
-        self._file = next(one for one in log.files.values() if one.path == split.file)
+    def __init__(self, runs: Runs, name: str, split: Split, rows: int) -> None:
+        self._runs, self._log, self._name, self._rows = runs, runs.log, name, rows
+        self._file = next(one for one in runs.log.files.values() if one.path == split.file)
         self._begin, self._stop = max(split.begin, HEADER_SIZE), split.end
         self._end = self._begin
         self._plain = True
@@ -78,14 +75,14 @@ class ClosingSplit:
 
     def batches(self) -> Batches:
         """Yield transactions and changes by table."""
-        for chunk in self._reader.chunks(self._file, self._begin, self._stop):
+        for chunk in self._runs.chunks(self._file, self._begin, self._stop):
             self._end = chunk.end
             self._plain = self._plain and not _names_branches(chunk)
             closed = _is_closed(chunk)
             mine = _where(chunk, closed)
-            numbers = mine.columns[kernels.TRANSACTION]
+            numbers = mine.columns[TRANSACTION]
             self._closed.append(np.unique(numbers))
-            left = ~closed & (chunk.columns[kernels.TRANSACTION] >= 0)
+            left = ~closed & (chunk.columns[TRANSACTION] >= 0)
             self._left.append(chunk.columns[:, left])
             done = TransactionColumns(self._log, self._name)
             done.add(mine)
@@ -98,7 +95,7 @@ class ClosingSplit:
         if not ended or not self._plain:
             return None
         closed = np.concatenate([np.empty(0, np.int64), *self._closed])
-        none = np.empty((body_kernels.BODY_COLUMNS, 0), np.int64)
+        none = np.empty((BODY_COLUMNS, 0), np.int64)
         left = np.concatenate([none, *self._left], axis=1)
         return Rest(self._file.number, self._begin, self._end, closed, left).packed()
 
@@ -123,27 +120,24 @@ def join(log: LogFiles, name: str, rests: Sequence[Rest], rows: int) -> Batches:
 
 def _require_chain(log: LogFiles, rests: Sequence[Rest]) -> None:
     """Check that the splits are the whole log, and that a scan of the engine reaches its end."""
-    end, marked = 0, True
+    chain = Chain()
     for number, file in log.files.items():
         position = HEADER_SIZE
         for rest in (one for one in rests if one.number == number):
             position = rest.end if rest.begin == position else -1
-        if position < 0 or not marked or not _is_whole(file, position, end):
+        whole = position >= 0 and is_zero(file.data, position, file.size)
+        if not whole or not chain.goes_on(file):
             raise NotClosedInPartsError("a file is not plainly whole", file=file.path)
-        end, marked = make_instant(number, position), has_end_marker(file, position)
-
-
-def _is_whole(file: LogBytes, position: int, before: int) -> bool:
-    return continues(file, before) and is_zero(file.data, position, file.size)
+        chain.add(file, position)
 
 
 def _require_one_boot(rests: Sequence[Rest]) -> None:
     """Check that no number begins twice, or goes on after its transaction was closed."""
     closed = np.concatenate([np.empty(0, np.int64), *(rest.closed for rest in rests)])
-    none = np.empty((body_kernels.BODY_COLUMNS, 0), np.int64)
+    none = np.empty((BODY_COLUMNS, 0), np.int64)
     left = np.concatenate([none, *(rest.left for rest in rests)], axis=1)
-    numbers = left[kernels.TRANSACTION]
-    begun = np.append(closed, numbers[left[kernels.OPERATION] == operations.BEGIN])
+    numbers = left[TRANSACTION]
+    begun = np.append(closed, numbers[left[OPERATION] == operations.BEGIN])
     if np.unique(begun).size != begun.size or np.isin(closed, numbers).any():
         raise NotClosedInPartsError("the number of a transaction is used again")
 
@@ -154,11 +148,11 @@ def _is_closed(chunk: Chunk) -> NDArray[np.bool_]:
     found = np.zeros(chunk.size, np.bool_)
     if not rows.size:
         return found
-    numbers = chunk.columns[kernels.TRANSACTION, rows]
+    numbers = chunk.columns[TRANSACTION, rows]
     starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
     counts = np.diff(np.append(starts, rows.size))
-    begins = chunk.columns[kernels.OPERATION, rows] == operations.BEGIN
-    ends = chunk.columns[kernels.GROUP, rows] & _LAST != 0
+    begins = chunk.columns[OPERATION, rows] == operations.BEGIN
+    ends = chunk.columns[GROUP, rows] & _LAST != 0
     closed = begins[starts] & (np.add.reduceat(begins.astype(np.int64), starts) == 1)
     closed &= ends[starts + counts - 1] & (np.add.reduceat(ends.astype(np.int64), starts) == 1)
     found[rows] = np.repeat(closed, counts)

@@ -11,29 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.byte_kernels import Bytes
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Outcome, Record
-from tallystick.storage.crc import crc32
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.derby.columns import kernels
-from tallystick.systems.derby.columns.batches import CONTENTS, batch_of
+from tallystick.systems.derby.columns.batches import batch_of
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_BODY_SIZE,
     CHECKSUM_HEAD,
-    HEADER,
     HEADER_SIZE,
     LENGTH,
-    LOG_FILE,
     PREFIX,
     make_instant,
 )
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.runs.chunk import heads
+from tallystick.systems.derby.runs.pieces import Chain
 from tallystick.systems.protocol import Split
 
 _VERIFY_ROWS = 1 << 16
@@ -59,9 +55,9 @@ class ColumnReader:
 
     def batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the records of the split, or of the whole log."""
-        end, marked = 0, True
+        chain = Chain()
         for number, file in self._log.files.items():
-            plain = not self._log.encrypted and marked and continues(file, end)
+            plain = not self._log.encrypted and chain.goes_on(file)
             wanted = split is None or split.file == file.path
             begin = max(split.begin, HEADER_SIZE) if split and wanted else HEADER_SIZE
             if plain and (not wanted or begin > HEADER_SIZE):
@@ -71,16 +67,16 @@ class ColumnReader:
                 return
             if wanted:
                 stop = min(split.end, file.size) if split else file.size
-                part = _Part(self._name, file, begin, stop)
-                yield from part.batches(rows)
-                if part.stuck:
-                    yield from self._object_batches(number, part.position, split, rows)
+                for chunk in heads(file, begin, stop, rows):
+                    yield batch_of(self._name, chunk)
+                    begin = chunk.end
+                if not _is_plain(file, begin, stop):
+                    yield from self._object_batches(number, begin, split, rows)
                     return
-                self._whole[number] = part.position
+                self._whole[number] = begin
                 if split is not None:
                     return
-            end = make_instant(number, self._whole[number])
-            marked = has_end_marker(file, self._whole[number])
+            chain.add(file, self._whole[number])
 
     def splits(self, target_bytes: int) -> list[Split]:
         """Return parts of about ``target_bytes``, cut before checksum records."""
@@ -100,12 +96,11 @@ class ColumnReader:
 
         The offset up to which a file is whole is kept, so it is scanned once.
         """
-        known = self._whole.get(file.number, HEADER_SIZE)
-        part = _Part(self._name, file, known, stop)
-        if known < stop:
-            part.verify()
-            self._whole[file.number] = part.position
-        return not part.stuck
+        end = self._whole.get(file.number, HEADER_SIZE)
+        for chunk in heads(file, end, stop, _VERIFY_ROWS):
+            end = chunk.end
+        self._whole[file.number] = end
+        return _is_plain(file, end, stop)
 
     def _object_batches(
         self, first: int, begin: int, split: Split | None, rows: int
@@ -143,76 +138,6 @@ def _next_group(file: LogBytes, position: int) -> int | None:
     return None
 
 
-def has_end_marker(file: LogBytes, end: int) -> bool:
-    """Return whether a scan goes on from ``end`` to the next file: at a length, which is zero.
-
-    It also ends at a file that holds nothing but its header.
-    """
-    return max(end, HEADER_SIZE + 1) + LENGTH.size <= file.size
-
-
-def continues(file: LogBytes, end: int) -> bool:
-    """Return whether the file's header is right and continues at ``end`` (0: anywhere)."""
-    if file.size < HEADER_SIZE:
-        return False
-    format_id, _, number, previous = HEADER.unpack_from(file.data)
-    return format_id == LOG_FILE and number == file.number and end in (0, previous)
-
-
-class _Part:
-    """A range of a plain file, scanned once; ``begin`` is a group or the header's end.
-
-    Afterwards ``position`` is where it ended, and ``stuck`` says that this is not plainly the end.
-    """
-
-    def __init__(self, log: str, file: LogBytes, begin: int, stop: int) -> None:
-        self._log = log
-        self._file = file
-        self._stop = stop
-        self.position = begin
-        self.stuck = False
-
-    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records as batches, each with its checksums verified."""
-        data = np.frombuffer(self._file.data, np.uint8)
-        for columns in self._chunks(data, rows):
-            if columns.shape[1]:
-                yield batch_of(self._log, self._file, data, columns)
-
-    def verify(self) -> None:
-        """Verify the checksums only."""
-        data = np.frombuffer(self._file.data, np.uint8)
-        for _ in self._chunks(data, _VERIFY_ROWS):
-            pass
-
-    def _chunks(self, data: Bytes, rows: int) -> Iterator[kernels.Columns]:
-        how, covered = kernels.FULL, 0
-        while how == kernels.FULL and self.position < self._stop:
-            columns = np.empty((kernels.COLUMNS, rows), np.int64)  # a batch keeps it
-            large = np.empty((kernels.LARGE_COLUMNS, rows), np.int64)
-            count, checks, position, covered, how = kernels.scan_records(
-                data,
-                self._file.number,
-                self.position,
-                covered,
-                self._stop,
-                columns,
-                CONTENTS,
-                large,
-            )
-            if (bad := _first_bad(self._file, large[:, :checks])) is not None:
-                position, count = bad
-                how = kernels.STUCK
-            self.position = position
-            self.stuck = how == kernels.STUCK
-            yield columns[:, :count]
-        if how == kernels.ENDED:
-            self.stuck = not is_zero(self._file.data, self.position, self._file.size)
-
-
-def _first_bad(file: LogBytes, large: kernels.Columns) -> tuple[int, int] | None:
-    """Offset and row of the first large group whose checksum differs."""
-    for begin, end, crc, position, row in large.T.tolist():
-        if crc32(file.data[begin:end]) != crc:
-            return position, row
-    return None
+def _is_plain(file: LogBytes, end: int, stop: int) -> bool:
+    """Return whether records that end at an offset are all that begin before another."""
+    return end >= stop or is_zero(file.data, end, file.size)

@@ -20,9 +20,28 @@ from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.records import Clock, Xid
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns.batches import global_ids
-from tallystick.systems.derby.columns.kernels import Columns
-from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader
-from tallystick.systems.derby.columns.runs import (
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import (
+    HEADER_SIZE,
+    POSITION_MASK,
+    SYSTEM_NAME,
+    Group,
+    make_instant,
+)
+from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.transactions import (
+    ABORTED,
+    ACTIVE,
+    COMMITTED,
+    NO_BEGIN,
+    PREPARED,
+    STATES,
+    Numbers,
+)
+from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs
+from tallystick.systems.derby.runs.pieces import Chain
+from tallystick.systems.derby.runs.transactions import (
     BEGINS,
     BYTES,
     END,
@@ -42,25 +61,7 @@ from tallystick.systems.derby.columns.runs import (
     last_of,
     summed,
 )
-from tallystick.systems.derby.columns.splits import continues, has_end_marker
-from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import (
-    HEADER_SIZE,
-    POSITION_MASK,
-    SYSTEM_NAME,
-    Group,
-    make_instant,
-)
-from tallystick.systems.derby.format.operations import OPERATIONS
-from tallystick.systems.derby.read.files import LogFiles
-from tallystick.systems.derby.read.transactions import (
-    ABORTED,
-    ACTIVE,
-    COMMITTED,
-    NO_BEGIN,
-    PREPARED,
-    STATES,
-)
+from tallystick.systems.derby.runs.walk import Columns
 
 BOOT = SUMMED
 """A further row of the sums: the number of the boot."""
@@ -73,19 +74,19 @@ _BOOLEANS = pa.array(["false", "true"])
 _PHASES = pa.array(["}", ',"phases":1}', ',"phases":2}'])
 
 
-def plain_transactions(reader: RunReader, log: LogFiles, name: str) -> TransactionColumns | None:
+def plain_transactions(runs: Runs, name: str) -> TransactionColumns | None:
     """Return the transactions of a log of that name; None if it is not plain to its end."""
-    found, end, marked = TransactionColumns(log, name), 0, True
-    for number, file in log.files.items():
-        if not marked or not continues(file, end):
+    found, chain = TransactionColumns(runs.log, name), Chain()
+    for file in runs.log.files.values():
+        if not chain.goes_on(file):
             return None
         position = HEADER_SIZE
-        for chunk in reader.chunks(file, HEADER_SIZE):
+        for chunk in runs.chunks(file, HEADER_SIZE):
             found.add(chunk)
             position = chunk.end
         if not is_zero(file.data, position, file.size):
             return None
-        end, marked = make_instant(number, position), has_end_marker(file, position)
+        chain.add(file, position)
     return found
 
 
@@ -95,7 +96,7 @@ class TransactionColumns:
     def __init__(self, log: LogFiles, name: str) -> None:
         self._log, self._name = log, name
         self._boot = 1
-        self._begun: set[int] = set()
+        self._begun = Numbers()
         self._pieces: list[Columns] = []
         self._told: dict[int, list[tuple[int, Xid]]] = {}
         """By transaction, the global ids that checkpoints tell, and their instants."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
@@ -50,7 +50,11 @@ from tallystick.systems.derby.format.record_body import (
     decode_operation,
 )
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
-from tallystick.systems.derby.read.plain import Skip
+
+if TYPE_CHECKING:
+    from tallystick.systems.derby.runs.chunk import PlainRun
+
+    Skip: TypeAlias = Callable[[LogBytes, int], PlainRun | None]
 
 T = TypeVar("T")
 
@@ -109,7 +113,8 @@ class Scanned:
 class ForwardScan:
     """A scan from ``start``: iterate over it once, then its attributes say how it ended.
 
-    With ``skip`` the records of the runs that it takes are counted and not yielded.
+    With ``skip`` the records of the runs that it takes are counted and not yielded: it returns the
+    run from an offset of a file on, or None where it takes no more.
 
     Attributes:
         records: number of records returned.

@@ -20,11 +20,9 @@ Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tallystick.records import Kind, Xid
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine.forward_scan import (
     ForwardScan,
@@ -33,7 +31,8 @@ from tallystick.systems.derby.engine.forward_scan import (
     check_header,
     scanned_range,
 )
-from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions
+from tallystick.systems.derby.engine.page_versions import PageVersions
+from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import (
@@ -53,14 +52,14 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
     split_instant,
 )
-from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.format.operations import CHECKED_FLAGS, flags_of
 from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
-from tallystick.systems.derby.read.changes import Pending
-from tallystick.systems.derby.read.files import ControlBytes, LogBytes, LogFiles
-from tallystick.systems.derby.read.plain import PlainRun, RunCount
-from tallystick.systems.derby.read.scan import EngineReach, LogScan
-from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.read.transactions import TransactionCollector
+from tallystick.systems.derby.read.files import ControlBytes, LogFiles
+from tallystick.systems.derby.read.scan import EngineReach
+
+if TYPE_CHECKING:
+    from tallystick.systems.derby.engine.redo_of_runs import RedoOfRuns
+    from tallystick.systems.derby.runs.chunk import Runs
 
 JUDGED_VERSION = (10, 16)
 """The newest engine whose recovery was compared with ours."""
@@ -75,144 +74,6 @@ _BOOT_BEFORE = 1000 + (32 << 10)
 checkpoint of the boot that cut it off may stand."""
 _TAIL_UNREAD = {operations.CHECKPOINT, operations.ENCRYPT_CONTAINER}
 """Operations that are never redone: what follows them is not read."""
-_FLAGS_OF_STATUS = {
-    operations.STATUS_ABORTED: Group.LAST | Group.ABORT,
-    operations.STATUS_PREPARED: Group.PREPARE,
-    operations.STATUS_COMMITTED: Group.LAST | Group.COMMIT,
-}
-CHECKED_FLAGS = (
-    Group.FIRST | Group.LAST | Group.COMPENSATION | Group.COMMIT | Group.ABORT | Group.PREPARE
-)
-
-
-@dataclass(slots=True)
-class OpenTransaction:
-    """A transaction in the table while recovery redoes the log."""
-
-    number: int
-    first: int
-    last: int
-    internal: bool
-    xid: Xid | None
-    prepared: bool = False
-    records: int = 0
-
-
-@dataclass(slots=True)
-class Recovery:
-    """What a boot of the engine would do. Places are instants, 0 for none.
-
-    Attributes:
-        boots: None if the log is encrypted and the key is missing, or if something besides the log
-            decides: see ``depends``.
-        reason: why it does not boot, or what it warns of.
-        depends: what decides whether it boots, if the log does not.
-        control: name of the control file that it uses.
-        checkpointing: number of the transaction that made the checkpoint, if its record can be read
-            as the engine reads it.
-        start: where redo begins.
-        log_end, stop, covered, fuzzy, end_reason: as `ForwardScan` found them from there.
-        new_log: it creates an empty log: every change that is not in the data pages yet is gone.
-        past_end: the checkpoint is after the end that redo reached, so undo would work against
-            newer pages.
-        marked: the file in which the scan stopped ends with four zeros that may be an end marker.
-        lost_file: number of a missing log file that an end marker proves to have existed, or 0.
-        redone: number of records redone.
-        highest: largest number of a transaction that begins in what was scanned.
-        table: transactions that are open at the end of the log, by number.
-        trailing_wrong: instants of the ends of records whose trailing length is too large.
-        gaps: pages of which the log does not have every version.
-        newer_than_judged: why an engine whose recovery was compared with ours refuses the log, if
-            no setting names a newer one.
-        followed: what the engine does is known to the end, but for what pages on disk decide.
-    """
-
-    boots: bool | None = True
-    reason: str = ""
-    depends: str = ""
-    place: int | None = None
-    control: str | None = None
-    checkpoint: int = 0
-    redo_mark: int = 0
-    undo_mark: int = 0
-    checkpointing: int | None = None
-    start: int = 0
-    log_end: int = 0
-    stop: int = 0
-    covered: int = 0
-    fuzzy: bool = False
-    end_reason: str = ""
-    new_log: bool = False
-    past_end: bool = False
-    marked: bool = False
-    lost_file: int = 0
-    redone: int = 0
-    highest: int = 0
-    table: dict[int, OpenTransaction] = field(default_factory=dict)
-    trailing_wrong: list[int] = field(default_factory=list)
-    gaps: list[PageGap] = field(default_factory=list)
-    followed: bool = True
-    newer_than_judged: str = ""
-
-    @property
-    def finds_checkpoint(self) -> bool:
-        """Whether the control file names a checkpoint's record, with marks that it can have.
-
-        Each mark is written before the record, and undo begins before redo, or where that does.
-        """
-        return 0 < self.undo_mark <= self.redo_mark <= self.checkpoint
-
-    @property
-    def may_boot(self) -> bool:
-        """Whether it boots, or something besides the log decides."""
-        return self.boots is True or bool(self.depends)
-
-    @property
-    def undo(self) -> list[OpenTransaction]:
-        """Transactions that it rolls back: internal ones first, then the most recent."""
-        losers = [one for one in self.table.values() if not one.prepared]
-        return sorted(losers, key=lambda one: (not one.internal, -one.first))
-
-    @property
-    def in_doubt(self) -> list[OpenTransaction]:
-        """Transactions that stay prepared."""
-        return [one for one in self.table.values() if one.prepared]
-
-
-class RedoOfRuns(Protocol):
-    """Redoes runs of plain records; from its first record that is not redone so on, none."""
-
-    def take(self, file: LogBytes, begin: int) -> PlainRun | None:
-        """Redo the records from an offset on that a boot redoes without a question."""
-        ...
-
-    def release(self) -> None:
-        """Hand everything over to `Recovery` and `PageVersions`, and take no more runs."""
-        ...
-
-    def settle(self) -> None:
-        """Bring the table of `Recovery` up to date."""
-        ...
-
-
-class Runs(Protocol):
-    """A reader of runs of plain records."""
-
-    def run(self, file: LogBytes, begin: int) -> PlainRun | None:
-        """Return the run from an offset of a file on."""
-        ...
-
-    def count(self, collector: TransactionCollector, file: LogBytes) -> RunCount:
-        """Collect the transactions of the run that a file begins with; return what is in it."""
-        ...
-
-    def left(self, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
-        """Return what is open after the runs that a log begins with, and all ranges after them."""
-        ...
-
-    def redo(self, result: Recovery, versions: PageVersions) -> RedoOfRuns:
-        """Return what redoes them."""
-        ...
 
 
 class _NoBootError(Exception):
@@ -314,7 +175,7 @@ def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
 
 def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
     versions = PageVersions(result.gaps)
-    plain = runs.redo(result, versions) if runs is not None else None
+    plain = _redo_of(runs, result, versions) if runs is not None else None
     scan = ForwardScan(log, result.start, plain.take if plain is not None else None)
     try:
         for scanned in scan:
@@ -325,6 +186,12 @@ def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
         if plain is not None:
             plain.settle()
     _note_end(log, result, scan)
+
+
+def _redo_of(runs: Runs, result: Recovery, versions: PageVersions) -> RedoOfRuns:
+    from tallystick.systems.derby.engine.redo_of_runs import RedoOfRuns
+
+    return RedoOfRuns(runs, result, versions)
 
 
 def _note_end(log: LogFiles, result: Recovery, scan: ForwardScan) -> None:
@@ -412,15 +279,6 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: PageVersions) -> 
         _leave_open(scanned, body, result)
     versions.note(scanned.place, body)
     _add_record(result.table, number, scanned)
-
-
-def flags_of(operation: int, status: int) -> Group:
-    """Return the flags that a record of an operation has; the status is that of an end."""
-    if operation == operations.BEGIN:
-        return Group.FIRST
-    if operation == operations.END:
-        return _FLAGS_OF_STATUS.get(status, Group(0))
-    return Group.COMPENSATION if OPERATIONS[operation].kind is Kind.UNDO else Group(0)
 
 
 def _check_flags(scanned: Scanned, body: Body) -> None:

@@ -36,7 +36,7 @@ from tallystick.systems.derby.format.field_types import (
     Fields,
     FieldType,
 )
-from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION
+from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION, Group
 
 CHAIN_ALLOC_PAGE = 97
 DELETE = 101
@@ -319,3 +319,24 @@ def _begin_without_xid(status: int) -> bytes:
 @cache
 def _end_without_xid(status: int) -> bytes:
     return encode_operation(END, {"transactionStatus": status, "xactId": None})
+
+
+_FLAGS_OF_STATUS = {
+    STATUS_ABORTED: Group.LAST | Group.ABORT,
+    STATUS_PREPARED: Group.PREPARE,
+    STATUS_COMMITTED: Group.LAST | Group.COMMIT,
+}
+"""The flags of an end record, by its status."""
+CHECKED_FLAGS = (
+    Group.FIRST | Group.LAST | Group.COMPENSATION | Group.COMMIT | Group.ABORT | Group.PREPARE
+)
+"""The flags that say what a record does for its transaction."""
+
+
+def flags_of(operation: int, status: int) -> Group:
+    """Return the flags that a record of an operation has; the status is that of an end."""
+    if operation == BEGIN:
+        return Group.FIRST
+    if operation == END:
+        return _FLAGS_OF_STATUS.get(status, Group(0))
+    return Group.COMPENSATION if OPERATIONS[operation].kind is Kind.UNDO else Group(0)

@@ -35,7 +35,7 @@ from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.derby.engine.forward_scan import ForwardScan
-from tallystick.systems.derby.engine.recovery import OpenTransaction
+from tallystick.systems.derby.engine.result import OpenTransaction
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Fields

@@ -18,13 +18,8 @@ from dataclasses import dataclass, field
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Outcome
 from tallystick.systems.derby.engine.forward_scan import ForwardScan, check_header
-from tallystick.systems.derby.engine.recovery import (
-    SWITCH_INTERVAL,
-    OpenTransaction,
-    Recovery,
-    reach_of,
-    recover,
-)
+from tallystick.systems.derby.engine.recovery import SWITCH_INTERVAL, reach_of, recover
+from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import (
     FLAG_BETA,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
@@ -45,12 +45,8 @@ FilesOf = Callable[[Collection[int]], LogFiles]
 """Opens log files of these numbers, those of them that can be."""
 
 
-class OpenReader(Protocol):
-    """Reads what is open in runs of plain records."""
-
-    def open_at(self, begin: int, end: int, numbers: Collection[int]) -> tuple[Pending, int]:
-        """Return what transactions changed between two instants, and how far that was read."""
-        ...
+OpenAt = Callable[[int, int, Collection[int]], tuple[Pending, int]]
+"""Returns what transactions changed between two instants, and how far that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +74,13 @@ class Part:
         (first, position), (last, stop) = split_instant(self.begin), split_instant(self.until)
         return stop - position + sum(self.log.files[one].size for one in range(first, last))
 
-    def opened(self, reader: OpenReader | None) -> tuple[Pending, int]:
+    def opened(self, open_at: OpenAt | None) -> tuple[Pending, int]:
         """Return what is open at an instant that is not after ``after``, and this instant."""
         if not self.begun:
             return {}, max(self.begin, self.after)
-        if reader is None:
+        if open_at is None:
             return {}, self.begin
-        found, place = reader.open_at(self.begin, self.after, self.begun)
+        found, place = open_at(self.begin, self.after, self.begun)
         return {number: {} for number in self.begun} | found, place
 
     def ranges(self, scan: LogScan, place: int, check: Callable[[], None]) -> Iterator[ByteRange]:

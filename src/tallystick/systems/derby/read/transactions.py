@@ -7,6 +7,8 @@ boot. The global id is in the begin, prepare or end record or in a checkpoint's 
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tallystick.records import State, Transaction, Xid
@@ -25,6 +27,9 @@ STATES = {
     ACTIVE: State.ACTIVE,
 }
 """States in the words of every system."""
+OPEN = (ACTIVE, PREPARED)
+LATEST = 80
+"""Transactions that the oracle lists: the last ones."""
 NO_BEGIN = "its begin record is not in the log files that exist"
 """A hole in a transaction."""
 
@@ -137,16 +142,66 @@ class LoggedTransaction:
         return found
 
 
-class TransactionCollector:
-    """Collects the transactions of a log in ``all``; memory grows with their number."""
+class Numbers:
+    """A set of numbers that mostly follow each other: one mask for each 64 of them."""
 
     def __init__(self) -> None:
-        self.all: list[LoggedTransaction] = []
+        self._masks: dict[int, int] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return bool(self._masks.get(number >> 6, 0) >> (number & 63) & 1)
+
+    def isdisjoint(self, numbers: Iterable[int]) -> bool:
+        """Return whether it has none of the numbers."""
+        masks = self._masks
+        return not any(masks.get(number >> 6, 0) >> (number & 63) & 1 for number in numbers)
+
+    def update(self, numbers: Iterable[int]) -> None:
+        """Add numbers."""
+        masks = self._masks
+        for number in numbers:
+            masks[number >> 6] = masks.get(number >> 6, 0) | 1 << (number & 63)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._masks.clear()
+
+
+class TransactionCollector:
+    """Collects the transactions of a log; those that have ended are counted and forgotten.
+
+    Args:
+        keep_all: none is forgotten; memory grows with their number.
+
+    Attributes:
+        kept: those that are not forgotten, by the instants of their first records, in this order.
+        latest: the last `LATEST` ones by their first records, whether they have ended or not.
+        begun: numbers that began in this boot.
+        again: one that was forgotten has further records: what is said of it holds only if all
+            transactions are collected once more, and kept.
+    """
+
+    def __init__(self, *, keep_all: bool = False) -> None:
+        self.kept: dict[int, LoggedTransaction] = {}
+        self.latest: deque[LoggedTransaction] = deque(maxlen=LATEST)
+        self.begun = Numbers()
+        self.again = False
+        self.keep_all = keep_all
+        self._ended: Counter[str] = Counter()
         self._current: dict[int, LoggedTransaction] = {}
-        self.begun: set[int] = set()
-        """Numbers that began in this boot."""
+        self._without_begin: set[int] = set()
+        """Numbers of forgotten ones that have no begin record in this boot."""
         self._xids: dict[int, Xid] = {}
         self._boot = 1
+
+    @property
+    def states(self) -> Counter[str]:
+        """How many there are, by state."""
+        return self._ended + Counter(one.state for one in self.kept.values())
+
+    def prepared(self) -> list[LoggedTransaction]:
+        """Return those that are prepared."""
+        return [one for one in self.kept.values() if one.state == PREPARED]
 
     def add(self, record: ByteRange) -> None:
         """Take in the next record."""
@@ -158,7 +213,9 @@ class TransactionCollector:
             self._xids |= {one["xid"]: one["gid"] for one in table if one["gid"] is not None}
         if body.transaction is not None:
             begins = body.operation == operations.BEGIN
-            self.transaction(body.transaction, record.place, begins=begins).add(record, body)
+            one = self.transaction(body.transaction, record.place, begins=begins)
+            one.add(record, body)
+            self.forget_ended(one)
 
     def add_lost(self, record: ByteRange) -> None:
         """Take in a record that the engine does not reach."""
@@ -172,12 +229,30 @@ class TransactionCollector:
             self._boot += 1
             self.begun.clear()
             self._current.clear()
+            self._without_begin.clear()
         if begins:
-            self.begun.add(number)
+            self.begun.update([number])
         one = self._current.get(number)
         if one is None or begins:
+            self.again |= not begins and (number in self.begun or number in self._without_begin)
             xid = self._xids.get(number)
             one = LoggedTransaction(number, self._boot, place, begins, xid=xid)
-            self._current[number] = one
-            self.all.append(one)
+            self._current[number] = self.kept[place] = one
+            self.latest.append(one)
         return one
+
+    def forget_ended(self, one: LoggedTransaction) -> None:
+        """Forget the transaction whose records were just taken in, if it has ended."""
+        if self.keep_all or one.state in OPEN:
+            return
+        self._ended[one.state] += 1
+        del self.kept[one.first], self._current[one.number]
+        if not one.begin_seen:
+            self._without_begin.add(one.number)
+
+    def add_ended(self, numbers: Collection[int], states: Mapping[str, int]) -> None:
+        """Count transactions that began and ended in this boot, and are none of the latest."""
+        self.begun.update(numbers)
+        self._ended.update(states)
+        for number in self._current.keys() & {*numbers}:
+            del self._current[number]  # it had no begin record

@@ -9,11 +9,14 @@ so a crash leaves zeros from the end of a group on, or from a sector within the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tallystick.records import AtStake
 from tallystick.storage.zeros import is_zero, last_nonzero_end
 from tallystick.systems.answers import Ground
-from tallystick.systems.derby.engine.recovery import PREALLOCATED, Recovery, Runs
+from tallystick.systems.derby.engine.analysis import LogAnalysis
+from tallystick.systems.derby.engine.recovery import PREALLOCATED
+from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
     LENGTH,
@@ -22,11 +25,14 @@ from tallystick.systems.derby.format.layout import (
     read_envelope,
     split_instant,
 )
-from tallystick.systems.derby.read.analysis import LogAnalysis
-from tallystick.systems.derby.read.changes import committed
+from tallystick.systems.derby.read.changes import Pending, committed
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import COMMITTED, PREPARED
+
+if TYPE_CHECKING:
+    from tallystick.systems.derby.runs.chunk import Runs
 
 SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
@@ -44,7 +50,8 @@ def grounds(
     """Yield what holds of the log; ``runs`` reads plain records faster."""
     log = scan.log
     if recovery.boots is False:
-        ended = sum(one.state in (COMMITTED, PREPARED) for one in analysis.transactions)
+        states = analysis.transactions.states
+        ended = states[COMMITTED] + states[PREPARED]
         yield Ground("no-boot", f"The database does not boot: {recovery.reason}.", AtStake(ended))
     if log.sealed:
         yield Ground("encrypted")
@@ -75,13 +82,19 @@ def _losses(
         places = {one.place for one in commits}
         # None of them is valid, and so none is in a run, unless the whole log is dropped.
         kept = None if recovery.new_log else runs
-        pending, ranges = kept.left(scan) if kept is not None else ({}, scan.ranges())
+        pending, ranges = _left(scan, kept) if kept is not None else ({}, scan.ranges())
         changes = committed(ranges, "", pending=pending)
         rows = sum(one.commit_sequence in places for one in changes)
         yield Ground("commits-dropped", at_stake=AtStake(len(lost), rows or None))
     if recovery.lost_file:
         name = f"log{recovery.lost_file}.dat"
         yield Ground("last-file-missing", f"{name} is missing, and it is known to have existed.")
+
+
+def _left(scan: LogScan, runs: Runs) -> tuple[Pending, Iterator[ByteRange]]:
+    from tallystick.systems.derby.runs.changes import after_runs
+
+    return after_runs(runs, scan)
 
 
 def _older_control(log: LogFiles, analysis: LogAnalysis, recovery: Recovery) -> str:

@@ -6,9 +6,9 @@ In: the analysis of all bytes and the engine's recovery. Out: `Difference`s.
 from __future__ import annotations
 
 from tallystick.records import Difference, Outcome, Severity
-from tallystick.systems.derby.engine.recovery import Recovery
+from tallystick.systems.derby.engine.analysis import LogAnalysis
+from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import instant_text
-from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.spans import ByteRange
 
 

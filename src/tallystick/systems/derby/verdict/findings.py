@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.codes import CODES
-from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, PREALLOCATED, Recovery
+from tallystick.systems.derby.engine.analysis import LogAnalysis
+from tallystick.systems.derby.engine.recovery import JUDGED_VERSION, PREALLOCATED
+from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import (
     CONTROL_NAMES,
@@ -18,10 +20,8 @@ from tallystick.systems.derby.format.layout import (
     Control,
     instant_text,
 )
-from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.read.transactions import PREPARED
 from tallystick.systems.findings import FindingBuilder
 
 _SHOWN = 3
@@ -180,8 +180,8 @@ def _in_doubt(
     build: FindingBuilder, analysis: LogAnalysis, recovery: Recovery
 ) -> Iterator[Finding]:
     numbers = {one.number for one in recovery.in_doubt}
-    for one in analysis.transactions if numbers else ():
-        if one.state == PREPARED and one.number in numbers:
+    for one in analysis.transactions.prepared():
+        if one.number in numbers:
             file, offset = one.evidence or (None, None)
             yield build(
                 "in-doubt",

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallystick.records import Finding, Judgement, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.derby.codes import CODES, REASONS
-from tallystick.systems.derby.engine.recovery import OpenTransaction, Recovery, Runs
+from tallystick.systems.derby.engine.analysis import LogAnalysis
 from tallystick.systems.derby.engine.report import report
+from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
-from tallystick.systems.derby.read.analysis import LogAnalysis
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.read.transactions import ACTIVE, PREPARED, LoggedTransaction
+from tallystick.systems.derby.read.transactions import ACTIVE
 from tallystick.systems.derby.verdict.answer import grounds
 from tallystick.systems.derby.verdict.differences import differences
+
+if TYPE_CHECKING:
+    from tallystick.systems.derby.runs.chunk import Runs
 
 Json = dict[str, Any]
 
@@ -44,7 +47,7 @@ def verdict(
         SYSTEM_NAME,
         path,
         form,
-        report(scan.log, recovery, runs),
+        report(scan.log, recovery, analysis, runs),
         strict(analysis, recovery, findings),
         differences(analysis, recovery),
         judgement,
@@ -65,10 +68,13 @@ def judgement(
 def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding]) -> Json:
     """Return what can be known from the bytes."""
     transactions = analysis.transactions
+    kept = transactions.kept.values()
+    internal = Counter(one.state for one in kept if one.internal and one.state == ACTIVE)
     return {
         "records": dict(analysis.records),
-        "transactions": dict(Counter(_state(one) for one in transactions)),
-        "in_doubt": [global_id_text(one.xid) for one in transactions if one.state == PREPARED],
+        "transactions": dict(transactions.states - internal)
+        | ({"active_internal": internal.total()} if internal else {}),
+        "in_doubt": [global_id_text(one.xid) for one in transactions.prepared()],
         "lost": {
             "bytes": analysis.lost_bytes,
             "records": analysis.lost_records,
@@ -78,10 +84,6 @@ def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding
         "findings": dict(Counter(one.code for one in findings)),
         "recovery": _recovery(recovery),
     }
-
-
-def _state(one: LoggedTransaction) -> str:
-    return "active_internal" if one.internal and one.state == ACTIVE else one.state
 
 
 def _end_text(one: ByteRange) -> str:

@@ -8,24 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallystick.systems.derby.columns import change_kernels, kernels
-from tallystick.systems.derby.columns.body_kernels import (
-    CONTAINER,
-    FLAG,
-    LOGICAL_UNDO,
-    PAGE,
-    SEGMENT,
-    TAIL,
-    TAIL_LENGTH,
-    UNDO,
-)
-from tallystick.systems.derby.columns.kernels import Columns
-from tallystick.systems.derby.columns.plain import Chunk, Column, RunReader, plain_range, xid_at
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
@@ -39,16 +26,37 @@ from tallystick.systems.derby.read.changes import CHANGING, Pending
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.runs import images
+from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs, plain_range, xid_at
+from tallystick.systems.derby.runs.pieces import pieces_to_odd
+from tallystick.systems.derby.runs.walk import (
+    CONTAINER,
+    FLAG,
+    GLOBAL_ID,
+    GROUP,
+    LENGTH,
+    LOGICAL_UNDO,
+    OFFSET,
+    OPERATION,
+    PAGE,
+    RECORD_ID,
+    SEGMENT,
+    TAIL,
+    TAIL_LENGTH,
+    TRANSACTION,
+    UNDO,
+    Columns,
+)
 
 _KEPT = (
-    kernels.OFFSET,
-    kernels.LENGTH,
-    kernels.TRANSACTION,
-    kernels.OPERATION,
+    OFFSET,
+    LENGTH,
+    TRANSACTION,
+    OPERATION,
     SEGMENT,
     CONTAINER,
     PAGE,
-    kernels.RECORD_ID,
+    RECORD_ID,
     FLAG,
     TAIL,
     TAIL_LENGTH,
@@ -72,48 +80,38 @@ _UNDONE = -1
 _COMPENSATION, _LAST, _COMMIT = int(Group.COMPENSATION), int(Group.LAST), int(Group.COMMIT)
 
 
-def after_runs(reader: RunReader, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
+def after_runs(runs: Runs, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
     """Return what is open after the runs that a log begins with, and all ranges after them."""
     feed = ChangeFeed()
-    for number in scan.log.files:
-        file = scan.file(number)
-        end = HEADER_SIZE
-        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
-            feed.take(chunk)
-            end = chunk.end
-        rest = (one for one in file.rest(end) if one.envelope is not None)
-        if (first := next(rest, None)) is not None:
-            return feed.pending(scan.log), chain([first], rest, scan.ranges(number + 1))
+    for piece in pieces_to_odd(scan, runs):
+        if isinstance(piece, Chunk):
+            feed.take(piece)
+        elif not isinstance(piece, ByteRange):
+            return feed.pending(scan.log), piece
     return {}, iter(())
 
 
 def ranges_on(
-    reader: RunReader, scan: LogScan, containers: Collection[int], commits: Collection[int]
+    runs: Runs, scan: LogScan, containers: Collection[int], commits: Collection[int]
 ) -> Iterator[ByteRange]:
     """Yield what tells of changes of containers in runs, and all ranges after a run.
 
     Args:
-        reader: reads the log.
+        runs: of the log.
         scan: of the log.
         containers: numbers of containers of the first segment.
         commits: instants of records that are wanted whatever they commit.
     """
     chosen = _Chosen(containers, commits)
-    for number in scan.log.files:
-        file = scan.file(number)
-        yield file.header()
-        end = HEADER_SIZE
-        for chunk in reader.chunks(file.file, HEADER_SIZE, file.believed_until()):
-            for row in chosen.rows(chunk).tolist():
-                yield chunk.range(row, in_scan=file.in_scan(int(chunk.columns[0, row])))
-            end = chunk.end
-        others = False
-        for one in file.rest(end):
-            others = others or one.envelope is not None
-            yield one
-        if others:
-            yield from scan.ranges(number + 1)
-            return
+    for piece in pieces_to_odd(scan, runs):
+        if isinstance(piece, ByteRange):
+            yield piece
+        elif isinstance(piece, Chunk):
+            for row in chosen.rows(piece).tolist():
+                in_scan = scan.in_scan(int(piece.instants[row]))
+                yield piece.range(row, in_scan=in_scan)
+        else:
+            yield from piece
 
 
 class _Chosen:
@@ -127,9 +125,9 @@ class _Chosen:
 
     def rows(self, chunk: Chunk) -> Column:
         """Return the rows of the next chunk that are chosen."""
-        transaction, group = chunk.columns[kernels.TRANSACTION], chunk.columns[kernels.GROUP]
+        transaction, group = chunk.columns[TRANSACTION], chunk.columns[GROUP]
         on = np.isin(chunk.columns[CONTAINER], self._containers) & (chunk.columns[SEGMENT] == 0)
-        turns = chunk.columns[kernels.OPERATION] == operations.BEGIN
+        turns = chunk.columns[OPERATION] == operations.BEGIN
         turns |= group & (_LAST | _COMPENSATION) != 0
         numbers = np.union1d(self._open, transaction[on])
         chosen = on | (turns & np.isin(transaction, numbers))
@@ -146,14 +144,11 @@ def _ended(transaction: Column, group: Column, rows: Column) -> Column:
     return ended
 
 
-def open_at(
-    reader: RunReader, log: LogFiles, begin: int, end: int, numbers: Collection[int]
-) -> tuple[Pending, int]:
+def open_at(runs: Runs, begin: int, end: int, numbers: Collection[int]) -> tuple[Pending, int]:
     """Return what transactions have changed between two instants, as far as plain records go.
 
     Args:
-        reader: reads the log.
-        log: its files, which are one chain from the one instant to the other.
+        runs: of a log whose files are one chain from the one instant to the other.
         begin: the instant of a record.
         end: the instant at which a later record ends.
         numbers: the transactions that are wanted.
@@ -162,14 +157,14 @@ def open_at(
         The changes, and the instant after the last record that was taken.
     """
     feed, place = ChangeFeed(), begin
-    for file, position, stop in _parts(log, begin, end):
-        for chunk in reader.chunks(file, position, stop):
+    for file, position, stop in _parts(runs.log, begin, end):
+        for chunk in runs.chunks(file, position, stop):
             feed.take(chunk)
             position = chunk.end
         place = make_instant(file.number, position)
         if position != stop:
             break
-    return feed.pending(log, numbers), place
+    return feed.pending(runs.log, numbers), place
 
 
 def _parts(log: LogFiles, begin: int, end: int) -> Iterator[tuple[LogBytes, int, int]]:
@@ -217,12 +212,12 @@ class ChangeFeed:
         """Take the next records; return the changes that they commit."""
         records, rows = _records(chunk)
         commits, undoing = np.empty(rows.size, np.int64), np.empty(rows.size, np.bool_)
-        change_kernels.settle(records, commits, undoing)
+        images.settle(records, commits, undoing)
         pieces, ends = self._settled(records, rows, undoing)
         ended = commits >= 0
         pieces.append(_kept(chunk, rows[ended]))
         ends.append(rows[commits[ended]])
-        self._keep(chunk, rows[commits == change_kernels.PENDING])
+        self._keep(chunk, rows[commits == images.PENDING])
         return _in_order(chunk, np.concatenate(pieces, axis=1), np.concatenate(ends))
 
     def pending(self, log: LogFiles, numbers: Collection[int] | None = None) -> Pending:
@@ -246,12 +241,12 @@ class ChangeFeed:
         pieces: list[Columns] = []
         ends: list[Column] = []
         known = np.array(list(self._open), np.int64)
-        numbers = records[change_kernels.TRANSACTION]
+        numbers = records[images.TRANSACTION]
         begins = np.searchsorted(numbers, known)
         after = np.searchsorted(numbers, known, "right")
         for number, begin, end in zip(known.tolist(), begins.tolist(), after.tolist(), strict=True):
             mine = records[:, begin:end]
-            self._undo(number, mine[change_kernels.UNDO, undoing[begin:end]])
+            self._undo(number, mine[images.UNDO, undoing[begin:end]])
             stop = _first_end(mine)
             if stop is None:
                 continue
@@ -281,27 +276,27 @@ class ChangeFeed:
 
 
 def _records(chunk: Chunk) -> tuple[Columns, Column]:
-    """Return what `change_kernels.settle` takes, and the rows of the chunk that it is of."""
+    """Return what `images.settle` takes, and the rows of the chunk that it is of."""
     rows = chunk.by_transaction()
     columns = chunk.columns[:, rows]
-    operation, group = columns[kernels.OPERATION], columns[kernels.GROUP]
+    operation, group = columns[OPERATION], columns[GROUP]
     changes = np.isin(operation, CHANGING) & (group & _COMPENSATION == 0)
     changes &= columns[LOGICAL_UNDO] <= layout.NULL
-    found = (columns[kernels.TRANSACTION], group, operation, chunk.instants[rows], columns[UNDO])
+    found = (columns[TRANSACTION], group, operation, chunk.instants[rows], columns[UNDO])
     return np.stack([*found, changes.astype(np.int64)]), rows
 
 
 def _first_end(records: Columns) -> int | None:
     """Return which record of a transaction ends it, or begins it anew, if one does."""
-    ends = records[change_kernels.OPERATION] == operations.BEGIN
-    ends |= records[change_kernels.GROUP] & _LAST != 0
+    ends = records[images.OPERATION] == operations.BEGIN
+    ends |= records[images.GROUP] & _LAST != 0
     found = np.flatnonzero(ends)
     return int(found[0]) if found.size else None
 
 
 def _commits(record: Column) -> bool:
-    begins = record[change_kernels.OPERATION] == operations.BEGIN
-    return bool(not begins and record[change_kernels.GROUP] & _COMMIT)
+    begins = record[images.OPERATION] == operations.BEGIN
+    return bool(not begins and record[images.GROUP] & _COMMIT)
 
 
 def _kept(chunk: Chunk, rows: Column) -> Columns:
@@ -315,7 +310,7 @@ def _in_order(chunk: Chunk, columns: Columns, ends: Column) -> Committed:
     alive = np.flatnonzero(columns[KEPT_OPERATION] != _UNDONE)
     order = alive[np.argsort(ends[alive], kind="stable")]
     rows, first, group = np.unique(ends[order], return_index=True, return_inverse=True)
-    places = chunk.columns[kernels.GLOBAL_ID, rows].tolist()
+    places = chunk.columns[GLOBAL_ID, rows].tolist()
     gtrids = [_gtrid(chunk, place) if place >= 0 else None for place in places]
     ordinal = np.arange(order.size) - first[group]
     return Committed(columns[:, order], group, ordinal, chunk.instants[rows], gtrids)

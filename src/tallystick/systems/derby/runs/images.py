@@ -10,7 +10,6 @@ from typing import Any
 
 from tallystick.arrow.byte_kernels import Bytes, Number, be_uint16, int64, uint64
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.systems.derby.columns.kernels import Columns
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.number_kernels import (
@@ -25,6 +24,7 @@ from tallystick.systems.derby.format.page_rows import (
     ROW_FIRST_FIELD,
     ROW_OVERFLOW,
 )
+from tallystick.systems.derby.runs.walk import Columns
 
 TRANSACTION, GROUP, OPERATION, PLACE, UNDO, CHANGES = range(6)
 """Rows of the array that `settle` takes; a change is a record that changes a row of a table."""

@@ -12,29 +12,32 @@ from collections.abc import Callable
 import numpy as np
 
 from tallystick.records import Xid
-from tallystick.systems.derby.columns import redo_kernels as kernels
-from tallystick.systems.derby.columns.body_kernels import CONTAINER, PAGE, SEGMENT, VERSION
-from tallystick.systems.derby.columns.kernels import OPERATION, TRANSACTION
-from tallystick.systems.derby.columns.plain import Chunk, RunReader, extended, xid_at
+from tallystick.systems.derby.engine import redo_kernels as kernels
 from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions
-from tallystick.systems.derby.engine.recovery import OpenTransaction, Recovery
+from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import CONTAINER_CHANGE
-from tallystick.systems.derby.read.files import LogBytes, LogFiles
-from tallystick.systems.derby.read.plain import PlainRun
+from tallystick.systems.derby.read.files import LogBytes
+from tallystick.systems.derby.runs.chunk import Chunk, PlainRun, Runs, xid_at
+from tallystick.systems.derby.runs.walk import (
+    CONTAINER,
+    OPERATION,
+    PAGE,
+    SEGMENT,
+    TRANSACTION,
+    VERSION,
+)
 
 SLOTS = 1 << 10
 """Slots of a new hash table."""
 
 
-class CompiledRedo:
-    """Redoes runs: a `RedoOfRuns`."""
+class RedoOfRuns:
+    """Redoes runs: from its first record that is not redone so on, none."""
 
-    def __init__(
-        self, log: LogFiles, reader: RunReader, result: Recovery, versions: PageVersions
-    ) -> None:
-        self._log, self._reader = log, reader
+    def __init__(self, runs: Runs, result: Recovery, versions: PageVersions) -> None:
+        self._runs = runs
         self._result, self._versions = result, versions
         self._table = kernels.new_table(kernels.TRANSACTION_COLUMNS, SLOTS)
         self._pages = kernels.new_table(kernels.PAGE_COLUMNS, SLOTS)
@@ -47,10 +50,10 @@ class CompiledRedo:
         if self._done:
             return None
         run = PlainRun(begin)
-        for chunk in self._reader.chunks(file, begin):
+        for chunk in self._runs.chunks(file, begin):
             count = self._redo(chunk)
             if count:
-                run = extended(run, chunk.rows(0, count))
+                run = run.extended(chunk.rows(0, count))
             if count < chunk.size:
                 break
         return run
@@ -85,7 +88,7 @@ class CompiledRedo:
 
     def _xid(self, place: int) -> Xid | None:
         number, offset = split_instant(place)
-        return xid_at(self._log.files[number].data, offset)
+        return xid_at(self._runs.log.files[number].data, offset)
 
     def _redo(self, chunk: Chunk) -> int:
         """Redo rows of the chunk; return how many."""

@@ -1,7 +1,8 @@
-"""Compiled scan of a plain log file with every body decoded to its end.
+"""The one walk over the records of a log file that are plain: whole, and vouched for.
 
-In: the file as a NumPy array of bytes. Out: columns of numbers: what the judges of a log need of
-each record. Which fields an operation has is in a table, `PROGRAMS`, made from their types. A few
+In: a file that is not encrypted, as a NumPy array of bytes. Out: columns of integers. Which fields
+an operation has is in a table made from their types: `BODIES` to decode them all, up to the end of
+the record; `HEADS` for what a row of records has, where a checksum vouches for what follows. A few
 operations have fields of another form; their rows are marked `ODD`, and the caller decodes these.
 """
 
@@ -16,28 +17,12 @@ from tallystick.arrow.byte_kernels import (
     be_int32,
     be_int64,
     be_uint16,
+    be_uint32,
     int64,
     uint64,
 )
+from tallystick.arrow.crc_kernel import crc32_of
 from tallystick.arrow.numba_kernel import kernel, small_kernel
-from tallystick.systems.derby.columns.kernels import (
-    ENDED,
-    FULL,
-    GLOBAL_ID,
-    GROUP,
-    LARGE_OFFSET,
-    LARGE_ROW,
-    LENGTH,
-    OFFSET,
-    OPERATION,
-    RECORD_ID,
-    STUCK,
-    TRANSACTION,
-    Columns,
-    body_length,
-    check_group,
-    put_head,
-)
 from tallystick.systems.derby.format import field_types, layout
 from tallystick.systems.derby.format.field_types import FieldType
 from tallystick.systems.derby.format.layout import Group
@@ -48,23 +33,42 @@ from tallystick.systems.derby.format.number_kernels import (
     long_size,
 )
 from tallystick.systems.derby.format.operations import OPERATIONS, Operation
+from tallystick.systems.derby.format.record_body import BODY_SIZE_MIN
 
+Columns = NDArray[np.int64]
 Programs = NDArray[np.int8]
 
-SEGMENT, CONTAINER, PAGE, VERSION, COUNT, FLAG, LOGICAL_UNDO, UNDO, TAIL, TAIL_LENGTH, ODD = range(
-    GLOBAL_ID + 1, GLOBAL_ID + 12
+ENDED, FULL, STUCK = range(3)
+"""Why a walk stopped: at zeros or the end of the file, with full columns, at anything else."""
+
+OFFSET, LENGTH, GROUP, TRANSACTION, OPERATION, RECORD_ID, GLOBAL_ID, ODD, _SCRATCH = range(9)
+"""Columns of records. GLOBAL_ID is the offset of the XA format id; -1 where there is none.
+
+The last one takes fields that nobody asks for, and how many bytes a checksum record covers.
+"""
+HEAD_COLUMNS = 9
+SEGMENT, CONTAINER, PAGE, VERSION, COUNT, FLAG, LOGICAL_UNDO, UNDO, TAIL, TAIL_LENGTH = range(
+    HEAD_COLUMNS, HEAD_COLUMNS + 10
 )
-"""Further columns; -1 where an operation has no such field.
+"""Columns of whole bodies; -1 where an operation has no such field.
 
 COUNT is the number of rows, or the length that a checksum record covers; FLAG the last byte of an
 insert or delete, or the status of a begin or end record; LOGICAL_UNDO the format id of that field;
 UNDO the undone instant. TAIL is the offset of the optional data.
 """
-_UNUSED = ODD + 1
-BODY_COLUMNS = _UNUSED + 1
+BODY_COLUMNS = HEAD_COLUMNS + 10
 
-_STOP, _LONG, _INT, _BYTE, _INT32, _INT64, _UNDO_ID, _XID, _ROWS, _OTHER = range(10)
-"""Forms of a field; `_ROWS` is followed by the number of ints of a row."""
+LARGE_BEGIN, LARGE_END, LARGE_CRC, LARGE_ROW = range(4)
+"""Columns of large groups: the range, its stored CRC, and the row of the checksum record."""
+LARGE_COLUMNS = 4
+LARGE_GROUP = 2048
+"""Groups of so many bytes are left to the caller, who has the CRC of the machine."""
+
+_TAIL, _STOP, _LONG, _INT, _BYTE, _INT32, _INT64, _UNDO_ID, _XID, _ROWS, _OTHER, _UNKNOWN = range(
+    12
+)
+"""Forms of a field; `_ROWS` is followed by the number of ints of a row. The first two end a
+program: what follows the fields is to be decoded, or is left to the checksum."""
 _STEPS = 24
 """Most bytes of an operation's program: two for each number in its fields."""
 _FIXED = {1: _BYTE, 4: _INT32, 8: _INT64}
@@ -82,22 +86,37 @@ _COLUMN_OF = {
 
 _LENGTH_SIZE = layout.LENGTH.size
 _PREFIX_SIZE = layout.PREFIX.size
+_INSTANT_AT = _LENGTH_SIZE
+_POSITION_AT = _INSTANT_AT + 4
 _ID_SIZE = layout.FORMAT_ID_SIZE
 _UNDO_SIZE = 8
 _GTRID_AT = 4
+_CHECKSUM_SIZE = layout.CHECKSUM.size
+_COVERED_AT = 1
+_CRC_AT = 5
 _CHECKSUM = int(Group.CHECKSUM)
 _COMPENSATION = int(Group.COMPENSATION)
 _OF_CHECKSUMS = int(Group.CHECKSUM | Group.RAWSTORE)
 """Bits that the group of a plain checksum record has."""
 
 
-def _programs() -> Programs:
+def _programs(*, heads: bool) -> Programs:
     table = np.zeros((max(OPERATIONS) + 1, _STEPS), np.int8)
-    table[:, 0] = _OTHER
+    table[:, 0] = _UNKNOWN
     for number, operation in OPERATIONS.items():
-        steps = [one for step in _steps(operation) for one in step]
-        table[number, : len(steps) + 1] = [*steps, _STOP]
+        steps = _steps(operation)
+        steps = [*_of_head(steps), (_STOP, 0)] if heads else [*steps, (_TAIL, 0)]
+        table[number, : 2 * len(steps)] = [one for step in steps for one in step]
     return table
+
+
+def _of_head(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the steps up to the last number that a row of records has."""
+    wanted = [at for at, step in enumerate(steps) if step[1] in (RECORD_ID, GLOBAL_ID)]
+    return [
+        (form, column if column < HEAD_COLUMNS else _SCRATCH)
+        for form, column in steps[: max(wanted, default=-1) + 1]
+    ]
 
 
 def _steps(operation: Operation) -> list[tuple[int, int]]:
@@ -105,12 +124,12 @@ def _steps(operation: Operation) -> list[tuple[int, int]]:
     steps = [step for name, kind in operation.fields for step in _numbers(name, kind)]
     if operation.tail is not None:
         names = getattr(operation.tail, "names", ())
-        steps.append((_ROWS, len(names)) if names else (_OTHER, _UNUSED))
-    return [(_OTHER, _UNUSED)] if (_OTHER, _UNUSED) in steps else steps
+        steps.append((_ROWS, len(names)) if names else (_OTHER, _SCRATCH))
+    return [(_OTHER, _SCRATCH)] if (_OTHER, _SCRATCH) in steps else steps
 
 
 def _numbers(name: str, kind: FieldType) -> list[tuple[int, int]]:
-    column = _COLUMN_OF.get(name, _UNUSED)
+    column = _COLUMN_OF.get(name, _SCRATCH)
     if kind is field_types.PAGE:
         return [(_LONG, SEGMENT), (_LONG, CONTAINER), (_LONG, PAGE)]
     if kind is field_types.LOGICAL_UNDO:
@@ -119,53 +138,56 @@ def _numbers(name: str, kind: FieldType) -> list[tuple[int, int]]:
         return [(_XID, column)]
     if kind.fixed:
         return [(_FIXED[kind.fixed], column)]
-    return [(_LONG, column)] * kind.longs + [(_INT, column)] * kind.ints or [(_OTHER, _UNUSED)]
+    return [(_LONG, column)] * kind.longs + [(_INT, column)] * kind.ints or [(_OTHER, _SCRATCH)]
 
 
-PROGRAMS = _programs()
+BODIES, HEADS = _programs(heads=False), _programs(heads=True)
 """By format id, the form and the column of each number in the operation's fields."""
 
 
 @kernel
-def scan_bodies(
+def walk(
     data: Bytes,
     number: Number,
     position: Number,
+    covered: Number,
     limit: Number,
     columns: Columns,
     programs: Programs,
     large: Columns,
-) -> tuple[Number, Number, Number, Number]:
+) -> tuple[Number, Number, Number, Number, Number]:
     """Decode the records from ``position`` that begin before ``limit`` into ``columns``.
 
     Args:
         data: the bytes of the file.
         number: the file's number.
         position: offset of a record.
+        covered: offset up to which no further checksum has to vouch for a record: with `HEADS` the
+            end of the group that ``position`` is in, with `BODIES` that of the file.
         limit: an offset.
-        columns: array of `BODY_COLUMNS` rows; it limits the number of records.
-        programs: `PROGRAMS`.
+        columns: array of `HEAD_COLUMNS` or `BODY_COLUMNS` rows; it limits the number of records.
+        programs: `HEADS` or `BODIES`.
         large: array of `LARGE_COLUMNS` rows; takes the groups that the caller has to check.
 
     Returns:
-        Number of records, number of large groups, offset of the next record, and `ENDED`, `FULL`
-        or `STUCK`: whatever cannot be decoded plainly to its end stops the scan. Rows that are
-        `ODD` are decoded up to their operation.
+        Numbers of records and large groups, the next offset, ``covered`` there, and why it stops.
     """
     count = checks = 0
     while position < limit:
         length = body_length(data, number, position)
-        if length == 0:
-            return count, checks, position, ENDED
-        if length > 0 and (count == columns.shape[1] or checks == large.shape[1]):
-            return count, checks, position, FULL
+        full = count == columns.shape[1] or checks == large.shape[1]
+        if length == 0 or (length > 0 and full):
+            return count, checks, position, covered, FULL if length else ENDED
         left = _decode(data, position, length, columns, count, programs, large, checks)
-        if left < 0:
-            return count, checks, position, STUCK
+        end = position + length + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
+        if left < 0 or (end > covered and columns[GROUP, count] & _CHECKSUM == 0):
+            return count, checks, position, covered, STUCK
+        if columns[GROUP, count] & _CHECKSUM:
+            covered = max(covered, end + columns[_SCRATCH, count])
         checks += left
         count += 1
-        position += length + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
-    return count, checks, position, FULL
+        position = end
+    return count, checks, position, covered, FULL
 
 
 @small_kernel
@@ -193,7 +215,6 @@ def _decode(
         return -1 if columns[OPERATION, row] == layout.CHECKSUM_OPERATION else 0
     left = _check_plain_group(data, place, body_end, columns, row, large, check)
     if left > 0:
-        large[LARGE_OFFSET, check] = position
         large[LARGE_ROW, check] = row
     return left
 
@@ -213,10 +234,13 @@ def _check_plain_group(
         return -1
     if columns[OPERATION, row] != layout.CHECKSUM_OPERATION:
         return -1
-    return check_group(data, place, body_end, large, check)
+    left = check_group(data, place, body_end, large, check)
+    if left >= 0:
+        columns[_SCRATCH, row] = be_int32(data, place + _COVERED_AT)
+    return left
 
 
-@kernel
+@small_kernel
 def _put_body(
     data: Bytes,
     place: Number,
@@ -229,22 +253,26 @@ def _put_body(
     operation = columns[OPERATION, row]
     if operation >= programs.shape[0]:
         return False
-    for column in range(RECORD_ID, _UNUSED):
+    for column in range(RECORD_ID, len(columns)):
         columns[column, row] = -1
     columns[ODD, row] = 0
     if programs[operation, 0] == _OTHER:
         columns[ODD, row] = 1
         return True
+    if programs[operation, 0] == _UNKNOWN:
+        return False
     step = 0
-    while place >= 0 and programs[operation, step] != _STOP:
+    while place >= 0 and programs[operation, step] > _STOP:
         form = programs[operation, step]
         column = programs[operation, step + 1]
         place = _put_field(data, place, body_end, columns, row, form, column)
         step += 2
-    return place >= 0 and _put_tail(data, place, body_end, columns, row)
+    if place < 0 or programs[operation, step] == _STOP:
+        return bool(place >= 0)
+    return _put_tail(data, place, body_end, columns, row)
 
 
-@kernel
+@small_kernel
 def _put_field(
     data: Bytes,
     place: Number,
@@ -271,7 +299,7 @@ def _put_field(
     return place + size
 
 
-@kernel
+@small_kernel
 def _field_size(data: Bytes, place: Number, form: Number) -> Number:
     if form == _LONG:
         return long_size(data, place)
@@ -282,7 +310,7 @@ def _field_size(data: Bytes, place: Number, form: Number) -> Number:
     return 2 if form == _UNDO_ID else 4 if form == _INT32 else 8
 
 
-@kernel
+@small_kernel
 def _field_value(data: Bytes, place: Number, form: Number) -> Number:
     if form == _LONG:
         return compressed_long(data, place)
@@ -342,3 +370,68 @@ def _put_tail(data: Bytes, place: Number, body_end: Number, columns: Columns, ro
     columns[TAIL, row] = place + _LENGTH_SIZE
     columns[TAIL_LENGTH, row] = length
     return bool(length >= 0 and place + _LENGTH_SIZE + length <= body_end)
+
+
+@kernel
+def body_length(data: Bytes, number: Number, position: Number) -> Number:
+    """Return the length of the body at ``position``; 0 at the end, -1 unless plainly whole."""
+    size = len(data)
+    if position + _LENGTH_SIZE > size:
+        return 0 if position == size else -1
+    length = be_int32(data, position)
+    if length == 0:
+        return 0
+    body_end = position + _PREFIX_SIZE + length
+    if length < BODY_SIZE_MIN or body_end + _LENGTH_SIZE > size:
+        return -1
+    if be_int32(data, body_end) != length:
+        return -1
+    if be_uint32(data, position + _INSTANT_AT) != number:
+        return -1
+    return length if be_uint32(data, position + _POSITION_AT) == position else -1
+
+
+@small_kernel
+def put_head(data: Bytes, begin: Number, body_end: Number, columns: Columns, row: Number) -> Number:
+    """Decode group, transaction and operation; return the offset of the fields, or -1.
+
+    The first `BODY_SIZE_MIN` bytes are known to be there.
+    """
+    if be_uint16(data, begin) != layout.LOG_RECORD:
+        return -1
+    place = begin + _ID_SIZE
+    columns[GROUP, row] = compressed_int(data, place)
+    place += int_size(data, place)
+    object_id = be_uint16(data, place)
+    place += _ID_SIZE
+    columns[TRANSACTION, row] = -1
+    if object_id == layout.TRANSACTION_ID:
+        size = long_size(data, place)
+        if place + size + _ID_SIZE > body_end:
+            return -1
+        columns[TRANSACTION, row] = compressed_long(data, place)
+        place += size
+    elif object_id != layout.NULL:
+        return -1
+    columns[OPERATION, row] = be_uint16(data, place)
+    return place + _ID_SIZE
+
+
+@kernel
+def check_group(
+    data: Bytes, place: Number, body_end: Number, large: Columns, row: Number
+) -> Number:
+    """Check the group after a checksum record; return 0, 1 if it is in ``large``, -1 if bad."""
+    if place + _CHECKSUM_SIZE > body_end or data[uint64(place)] != layout.CHECKSUM_CRC32:
+        return -1
+    covered = be_int32(data, place + _COVERED_AT)
+    crc = be_int64(data, place + _CRC_AT)
+    begin = body_end + _LENGTH_SIZE
+    if covered < 0 or begin + covered > len(data):
+        return -1
+    if covered < LARGE_GROUP:
+        return 0 if crc32_of(data, begin, begin + covered) == crc else -1
+    large[LARGE_BEGIN, row] = begin
+    large[LARGE_END, row] = begin + covered
+    large[LARGE_CRC, row] = crc
+    return 1

@@ -1,26 +1,25 @@
 """One pass over a log: counts, transactions, damage, and what a restart would drop.
 
-In: a `LogScan`. Out: a `LogAnalysis`.
+In: the pieces of a log. Out: a `LogAnalysis`. Memory grows with what is open, damaged or lost.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tallystick.records import Outcome
-from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
+from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import CHECKPOINT
 from tallystick.systems.derby.read.scan import FileScan, LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.read.transactions import LoggedTransaction, TransactionCollector
+from tallystick.systems.derby.read.transactions import TransactionCollector
+from tallystick.systems.derby.runs.pieces import file_pieces
+from tallystick.systems.runs import RunCount
 
-TakeRun = Callable[["LogAnalysis", FileScan], int]
-"""Takes the run of plain records that a file begins with; returns the offset after it."""
-
-Collect = Callable[[TransactionCollector], None]
-"""Collects transactions from records that were taken in."""
+if TYPE_CHECKING:
+    from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
 _DAMAGED = (Outcome.CORRUPT, Outcome.TORN)
 
@@ -38,10 +37,14 @@ class LogAnalysis:
         lost_ends: end records that a restart drops, intact ones after damage and damaged ones; not
             those of checkpoints, which change nothing.
         unheld: end records from the mark on after the last checkpoint: all that the data pages may
-            not hold. Those of runs that were taken at once are left out.
+            not hold. Those of chunks are left out.
         mismatched: records that the engine accepts although their envelope is damaged.
         checkpoints: instants of the checkpoint records.
         checkpointing: numbers of transactions that make a checkpoint.
+        transactions: those of all records.
+        groups, largest: in chunks, the number of groups and the bytes of the largest one.
+        ends: the offset after the last chunk of each file that has one, by number.
+        run_count: how many records were read in runs, and one by one.
     """
 
     mark: int = 0
@@ -56,43 +59,33 @@ class LogAnalysis:
     checkpoints: list[int] = field(default_factory=list)
     checkpointing: set[int | None] = field(default_factory=set)
     _before: Outcome = Outcome.VALID
-    _collector: TransactionCollector = field(default_factory=TransactionCollector)
-    _later: list[Collect] = field(default_factory=list)
-
-    @property
-    def transactions(self) -> list[LoggedTransaction]:
-        """All transactions, in order of their first records."""
-        return self._collected().all
-
-    def collect_later(self, collect: Collect) -> None:
-        """Have the transactions of the next records collected once they are asked for."""
-        self._later.append(collect)
-
-    def _collected(self) -> TransactionCollector:
-        for collect in self._later:
-            collect(self._collector)
-        self._later.clear()
-        return self._collector
+    transactions: TransactionCollector = field(default_factory=TransactionCollector)
+    groups: int = 0
+    largest: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+    run_count: RunCount = field(default_factory=RunCount)
 
     def lost_commits(self, *, whole_log: bool = False) -> list[ByteRange]:
         """Return the commits among the end records that a restart drops, or drops with the log."""
         ends = self.unheld if whole_log else self.lost_ends
         return [one for one in ends if one.body and one.body.group & Group.COMMIT]
 
-    def add_valid(self, count: int, begun: Iterable[int | None]) -> None:
-        """Count records of a run; ``begun`` are the transactions that begin in it."""
-        self._before = Outcome.VALID
-        self.records[Outcome.VALID.value] += count
-        self.checkpointing.difference_update(begun)
+    def add(self, one: ByteRange) -> None:
+        """Take in the next range."""
+        self.run_count.one_by_one += one.envelope is not None
+        self._add(one)
+        if one.envelope is None:
+            return
+        if one.salvaged or one.outcome in _DAMAGED:
+            self.transactions.add_lost(one)
+        elif one.outcome is Outcome.VALID:
+            self.transactions.add(one)
 
-    def add(self, one: ByteRange, *, collected: bool = False) -> None:
-        """Take in the next range; if ``collected``, without its transaction."""
+    def _add(self, one: ByteRange) -> None:
+        """Take in the next range, without its transaction."""
         if one.outcome in _DAMAGED and one.outcome is not self._before:
             self.damaged.append(one)
         self._before = one.outcome
-        self._add(one, collected)
-
-    def _add(self, one: ByteRange, collected: bool) -> None:
         dropped = one.salvaged or one.outcome in _DAMAGED
         lost = dropped and one.place >= self.mark
         self.lost_bytes += one.length if lost else 0
@@ -101,18 +94,38 @@ class LogAnalysis:
         self.records["salvaged" if one.salvaged else one.outcome.value] += 1
         if dropped or one.outcome is Outcome.VALID:
             self._note(one)
-        if dropped:
-            self._collected().add_lost(one)
-            if lost:
-                self._add_lost(one)
-        elif one.outcome is Outcome.VALID:
-            if not collected:
-                self._collected().add(one)
+        if lost:
+            self._add_lost(one)
+        if not dropped and one.outcome is Outcome.VALID:
             envelope = one.envelope
             if one.body is not None and one.body.operation == CHECKPOINT:
                 self.checkpoints.append(one.place)
             if envelope.instant != one.place or envelope.trailing != envelope.length:
                 self.mismatched.append(one)
+
+    def add_chunk(self, scan: FileScan, chunk: Chunk) -> None:
+        """Take in the next chunk, of a file with such a scan."""
+        from tallystick.systems.derby.runs.transactions import collect
+
+        collect(self.transactions, chunk)
+        self.run_count.in_runs += chunk.size
+        self.groups += chunk.checksums.size
+        self.largest = max(self.largest, chunk.largest_group)
+        self.ends[chunk.file.number] = chunk.end
+        begin = 0
+        for row in chunk.checkpoints(self.checkpoint[0]):
+            self._add_plain(chunk.rows(begin, row))
+            self._add(chunk.range(row, in_scan=scan.in_scan(chunk.offset(row))))
+            begin = row + 1
+        self._add_plain(chunk.rows(begin, chunk.size))
+
+    def _add_plain(self, chunk: Chunk) -> None:
+        """Take in records that make no checkpoint."""
+        if chunk.size:
+            self._before = Outcome.VALID
+            self.records[Outcome.VALID.value] += chunk.size
+            if self.checkpointing:
+                self.checkpointing.difference_update(chunk.begun())
 
     def _add_lost(self, one: ByteRange) -> None:
         self.lost_records += 1
@@ -145,13 +158,27 @@ def analyse(
     scan: LogScan,
     mark: int,
     checkpoint: tuple[int, int | None] = (0, None),
-    take: TakeRun | None = None,
+    runs: Runs | None = None,
+    *,
+    keep_all: bool = False,
 ) -> LogAnalysis:
-    """Go through the log once; ``mark`` and ``checkpoint`` are those of `LogAnalysis`."""
-    found = LogAnalysis(mark, checkpoint)
+    """Go through the log once; twice if transactions go on after their ends.
+
+    Args:
+        scan: of the log.
+        mark: that of `LogAnalysis`.
+        checkpoint: that of `LogAnalysis`.
+        runs: of the log.
+        keep_all: keep all transactions.
+    """
+    found = LogAnalysis(mark, checkpoint, transactions=TransactionCollector(keep_all=keep_all))
     for number in scan.log.files:
         file = scan.file(number)
-        found.add(file.header())
-        for one in file.rest(take(found, file) if take is not None else HEADER_SIZE):
-            found.add(one)
+        for piece in file_pieces(file, runs):
+            if isinstance(piece, ByteRange):
+                found.add(piece)
+            else:
+                found.add_chunk(file, piece)
+    if found.transactions.again:
+        return analyse(scan, mark, checkpoint, runs, keep_all=True)
     return found

@@ -1,6 +1,6 @@
 """Compiled redo of plain records: the table of open transactions and the versions of pages.
 
-In: columns of `body_kernels.scan_bodies`, and two hash tables. Out: the tables, and the row at
+In: columns of `runs.walk`, and two hash tables. Out: the tables, and the row at
 which something is left to the caller. A table is an array with a row for each slot; a slot is found
 by linear probing, and no table is more than half full.
 """
@@ -12,27 +12,24 @@ from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Number
 from tallystick.arrow.numba_kernel import kernel, small_kernel
-from tallystick.systems.derby.columns.body_kernels import (
+from tallystick.systems.derby.engine.page_versions import COUNTED
+from tallystick.systems.derby.format import layout, operations
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.operations import CHECKED_FLAGS, OPERATIONS, flags_of
+from tallystick.systems.derby.runs.walk import (
     CONTAINER,
     COUNT,
     FLAG,
-    PAGE,
-    SEGMENT,
-    VERSION,
-)
-from tallystick.systems.derby.columns.kernels import (
     GLOBAL_ID,
     GROUP,
     OFFSET,
     OPERATION,
+    PAGE,
+    SEGMENT,
     TRANSACTION,
+    VERSION,
     Columns,
 )
-from tallystick.systems.derby.engine.page_versions import COUNTED
-from tallystick.systems.derby.engine.recovery import CHECKED_FLAGS, flags_of
-from tallystick.systems.derby.format import layout, operations
-from tallystick.systems.derby.format.layout import Group
-from tallystick.systems.derby.format.operations import OPERATIONS
 
 Table = NDArray[np.int64]
 Flags = NDArray[np.int64]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tallystick.reading.tables import batches_of
+from tallystick.arrow import numba_kernel
 from tallystick.systems.derby import reader
-from tallystick.systems.derby.columns import plain, redo, runs
+from tallystick.systems.derby.engine import redo_of_runs
 from tallystick.systems.derby.format.layout import HEADER_SIZE, Group, encode_header
 from tallystick.systems.derby.format.operations import encode_begin
 from tallystick.systems.derby.format.record_body import encode_body
 from tallystick.systems.derby.reader import DerbyReading
+from tallystick.systems.derby.runs import chunk
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fuzz.mutate import Mutator
+from tests.kit import read_in_runs, same_both_ways
 from tests.systems.derby.logs import CASES, log_bytes, options, reading, reading_of
 from tests.systems.derby.mixed import MixedLog, written
 
@@ -32,49 +33,43 @@ def made(seed: int) -> dict[str, bytes]:
     return log.files
 
 
-def same(source: LogSource, secret: ReadOptions, rows: int = plain.ROWS) -> DerbyReading:
-    """Check that all tables and verdicts are the same; return the reading by runs.
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have small tables of redo grow, and no transactions that have ended kept."""
+    monkeypatch.setattr(redo_of_runs, "SLOTS", 2)
+    monkeypatch.setattr(reader, "KEPT_FROM", 0)
+
+
+def same(
+    source: LogSource, secret: ReadOptions, patch: pytest.MonkeyPatch, rows: int = chunk.ROWS
+) -> DerbyReading:
+    """Check that all that is said is the same; return the reading by runs.
 
     ``rows`` are those of a chunk.
     """
-    by_runs, one_by_one = DerbyReading(source, secret), DerbyReading(source, secret)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "LOADED_FROM", 0)
-        patch.setattr(reader, "COMPILED_FROM", 0)
-        patch.setattr(plain, "ROWS", rows)
-        patch.setattr(redo, "SLOTS", 2)
-        found = everything(by_runs)
-        patch.setattr(reader, "LOADED_FROM", 1 << 40)
-        patch.setattr(reader, "COMPILED_FROM", 1 << 40)
-        expected = everything(one_by_one)
-    for name, value in expected.items():
-        assert found[name] == value, name
+    patch.setattr(chunk, "ROWS", rows)
+    one_by_one, by_runs = DerbyReading(source, secret), DerbyReading(source, secret)
+    same_both_ways(lambda: DerbyReading(source, secret), patch)
+    read_in_runs(patch, always=False)
+    recovery = repr(one_by_one.recovery)
+    read_in_runs(patch)
+    assert repr(by_runs.recovery) == recovery
     return by_runs
-
-
-def everything(log: DerbyReading) -> dict[str, Any]:
-    """What a reading says, by what it is about."""
-    tables = ("files", "transactions", "changes", "findings", "logs")
-    found: dict[str, Any] = {
-        name: [row for batch in batches_of(log, name) for row in batch.to_pylist()]
-        for name in tables
-    }
-    recovery = repr(log.recovery)
-    found["objects"] = [one.to_dict() for one in log.transactions()]
-    return found | {"spans": log.files(), "recovery": recovery, "verdict": log.verdict().to_dict()}
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
-def test_fixtures_are_read_alike(case: str) -> None:
-    same(reading(case).source, options(case))
+def test_fixtures_are_read_alike(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    same(reading(case).source, options(case), monkeypatch)
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_mixed_logs_are_read_alike(tmp_path: Path, seed: int) -> None:
+def test_mixed_logs_are_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     log = reading_of(written(made(seed), tmp_path / "log"))
-    by_runs = same(log.source, ReadOptions(), rows=1 + 7 * seed)
+    by_runs = same(log.source, ReadOptions(), monkeypatch, rows=1 + 7 * seed)
     assert by_runs._runs is not None
     ends = [by_runs._runs.run(one, HEADER_SIZE).end for one in log.log.files.values()]
     assert ends == [len(bytes(one.data).rstrip(b"\0")) for one in log.log.files.values()]
@@ -82,7 +77,7 @@ def test_mixed_logs_are_read_alike(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(36))
-def test_mutants_are_read_alike(tmp_path: Path, seed: int) -> None:
+def test_mutants_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     pool = [SMALL, made(seed % len(SEEDS))]
     chance = random.Random(seed)
     mutator = Mutator("derby", pool, lambda data, _: chance.randbytes(len(data)))
@@ -90,7 +85,7 @@ def test_mutants_are_read_alike(tmp_path: Path, seed: int) -> None:
     files = {name: content for name, content in files.items() if content}
     files |= {"log9.dat": log_bytes("clean")[:4000]}
     log = reading_of(written(files, tmp_path / "log"))
-    same(log.source, ReadOptions(), rows=1 + 11 * seed)
+    same(log.source, ReadOptions(), monkeypatch, rows=1 + 11 * seed)
 
 
 @pytest.mark.parametrize("case", ["clean", "encrypted-aes-external-key"])
@@ -100,38 +95,22 @@ def test_short_and_encrypted_logs_are_read_record_by_record(case: str) -> None:
     assert log._runs is None
 
 
-def test_transactions_are_not_collected_where_nothing_asks_for_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError
-
-    by_records = reading("halted")
-    expected = by_records.findings(), by_records.judgement
-    monkeypatch.setattr(reader, "LOADED_FROM", 0)
-    monkeypatch.setattr(reader, "COMPILED_FROM", 0)
-    monkeypatch.setattr(runs, "collect", refuse)
-    log = DerbyReading(by_records.source, ReadOptions())
-    assert (log.findings(), log.judgement) == expected
-    with pytest.raises(AssertionError):
-        list(log.transactions())
-
-
 def test_without_numba_a_log_is_read_record_by_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "LOADED_FROM", 0)
-    monkeypatch.setattr(reader, "COMPILED_FROM", 0)
-    monkeypatch.setattr(reader, "find_spec", lambda _: None)
+    read_in_runs(monkeypatch)
+    monkeypatch.setattr(numba_kernel, "find_spec", lambda _: None)
     log = reading_of(written(made(0), tmp_path / "log"))
     assert log._runs is None
     assert log.judgement.answer is reading_of(tmp_path / "log").judgement.answer
 
 
-def test_file_of_a_number_with_negative_instants_is_read_alike(tmp_path: Path) -> None:
+def test_file_of_a_number_with_negative_instants_is_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number = 1 << 31
     body = encode_body(Group.FIRST | Group.RAWSTORE, 1, encode_begin(0, None))
     record = (number << 32 | HEADER_SIZE).to_bytes(8)
     content = b"".join([encode_header(number, 0), len(body).to_bytes(4), record, body])
     files = {f"log{number}.dat": content + len(body).to_bytes(4) + bytes(50)}
-    same(reading_of(written(files, tmp_path / "log")).source, ReadOptions())
+    same(reading_of(written(files, tmp_path / "log")).source, ReadOptions(), monkeypatch)

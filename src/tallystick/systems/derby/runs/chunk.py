@@ -1,0 +1,285 @@
+"""Plain records that follow each other in one file, as columns, and the runs that they make.
+
+In: log files that are not encrypted. Out: `Chunk`s of whole records, whose groups have the checksum
+that stands before them. At the first record that is not so a run ends.
+Import this module only where it pays: it loads NumPy and the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallystick.arrow.byte_kernels import Bytes
+from tallystick.errors import LogFormatError
+from tallystick.records import Outcome, Xid
+from tallystick.storage.crc import crc32
+from tallystick.storage.mapped import NEAR, let_go
+from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.format.layout import (
+    CHECKSUM_OPERATION,
+    FILE_NUMBER_MAX,
+    FORMAT_ID_SIZE,
+    LOG_RECORD_FIXED_OVERHEAD_SIZE,
+    POSITION_MASK,
+    PREFIX,
+    Envelope,
+    Group,
+    make_instant,
+)
+from tallystick.systems.derby.format.operations import CHECKPOINT
+from tallystick.systems.derby.format.record_body import Body, decode_body
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.spans import ByteRange
+from tallystick.systems.derby.runs.walk import (
+    BODIES,
+    BODY_COLUMNS,
+    COUNT,
+    FULL,
+    GROUP,
+    HEAD_COLUMNS,
+    HEADS,
+    LARGE_COLUMNS,
+    LENGTH,
+    ODD,
+    OFFSET,
+    OPERATION,
+    TRANSACTION,
+    Columns,
+    walk,
+)
+
+ROWS = 1 << 14
+"""Most rows of a chunk."""
+Column = NDArray[np.int64]
+_FIRST = int(Group.FIRST)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records of one file; ``bodies`` are those of rows that the walk leaves to the caller."""
+
+    file: LogBytes
+    data: Bytes
+    columns: Columns
+    bodies: Mapping[int, Body]
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.columns[0])
+
+    @property
+    def instants(self) -> Column:
+        """The instants of the records."""
+        found: Column = self.columns[OFFSET] | make_instant(self.file.number, 0)
+        return found
+
+    @property
+    def lengths(self) -> Column:
+        """The lengths of the records, with what is around their bodies."""
+        found: Column = self.columns[LENGTH] + LOG_RECORD_FIXED_OVERHEAD_SIZE
+        return found
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self.end_of(-1)
+
+    def end_of(self, row: int) -> int:
+        """Return the offset after a record."""
+        offset, length = self.columns[: LENGTH + 1, row].tolist()
+        return int(offset + length + LOG_RECORD_FIXED_OVERHEAD_SIZE)
+
+    @property
+    def checksums(self) -> Column:
+        """The rows of checksum records."""
+        found: Column = np.flatnonzero(self.columns[OPERATION] == CHECKSUM_OPERATION)
+        return found
+
+    @property
+    def largest_group(self) -> int:
+        """The bytes of the largest group that begins here."""
+        return int(self.columns[COUNT, self.checksums].max(initial=0))
+
+    def checkpoints(self, place: int) -> list[int]:
+        """Return the rows of checkpoint records, and the one at an instant."""
+        found = (self.columns[OPERATION] == CHECKPOINT) | (self.instants == place)
+        rows: list[int] = np.flatnonzero(found).tolist()
+        return rows
+
+    def begun(self) -> list[int | None]:
+        """Return the transactions of records that have the flag of a begin record."""
+        begins = self.columns[GROUP] & _FIRST != 0
+        numbers = self.columns[TRANSACTION, begins].tolist()
+        return [number if number >= 0 else None for number in numbers]
+
+    def offset(self, row: int) -> int:
+        """Return the offset of a record."""
+        return int(self.columns[OFFSET, row])
+
+    def rows(self, begin: int, end: int) -> Chunk:
+        """Return some of the rows."""
+        bodies = {row - begin: body for row, body in self.bodies.items() if begin <= row < end}
+        return Chunk(self.file, self.data, self.columns[:, begin:end], bodies)
+
+    def body(self, row: int) -> Body:
+        """Decode the body of a record."""
+        return self.bodies.get(row) or decode_body(_clear(self.file, self.columns, row))
+
+    def range(self, row: int, *, in_scan: bool) -> ByteRange:
+        """Return a record as a scan of all bytes finds it."""
+        offset, length = self.columns[: LENGTH + 1, row].tolist()
+        return plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
+
+    def by_transaction(self) -> Column:
+        """Return the rows that belong to transactions, those of each together and in order."""
+        transaction = self.columns[TRANSACTION]
+        rows: Column = np.flatnonzero(transaction >= 0)
+        return rows[np.argsort(transaction[rows], kind="stable")]
+
+
+def plain_range(
+    file: LogBytes, offset: int, length: int, body: Body, *, in_scan: bool
+) -> ByteRange:
+    """Return a plain record as a scan of all bytes finds it."""
+    envelope = Envelope(offset, length, make_instant(file.number, offset), length)
+    return ByteRange(
+        file,
+        offset,
+        envelope.end - offset,
+        Outcome.VALID,
+        "record",
+        envelope=envelope,
+        body=body,
+        in_scan=in_scan,
+        checksum_valid=True if body.operation == CHECKSUM_OPERATION else None,
+        clear=bytes(file.data[envelope.body : envelope.body + length]),
+    )
+
+
+def _clear(file: LogBytes, columns: Columns, row: int) -> bytes:
+    begin = int(columns[OFFSET, row]) + PREFIX.size
+    return bytes(file.data[begin : begin + int(columns[LENGTH, row])])
+
+
+def xid_at(data: memoryview, place: int) -> Xid | None:
+    """Decode the global id with its XA format id at ``place``, which was found whole."""
+    return Cursor(data, place - FORMAT_ID_SIZE).global_id()
+
+
+class PlainRun(NamedTuple):
+    """What a scan has to know of a run of plain records. Places are offsets in the file.
+
+    Attributes:
+        end: offset after the last record of the run.
+        records: how many there are, without checksum records.
+        last, last_end: the last one of these, begin and end.
+        covered: the end of the last group that begins in the run; 0 if none does.
+    """
+
+    end: int
+    records: int = 0
+    last: int = 0
+    last_end: int = 0
+    covered: int = 0
+
+    def extended(self, chunk: Chunk) -> PlainRun:
+        """Return the run with the records of the chunk, which follow it."""
+        operation = chunk.columns[OPERATION]
+        checks = chunk.checksums
+        row = chunk.size - 1
+        while row >= 0 and operation[row] == CHECKSUM_OPERATION:
+            row -= 1
+        last = self[2:4] if row < 0 else (int(chunk.columns[OFFSET, row]), chunk.end_of(row))
+        covered = self.covered
+        if checks.size:
+            covered = chunk.end_of(checks[-1]) + int(chunk.columns[COUNT, checks[-1]])
+        return PlainRun(chunk.end, self.records + chunk.size - checks.size, *last, covered)
+
+
+class Runs:
+    """The runs of plain records of a log that is not encrypted."""
+
+    def __init__(self, log: LogFiles) -> None:
+        self.log = log
+        self._known: dict[tuple[int, int], PlainRun] = {}
+        """The whole runs that were read, by file and begin."""
+
+    def run(self, file: LogBytes, begin: int) -> PlainRun:
+        """Return the run from an offset of a file on; one that was read is not read again."""
+        found = self._known.get((file.number, begin))
+        return self._read_run(file, begin) if found is None else found
+
+    def end(self, file: LogBytes, begin: int, limit: int) -> int:
+        """Return the offset after the records of the run that begin before the limit."""
+        run = self.run(file, begin)
+        return run.end if run.end <= limit else self._read_run(file, begin, limit).end
+
+    def _read_run(self, file: LogBytes, begin: int, limit: int | None = None) -> PlainRun:
+        run = PlainRun(begin)
+        for chunk in self.chunks(file, begin, limit):
+            run = run.extended(chunk)
+        return run
+
+    def chunks(self, file: LogBytes, begin: int, limit: int | None = None) -> Iterator[Chunk]:
+        """Yield the records from an offset on up to the end of the run, decoded to their ends.
+
+        With a limit, only those that begin before that offset.
+        """
+        run = PlainRun(begin)
+        stop = file.size if limit is None else limit
+        for chunk in _chunks(file, begin, stop, ROWS, heads=False):
+            run = run.extended(chunk)
+            yield chunk
+        if stop >= file.size:
+            self._known[file.number, begin] = run
+
+
+def heads(file: LogBytes, begin: int, limit: int, rows: int) -> Iterator[Chunk]:
+    """Yield the records between two offsets up to the end of a run, in chunks of so many rows.
+
+    What follows the ids of a record is not decoded, so only a checksum vouches for it; ``begin`` is
+    that of a group.
+    """
+    return _chunks(file, begin, limit, rows, heads=True)
+
+
+def _chunks(file: LogBytes, begin: int, limit: int, rows: int, *, heads: bool) -> Iterator[Chunk]:
+    data = np.frombuffer(file.data, np.uint8)
+    stop = min(limit, file.size, POSITION_MASK) if file.number <= FILE_NUMBER_MAX else begin
+    count, programs = (HEAD_COLUMNS, HEADS) if heads else (BODY_COLUMNS, BODIES)
+    how, covered = FULL, begin if heads else file.size
+    while how == FULL and begin < stop:
+        let_go(file.data, begin)
+        columns = np.empty((count, rows), np.int64)
+        large = np.empty((LARGE_COLUMNS, rows), np.int64)
+        found, checks, begin, covered, how = walk(
+            data, file.number, begin, covered, min(stop, begin + NEAR), columns, programs, large
+        )
+        chunk = _vouched(file, data, columns[:, :found], large[:, :checks])
+        if chunk.size:
+            yield chunk
+        if chunk.size < found:
+            return
+
+
+def _vouched(file: LogBytes, data: Bytes, columns: Columns, large: Columns) -> Chunk:
+    """Return the records before the first that the walk's caller finds to be none."""
+    whole = columns.shape[1]
+    for begin, end, crc, row in large.T.tolist():
+        if crc32(file.data[begin:end]) != crc:
+            whole = row
+            break
+    bodies: dict[int, Body] = {}
+    for row in np.flatnonzero(columns[ODD, :whole]).tolist():
+        try:
+            bodies[row] = decode_body(_clear(file, columns, row))
+        except LogFormatError:
+            whole = row
+            break
+    return Chunk(file, data, columns[:, :whole], bodies)

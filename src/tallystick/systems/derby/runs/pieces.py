@@ -1,0 +1,90 @@
+"""A log in pieces: chunks of the runs that its files begin with, and ranges of everything else.
+
+In: the scan of all bytes. Out: pieces that tile its files, in order. The scan gives the ranges;
+where a file begins the compiled walk takes over, if that pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+from tallystick.systems import runs
+from tallystick.systems.derby.format.layout import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH,
+    LOG_FILE,
+    make_instant,
+)
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.scan import FileScan, LogScan
+from tallystick.systems.derby.read.spans import ByteRange
+
+if TYPE_CHECKING:
+    from tallystick.systems.derby.runs.chunk import Chunk, Runs
+
+    Piece: TypeAlias = ByteRange | Chunk
+
+
+def runs_of(log: LogFiles, size: int) -> Runs | None:
+    """Return the runs of a log, of which so many bytes are to be read; None where none pays."""
+    found = None if log.encrypted else runs.walk_for(size, _load)
+    return None if found is None else found(log)
+
+
+def _load() -> type[Runs]:
+    from tallystick.systems.derby.runs.chunk import Runs
+
+    return Runs
+
+
+def file_pieces(file: FileScan, found: Runs | None) -> Iterator[Piece]:
+    """Yield the pieces of one file."""
+    yield file.header()
+    end = HEADER_SIZE
+    if found is not None:
+        for chunk in found.chunks(file.file, HEADER_SIZE, file.believed_until()):
+            yield chunk
+            end = chunk.end
+    yield from file.rest(end)
+
+
+def pieces_to_odd(scan: LogScan, found: Runs) -> Iterator[Piece | Iterator[ByteRange]]:
+    """Yield the pieces of a log up to the first record that is in no chunk.
+
+    From there on, for folds that do not take chunks after records, the last item yields all ranges.
+    """
+    for number in scan.log.files:
+        ranges = file_pieces(scan.file(number), found)
+        for piece in ranges:
+            if isinstance(piece, ByteRange) and piece.envelope is not None:
+                rest = (one for one in ranges if isinstance(one, ByteRange))
+                yield chain([piece], rest, scan.ranges(number + 1))
+                return
+            yield piece
+
+
+class Chain:
+    """Follows a log from file to file as long as all is plain, to its end."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        self._marked = True
+
+    def goes_on(self, file: LogBytes) -> bool:
+        """Return whether the engine's scan comes to the file: its header continues the chain."""
+        if not self._marked or file.size < HEADER_SIZE:
+            return False
+        format_id, _, number, previous = HEADER.unpack_from(file.data)
+        return format_id == LOG_FILE and number == file.number and self._end in (0, previous)
+
+    def add(self, file: LogBytes, end: int) -> None:
+        """Take in a file of which the last record ends at an offset.
+
+        The scan ends there unless the length that it reads next is zero, and at a file that holds
+        nothing but its header.
+        """
+        self._end = make_instant(file.number, end)
+        self._marked = max(end, HEADER_SIZE + 1) + LENGTH.size <= file.size

@@ -1,0 +1,197 @@
+"""The transactions of plain records: the records of each in a chunk summed up in columns.
+
+In: chunks in log order. Out: sums, and a `TransactionCollector` that has taken them in. Only what
+there is once in a transaction, and the records of checkpoints, are taken one by one; transactions
+that begin and end in a chunk are just counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.read.transactions import (
+    ABORTED,
+    COMMITTED,
+    LATEST,
+    PREPARED,
+    Numbers,
+    TransactionCollector,
+    ended_state,
+)
+from tallystick.systems.derby.runs.chunk import Chunk, Column, xid_at
+from tallystick.systems.derby.runs.walk import (
+    FLAG,
+    GLOBAL_ID,
+    GROUP,
+    OFFSET,
+    OPERATION,
+    TRANSACTION,
+    Columns,
+)
+
+_LAST, _PREPARE, _COMMIT = int(Group.LAST), int(Group.PREPARE), int(Group.COMMIT)
+_COMPENSATION = int(Group.COMPENSATION)
+
+
+def collect(collector: TransactionCollector, chunk: Chunk) -> None:
+    """Collect the transactions of a chunk."""
+    begin = 0
+    checkpoints = chunk.columns[OPERATION] == operations.CHECKPOINT
+    for row in np.flatnonzero(checkpoints).tolist():
+        _collect(collector, chunk.rows(begin, row))
+        collector.add(chunk.range(row, in_scan=False))  # it may tell global ids
+        begin = row + 1
+    _collect(collector, chunk.rows(begin, chunk.size))
+
+
+def _collect(collector: TransactionCollector, chunk: Chunk) -> None:
+    """Collect the transactions of records in which no checkpoint tells global ids."""
+    for boot in boots(collector.begun, chunk):
+        sums = summed(boot)
+        over = _are_over(sums) & (not collector.keep_all)
+        _add_sums(collector, boot, sums[:, ~over])
+        committed = int(np.count_nonzero(sums[END, over] & _COMMIT))
+        states = {COMMITTED: committed, ABORTED: int(np.count_nonzero(over)) - committed}
+        collector.add_ended(sums[NUMBER, over].tolist(), states)
+
+
+def _are_over(sums: Columns) -> NDArray[np.bool_]:
+    """Tell which transactions begin and end here, the latest ones left out.
+
+    The first one is left out, too: with it a boot may begin.
+    """
+    ends = sums[END]
+    over: NDArray[np.bool_] = (sums[BEGINS] != 0) & (ends >= 0) & (ends & _LAST != 0)
+    over[:1] = over[-LATEST:] = False
+    return over
+
+
+def _add_sums(collector: TransactionCollector, chunk: Chunk, sums: Columns) -> None:
+    """Take in the records of each transaction at once, in order of their first ones."""
+    path, data = chunk.file.path, chunk.file.data
+    for number, place, begins, internal, *counts, end, proof, operation, xid in sums.T.tolist():
+        one = collector.transaction(number, place, begins=bool(begins))
+        one.add_run(path, *counts)
+        if begins:
+            one.internal = bool(internal)
+        if xid >= 0:
+            one.xid = xid_at(data, xid)
+        if end >= 0:
+            one.state = ended_state(end) if end & _LAST else PREPARED
+        if proof >= 0:
+            one.evidence, one.evidence_type = (path, proof), OPERATIONS[operation].name
+        collector.forget_ended(one)
+
+
+def boots(begun: Numbers, chunk: Chunk) -> Iterator[Chunk]:
+    """Yield the rows in parts: a number that begins again is in the first row of its part.
+
+    ``begun`` are the numbers that began in the boot so far.
+    """
+    numbers = begun_numbers(chunk)
+    if len({*numbers}) == len(numbers) and begun.isdisjoint(numbers):
+        yield chunk
+        return
+    begin, seen, first = 0, set[int](), True
+    for row, number in zip(np.flatnonzero(_begins(chunk)).tolist(), numbers, strict=True):
+        if number in seen or (first and number in begun):
+            yield chunk.rows(begin, row)
+            begin, seen, first = row, set(), False
+        seen.add(number)
+    yield chunk.rows(begin, chunk.size)
+
+
+def begun_numbers(chunk: Chunk) -> list[int]:
+    """Return the numbers of the transactions that begin, in order."""
+    found: list[int] = chunk.columns[TRANSACTION, _begins(chunk)].tolist()
+    return found
+
+
+def _begins(chunk: Chunk) -> NDArray[np.bool_]:
+    begins = chunk.columns[OPERATION] == operations.BEGIN
+    found: NDArray[np.bool_] = begins & (chunk.columns[TRANSACTION] >= 0)
+    return found
+
+
+NUMBER, FIRST, BEGINS, INTERNAL, RECORDS, BYTES, UNDONE, LAST, GROUPS, END, PROOF, PROVES, XID = (
+    range(13)
+)
+"""Rows of the array that `summed` makes.
+
+The number of the transaction, the instant of the first record, whether that is a begin record, and
+of an internal transaction; records, bytes, records that undo, the instant of the last one, the bits
+of all groups; then, or -1: the group of the last record that ends or prepares, offset and operation
+of the last begin or end record, offset of the last global id.
+"""
+SUMMED = 13
+
+
+def summed(chunk: Chunk) -> Columns:
+    """Return a column for the records of each transaction, in order of their first ones."""
+    rows = chunk.by_transaction()
+    if not rows.size:
+        return np.empty((SUMMED, 0), np.int64)
+    return _Sums(chunk, rows).columns()
+
+
+class _Sums:
+    """Sums over the records of each transaction; ``rows`` are those of a chunk, in that order."""
+
+    def __init__(self, chunk: Chunk, rows: Column) -> None:
+        self._chunk, self._rows = chunk, rows
+        self._transaction = self._of(TRANSACTION)
+        self._operation = self._of(OPERATION)
+        self._begins = self._operation == operations.BEGIN
+        starts = self._begins.copy()
+        starts[0] = True
+        starts[1:] |= self._transaction[1:] != self._transaction[:-1]
+        self._starts: Column = np.flatnonzero(starts)
+
+    def columns(self) -> Columns:
+        """Return the sums, in order of first records."""
+        starts, rows = self._starts, self._rows
+        ends = np.append(starts[1:], rows.size)
+        first, last = rows[starts], rows[ends - 1]
+        group, xid = self._of(GROUP), self._of(GLOBAL_ID)
+        proves = self._begins | (self._operation == operations.END)
+        internal = self._chunk.columns[FLAG, first] == operations.STATUS_INTERNAL
+        found = np.empty((SUMMED, starts.size), np.int64)
+        found[NUMBER] = self._transaction[starts]
+        found[FIRST] = self._chunk.instants[first]
+        found[BEGINS] = self._begins[starts]
+        found[INTERNAL] = self._begins[starts] & internal
+        found[RECORDS] = ends - starts
+        found[BYTES] = np.add.reduceat(self._chunk.lengths[rows], starts)
+        found[UNDONE] = np.add.reduceat((group & _COMPENSATION != 0).astype(np.int64), starts)
+        found[LAST] = self._chunk.instants[last]
+        found[GROUPS] = np.bitwise_or.reduceat(group, starts)
+        found[END] = self._last(group & (_LAST | _PREPARE) != 0, group)
+        found[PROOF] = self._last(proves, self._of(OFFSET))
+        found[PROVES] = self._last(proves, self._operation)
+        found[XID] = self._last(xid >= 0, xid)
+        return found[:, np.argsort(first)]
+
+    def _of(self, column: int) -> Column:
+        found: Column = self._chunk.columns[column, self._rows]
+        return found
+
+    def _last(self, wanted: NDArray[np.bool_], values: Column) -> Column:
+        """Return the value of the last wanted row of each transaction, -1 if there is none."""
+        return last_of(wanted, values, self._starts)
+
+
+def last_of(wanted: NDArray[np.bool_], values: Column, starts: Column) -> Column:
+    """Return the value of the last wanted row of each run, -1 if there is none.
+
+    ``starts`` are the first rows of the runs, which follow each other.
+    """
+    index = np.where(wanted, np.arange(wanted.size), -1)
+    last = np.maximum.reduceat(index, starts)
+    found: Column = np.where(last >= 0, values[last], -1)
+    return found
