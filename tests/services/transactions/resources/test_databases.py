@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import itertools
 import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,19 @@ import sqlalchemy.orm
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
-from tallystick.errors import InDoubtError, RolledBackError, TransactionUsageError
+from tallystick.errors import (
+    InDoubtError,
+    RolledBackError,
+    TallystickError,
+    TransactionUsageError,
+)
 from tallystick.records import Xid
-from tallystick.services.transactions import Transaction, TransactionManager
+from tallystick.services.transactions import (
+    AsyncTransactionManager,
+    Status,
+    Transaction,
+    TransactionManager,
+)
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.mysql import MySqlResource
@@ -262,42 +274,101 @@ def running(bank: Bank, statement: str) -> bool:
         return any(row[7] == statement for row in cursor.fetchall())
 
 
+SLOW = {
+    "pg": "SELECT 7 FROM pg_sleep(0.5)",
+    "maria": "SELECT 7 + SLEEP(0.5)",
+    "lite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500000) "
+    "SELECT max(i) * 0 + 7 FROM n",
+}
+
+
+Reach = Callable[[TransactionManager, str, str], Callable[[Any], Any]]
+
+
+@pytest.fixture
+def reach(bank: Bank) -> Iterator[Reach]:
+    """Has a database be reached by its URL or by an engine; returns what runs statements."""
+    with ExitStack() as engines:
+
+        def reached(tm: TransactionManager, name: str, way: str) -> Callable[[Any], Any]:
+            if way == "url":
+                return lambda handle: handle.execute
+            url = bank.urls[name].replace("postgresql", "postgresql+psycopg")
+            engine = sqlalchemy.create_engine(url.replace("mariadb", "mariadb+pymysql"))
+            engines.callback(engine.dispose)
+            tm.resources[name].close()
+            tm.resources[name] = resource = from_engine(name, engine)
+            engines.callback(resource.close)
+            return lambda handle: handle.exec_driver_sql
+
+        yield reached
+
+
+@pytest.mark.parametrize("way", ["url", "engine"])
 @pytest.mark.parametrize("name", ["pg", "maria", "lite"])
 def test_a_statement_of_a_second_thread_waits_for_the_first_or_is_refused(
-    bank: Bank, name: str
+    bank: Bank, reach: Reach, name: str, way: str
 ) -> None:
-    slow = {
-        "pg": "SELECT 7 FROM pg_sleep(0.5)",
-        "maria": "SELECT 7 + SLEEP(0.5)",
-        "lite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500000) "
-        "SELECT max(i) * 0 + 7 FROM n",
-    }[name]
-    with bank.manager(name, "pg") as tm, ThreadPoolExecutor(1) as pool, tm.begin() as tx:
-        bank.pay(tx, name, 1)
-        handle = tx[name]
-        first = pool.submit(lambda: handle.execute(slow).fetchone()[0])
-        if name == "maria":
-            while not running(bank, slow):
-                assert not first.done()
-            with pytest.raises(TransactionUsageError, match="two threads"):
-                handle.execute("SELECT 8")
-        else:
-            assert handle.execute("SELECT 8").fetchone() == (8,)
-        assert first.result() == 7
+    with bank.manager(name, "pg") as tm, ThreadPoolExecutor(1) as pool:
+        of = reach(tm, name, way)
+        with tm.begin() as tx:
+            execute = of(tx[name])
+            execute(f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}")
+            first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
+            if name == "maria":
+                while not running(bank, SLOW[name]):
+                    assert not first.done()
+                with pytest.raises(TransactionUsageError, match="two threads"):
+                    execute("SELECT 8")
+            else:
+                assert tuple(execute("SELECT 8").fetchone()) == (8,)
+            assert first.result() == 7
     assert bank.balances()[name] == 1
 
 
-def test_a_connection_whose_statement_was_interrupted_as_it_began_is_not_used_again(
+@pytest.mark.parametrize("way", ["url", "engine"])
+@pytest.mark.parametrize("name", ["pg", "maria", "lite"])
+def test_the_end_of_a_transaction_never_gets_the_answer_to_a_statement_of_another_thread(
+    bank: Bank, reach: Reach, name: str, way: str
+) -> None:
+    other = "maria" if name == "pg" else "pg"
+    with bank.manager(name, other) as tm, ThreadPoolExecutor(1) as pool:
+        of = reach(tm, name, way)
+        tx = tm.begin()
+        execute = of(tx[name])
+        execute(f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}")
+        bank.pay(tx, other, 1)
+        first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
+        while name == "maria" and not running(bank, SLOW[name]):
+            assert not first.done()
+        try:
+            tx.commit()
+        except TallystickError:
+            assert tx.status is not Status.COMMITTED
+        first.exception()
+        assert tm.recover().clean
+        found = bank.balances()
+        assert found[name] == found[other] == (tx.status is Status.COMMITTED)
+        with tm.begin() as tx:
+            assert of(tx[name])("SELECT 9").fetchone()[0] == 9
+
+
+async def test_the_end_of_a_transaction_of_tasks_waits_for_a_statement_of_another_task(
     bank: Bank,
 ) -> None:
-    with bank.manager("maria") as tm:
-        for left in (True, False):
-            with tm.begin() as tx:
-                (used,) = tx["maria"].execute("SELECT CONNECTION_ID()").fetchone()
-                if left:
-                    first = used
-                    tm.resources["maria"].turns[tx.branches["maria"].raw].__enter__()  # type: ignore[attr-defined, union-attr]
-        assert used != first
+    async with AsyncTransactionManager(bank.manager("pg", "maria")) as tm:
+        for names in (("pg",), ("pg", "maria")):
+            async with tm.begin() as tx:
+                connection = await tx.enlist("pg")
+                for name in names:
+                    statement = f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}"
+                    await tx.execute(name, statement)
+                slow = asyncio.create_task(connection.execute(SLOW["pg"]))
+                while not connection.lock.locked():
+                    await asyncio.sleep(0)
+            assert await (await slow).fetchone() == (7,)
+        assert (await tm.recover()).clean
+    assert bank.balances() == {"pg": 1, "maria": 1, "lite": 0}
 
 
 def test_our_ids_are_spelled_as_psycopg_spells_them() -> None:

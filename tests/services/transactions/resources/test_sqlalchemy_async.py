@@ -311,3 +311,27 @@ def test_an_asynchronous_engine_alone_is_refused_with_what_to_do(tmp_path: Path)
     sync = sqlalchemy.create_engine("mysql+pymysql://nobody@localhost/none")
     with pytest.raises(TransactionUsageError, match="cannot share"):
         TransactionManager(tmp_path / "tm", {"db": AsyncDatabase(engine, recovery=sync)})
+
+
+def test_the_end_of_a_transaction_waits_for_a_statement_of_another_task(place: Place) -> None:
+    slow = "SELECT 7 FROM pg_sleep(0.3)" if place.driver in POSTGRES else "SELECT 7 + SLEEP(0.3)"
+
+    async def work(tm: AsyncTransactionManager) -> None:
+        for number in (1, 3):
+            async with tm.begin() as tx:
+                connection = await add(tx, number)
+                if number == 1:
+                    await other(tx)
+                statement = asyncio.create_task(connection.exec_driver_sql(slow))
+                raw: Any = (await connection.get_raw_connection()).dbapi_connection
+                lock = (
+                    raw.driver_connection.lock if place.driver == "psycopg" else raw._execute_mutex
+                )
+                while not lock.locked():
+                    await asyncio.sleep(0)
+            assert (await statement).scalar() == 7
+            async with tm.begin() as tx:
+                await add(tx, number + 1)
+
+    run(place, work)
+    assert place.ids() == [1, 2, 3, 4]

@@ -14,7 +14,6 @@ import struct
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
@@ -46,7 +45,8 @@ from tallystick.services.transactions.resources.connection_resource import (
     url_options,
     yes_or_no,
 )
-from tallystick.services.transactions.resources.handle import Handle
+from tallystick.services.transactions.resources.handle import Handle, branch_is_over
+from tallystick.services.transactions.resources.pool import Pool
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
@@ -65,6 +65,8 @@ XAER_RMFAIL = 1399
 _ROLLED_BACK = frozenset({1402, 1613, 1614, 1213, 1205})
 """XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBDEADLOCK, deadlock, lock wait timeout."""
 _HEURISTIC = frozenset({1401})
+_NOBODY = 0
+"""In place of a thread: none may use the connection any more."""
 _OF_ACTIVE = ("INSERT", "XA END", "XA PREPARE")
 """Statements that XAER_RMFAIL answers if the application has ended the branch."""
 
@@ -137,18 +139,11 @@ class MySqlResource(ConnectionResource[Connection]):
                 expected=f"at most {_NAME_MAX} for MariaDB and MySQL",
                 advice="Outcome rows hold it: give the resource a shorter name",
             )
-        self.changed: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Connections on which a statement may have changed settings of the session."""
-        self.turns: weakref.WeakKeyDictionary[Any, _Turn] = weakref.WeakKeyDictionary()
-        """Which of them are at work on a statement."""
-
         connect = checked(connect, f"what connects to {name!r}")
 
         def connect_autocommit() -> Connection:
             connection = connect()
             set_autocommit(connection)
-            turn = self.turns[connection] = _Turn(name)
-            connection.query = partial(_query, weakref.ref(connection), self.changed, turn)
             return connection
 
         super().__init__(name, connect_autocommit, driver_errors, alive)
@@ -367,6 +362,7 @@ class MySqlBranch:
         "_over",
         "_prepare_sent",
         "_resource",
+        "statements",
         "xid",
     )
 
@@ -382,10 +378,12 @@ class MySqlBranch:
         self._prepare_sent = False
         self._over = False
         self._handle = Handle(connection, resource.name)
+        self.statements = _Statements(connection, resource.name)
 
     def start(self) -> None:
         """Begin the branch on the server."""
         ask(self._connection, f"XA START {self._literal}")
+        self.statements.watch()
 
     @property
     def raw(self) -> Connection:
@@ -399,7 +397,8 @@ class MySqlBranch:
 
     def send_prepare(self) -> bool:
         """Send the statements of `prepare` at once, where the server takes that."""
-        return self._connection.open and self._send(self._preparing())
+        usable = self._connection.open and self.statements.end()
+        return usable and self._send(self._preparing())
 
     def send_commit(self) -> bool:
         """Send XA COMMIT."""
@@ -474,7 +473,9 @@ class MySqlBranch:
         """Run XA END and XA ROLLBACK, unless the branch has ended."""
         if self._over:
             return
-        if not self._connection.open:
+        if not (usable := self.statements.end()):
+            self.abort()
+        if not (usable and self._connection.open):
             if self._prepare_sent:
                 raise ResourceUnreachable("the connection was lost at prepare")
             return  # the server rolls back with the connection
@@ -515,18 +516,21 @@ class MySqlBranch:
     def _require_connection(self) -> None:
         if not self._connection.open:
             raise closed_by_application(self._handle.name)
+        if not self.statements.end():
+            raise self.statements.two_threads()
 
     def close(self) -> None:
         """Give the connection back, unless a statement has changed settings of its session."""
         self._handle.detach()
-        connection = self._connection
+        connection, statements = self._connection, self.statements
         sound = connection.open and self._over and not self._awaited
         sound = sound and connection.get_autocommit() == self._autocommit
-        sound = sound and connection not in self._resource.changed
-        turn = self._resource.turns.get(connection)
-        sound = sound and not (turn and turn.taken)  # by another thread, or an interrupt left it
+        sound = sound and statements.end()
+        if isinstance(self._resource.pool, Pool):  # an engine resets its sessions itself
+            sound = sound and not statements.change_session
         if sound:
             self._handle.close_cursors()
+        statements.release()
         self._resource.pool.give(connection, broken=not sound)
 
     def abort(self) -> None:
@@ -536,6 +540,7 @@ class MySqlBranch:
     def discard(self, *, prepared: bool) -> None:  # noqa: ARG002 - the session ends either way
         """Close the connection; the server rolls back what is not prepared."""
         self._handle.detach()
+        self.statements.release()
         self._resource.pool.give(self._connection, broken=True)
 
 
@@ -647,44 +652,61 @@ def _unquoted(literal_part: str) -> bytes:
     return bytes.fromhex(text) if literal_part[0] in "xX" else text.encode("ascii")
 
 
-class _Turn(Uncopied):
-    """Refuse a second thread: PyMySQL would give it the answer to another one's statement."""
+class _Statements(Uncopied):
+    """The statements of the application on the connection of a branch.
 
-    def __init__(self, name: str) -> None:
+    Those of a second thread are refused: PyMySQL would give one the answer to the other's, or to
+    the end of the branch.
+
+    Attributes:
+        change_session: whether one may have changed settings of the session.
+    """
+
+    __slots__ = ("_connection", "_name", "_user", "change_session")
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.change_session = False
+        self._connection = weakref.ref(connection)
         self._name = name
-        self._lock = threading.Lock()
+        self._user: dict[None, int] = {}
+        """The thread whose statement is at work, or `_NOBODY`; `setdefault` is one step."""
 
-    @property
-    def taken(self) -> bool:
-        """True while a statement is at work."""
-        return self._lock.locked()
+    def watch(self) -> None:
+        """Have the connection run the statements of its cursors here."""
+        connection: Any = self._connection()
+        connection.query = self._query
 
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise TransactionUsageError(
-                f"two threads use the connection of {self._name!r} at the same time",
-                advice="Use a transaction in one thread at a time, or begin one in each thread",
-            )
+    def end(self) -> bool:
+        """Refuse all further ones; return False if one of another thread is at work."""
+        if self._user.setdefault(None, _NOBODY) not in (_NOBODY, threading.get_ident()):
+            return False
+        self._user[None] = _NOBODY
+        return True
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def release(self) -> None:
+        """Leave the connection to others."""
+        vars(self._connection()).pop("query", None)
 
+    def two_threads(self) -> TransactionUsageError:
+        """Return the error for a second thread."""
+        return TransactionUsageError(
+            f"two threads use the connection of {self._name!r} at the same time",
+            advice="Use a transaction in one thread at a time, or begin one in each thread",
+        )
 
-def _query(
-    connection: weakref.ref[Any],
-    changed: weakref.WeakSet[Any],
-    turn: _Turn,
-    statement: str | bytes,
-    unbuffered: bool = False,
-) -> Any:
-    """Run a statement of a cursor, and note a connection whose session it may change."""
-    with turn:
-        text = statement if isinstance(statement, str) else statement.decode("latin-1")
-        this: Any = connection()
-        if _CHANGES_SESSION.match(text):
-            changed.add(this)
-        kind: Any = type(this)
-        return kind.query(this, statement, unbuffered)
+    def _query(self, statement: str | bytes, unbuffered: bool = False) -> Any:
+        this_thread = threading.get_ident()
+        user = self._user.setdefault(None, this_thread)
+        if user != this_thread:
+            raise branch_is_over(self._name) if user == _NOBODY else self.two_threads()
+        try:
+            text = statement if isinstance(statement, str) else statement.decode("latin-1")
+            self.change_session = self.change_session or _CHANGES_SESSION.match(text) is not None
+            connection: Any = self._connection()
+            kind: Any = type(connection)
+            return kind.query(connection, statement, unbuffered)
+        finally:
+            del self._user[None]
 
 
 def _cursor(connection: Connection) -> Any:

@@ -486,7 +486,7 @@ class BasePostgresBranch:
         if isinstance(self._resource.pool, Pool):  # an engine resets its sessions itself
             yield from self._learn_reset()
         begin = connection._get_tx_start_command().decode("ascii")
-        *_, result = yield partial(self._answer, beginning(self._gid, begin).encode("ascii"))
+        *_, result = yield from self._ask(beginning(self._gid, begin).encode("ascii"))
         command_tag(result)
         connection._tpc = self._gid, False  # type: ignore[assignment] # psycopg takes its text
 
@@ -494,10 +494,10 @@ class BasePostgresBranch:
         """Learn how to reset the session, when it is new."""
         resource, connection = self._resource, self._connection
         if connection not in resource.resets:
-            *_, result = yield partial(self._answer, resource.ask_reset.encode("ascii"))
+            *_, result = yield from self._ask(resource.ask_reset.encode("ascii"))
             if result.status != ExecStatus.TUPLES_OK:
                 raise psycopg.errors.error_from_result(result)
-            resource.resets[connection] = result.get_value(0, 0)
+            resource.resets[connection] = result.get_value(0, 0) or b""
         self._reset = resource.resets[connection]
 
     def abort(self) -> None:
@@ -518,6 +518,8 @@ class BasePostgresBranch:
         return self._send("COMMIT PREPARED")
 
     def _send(self, verb: str) -> bool:
+        if self._connection.lock.locked():  # a statement of another thread or task is at work
+            return False
         try:
             self._connection.pgconn.send_query(self._command(verb))
         except psycopg.Error:
@@ -543,7 +545,7 @@ class BasePostgresBranch:
     def _wrote_nothing(self) -> Steps[bool]:
         if self._connection.pgconn.transaction_status != TransactionStatus.INTRANS:
             return False
-        *_, result = yield partial(self._answer, _WROTE_NOTHING)
+        *_, result = yield from self._ask(_WROTE_NOTHING)
         return bool(result.get_value(0, 0) == b"t")
 
     def _commit(self) -> Steps[None]:
@@ -564,7 +566,12 @@ class BasePostgresBranch:
             raise BranchRolledBack(_FAILED)
         self._over = True
         with refusals:
-            yield from self._run("COMMIT")
+            tag = yield from self._run("COMMIT")
+        if tag != "COMMIT":
+            self._is_reset = (
+                False  # the request for a transaction that failed meanwhile resets none
+            )
+            raise BranchRolledBack(f"{_FAILED}: it answered COMMIT with {tag}")
 
     def _rollback(self) -> Steps[None]:
         if self._over:
@@ -602,7 +609,7 @@ class BasePostgresBranch:
 
     def _run(self, verb: str) -> Steps[str]:
         """Run a command about this branch, unless it was sent before; return its tag."""
-        command = None if self._sent else self._command(verb)
+        command = None if self._sent else partial(self._command, verb)
         self._sent = False
         results = yield partial(self._answer, command)
         answer = results[: self._statements][-1]
@@ -618,7 +625,7 @@ class BasePostgresBranch:
         """Run ROLLBACK. Locks, for one, outlive it, so the session is reset here, too."""
         self._statements = 1
         reset = [self._reset] if self._reset else []
-        results = yield partial(self._answer, b"; ".join([b"ROLLBACK", *reset]))
+        results = yield from self._ask(b"; ".join([b"ROLLBACK", *reset]))
         self._note_reset(results)
         command_tag(results[0])
 
@@ -645,8 +652,15 @@ class BasePostgresBranch:
         reset = [self._reset] if self._reset else []
         return b"; ".join([encoded(self._connection, request), *reset])
 
-    def _answer(self, command: bytes | None) -> Any:
-        """Return the answers to a command, or to the one sent before; awaitable for tasks."""
+    def _ask(self, command: bytes) -> Steps[list[PGresult]]:
+        results: list[PGresult] = yield partial(self._answer, lambda: command)
+        return results
+
+    def _answer(self, command: Callable[[], bytes] | None) -> Any:
+        """Return the answers to a command, or to the one sent before; awaitable for tasks.
+
+        The command is made once no other thread or task is at work on the connection.
+        """
         raise NotImplementedError
 
 
@@ -687,11 +701,13 @@ class PostgresBranch(BasePostgresBranch):
         """Give the connection back."""
         self._give_back()
 
-    def _answer(self, command: bytes | None) -> list[PGresult]:
-        if command is not None:
-            self._connection.pgconn.send_query(command)
+    def _answer(self, command: Callable[[], bytes] | None) -> list[PGresult]:
+        connection = self._connection
         try:
-            return _wait(self._connection)
+            with connection.lock:
+                if command is not None:
+                    connection.pgconn.send_query(command())
+                return _wait(connection)
         except BaseException:  # Ctrl-C among them: whatever follows must not wait for the answer
             self.abort()
             raise
@@ -729,15 +745,11 @@ class AsyncPostgresBranch(BasePostgresBranch):
         """Give the connection back."""
         self._give_back()
 
-    def _send(self, verb: str) -> bool:
-        # Not while another task's statement is at work.
-        return not self._connection.lock.locked() and super()._send(verb)
-
-    async def _answer(self, command: bytes | None) -> list[PGresult]:
+    async def _answer(self, command: Callable[[], bytes] | None) -> list[PGresult]:
         connection = self._connection
         async with connection.lock:
             if command is not None:
-                connection.pgconn.send_query(command)
+                connection.pgconn.send_query(command())
             results: list[PGresult] = await connection.wait(generators.execute(connection.pgconn))
         return results
 

@@ -153,7 +153,8 @@ class AsyncEngineResource(Uncopied):
             from tallystick.services.transactions.resources.postgres import AsyncPostgresBranch
 
             return _PsycopgBranch(AsyncPostgresBranch, native, raw, xid)
-        return _MySqlBranch(native, raw, xid, self.engine.sync_engine.dialect.loaded_dbapi.Error)
+        errors = self.engine.sync_engine.dialect.loaded_dbapi.Error
+        return _MySqlBranch(native, proxied.dbapi_connection, xid, errors)
 
     def give(self, connection: Any, *, broken: bool) -> None:
         """Take a connection back, in a greenlet unless it is broken."""
@@ -371,7 +372,10 @@ class _AsyncpgBranch:
         from tallystick.services.transactions.resources.postgres import was_ended
 
         try:
-            return cast(str, await self.raw.execute(request))
+            async with (
+                self._adapted._execute_mutex
+            ):  # not while another task's statement is at work
+                return cast(str, await self.raw.execute(request))
         except asyncpg.PostgresError as error:
             if was_ended(error):
                 raise ended_by_application(self._native.name) from error
@@ -385,12 +389,13 @@ class _AsyncpgBranch:
 
 
 class _MySqlBranch:
-    """An XA transaction of aiomysql or asyncmy."""
+    """An XA transaction of aiomysql or asyncmy; ``adapted`` is SQLAlchemy's connection over it."""
 
-    def __init__(self, native: Any, raw: Any, xid: Xid, errors: type[Exception]) -> None:
+    def __init__(self, native: Any, adapted: Any, xid: Xid, errors: type[Exception]) -> None:
         from tallystick.services.transactions.resources.mysql import literal
 
-        self.raw = raw
+        self.raw = adapted.driver_connection
+        self._lock: asyncio.Lock = adapted._execute_mutex
         self._native = native
         self._xid = xid
         self._literal = literal(xid)
@@ -463,7 +468,8 @@ class _MySqlBranch:
 
         text = f"{statement} {self._literal}{more}" if of_branch else statement
         try:
-            await self.raw.query(text)
+            async with self._lock:  # another task's statement would get the answer to this one
+                await self.raw.query(text)
         except self._errors as error:
             code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             self._lost = self._lost or not 1000 <= code < 2000  # the server's own errors
