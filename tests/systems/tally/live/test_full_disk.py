@@ -247,3 +247,45 @@ def test_what_is_owed_has_a_limit_and_is_written_once_there_is_room() -> None:
         fs.fault = None
         journal.commit(5).wait()
         assert {one.record_id for one in journal.live_records()} == set(range(added))
+
+
+@pytest.mark.both_cores
+def test_nothing_is_kept_of_a_transaction_whose_prepare_was_refused_once_it_has_ended() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem())
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        journal = TallyRecordJournal(log)
+        for number in range(1, 31):
+            journal.add_in(number, number, bytes(900))
+            log.append(b"written").wait()
+            fs.fault = full(1)
+            with pytest.raises(LogFullError):
+                journal.prepare(number, bytes(900)).wait()
+            fs.fault = None
+            if number % 3 == 0:
+                journal.prepare(number).wait()
+            (journal.rollback if number % 3 == 1 else journal.commit)(number).wait()
+        kept = [one for one in vars(log.refusals).values() if isinstance(one, list | set | dict)]
+        assert len(kept) == 2
+        assert not any(kept)
+        assert not log.refusals.active
+
+
+@pytest.mark.both_cores
+def test_a_refused_rollback_of_one_that_was_prepared_at_last_is_not_done_later() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem())
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        journal = TallyRecordJournal(log)
+        journal.add_in(5, 1, bytes(900))
+        for refused in (True, False):
+            fs.fault = full(1) if refused else None
+            with pytest.raises(LogFullError) if refused else contextlib.nullcontext():
+                journal.prepare(5, bytes(900)).wait()
+        fs.fault = full(1)
+        with pytest.raises(LogFullError):
+            for _ in range(100):
+                log.append(bytes(900)).wait()
+        with pytest.raises(LogFullError):
+            journal.rollback(5).wait()
+        fs.fault = None
+        log.append(b"room again").wait()
+        assert [one.transaction for one in journal.prepared()] == [5]

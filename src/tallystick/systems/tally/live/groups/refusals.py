@@ -58,8 +58,8 @@ class Refusals(Uncopied):
         """Why items are owed."""
         self._doubt: LogWriteError | None = None
         """Why changes of ids are refused until `trust` is called."""
-        self._unprepared: set[int] = set()
-        """Transactions whose prepare record was refused."""
+        self._unprepared: set[int | None] = set()
+        """Transactions whose prepare record was refused, until one of their ends is written."""
         self.active = self.doubts_ids = False
         self.keeps_ids = False
         self._is_full = False
@@ -89,6 +89,8 @@ class Refusals(Uncopied):
         for item, answer in zip(items, answers, strict=True):
             if isinstance(answer, LogWriteError):
                 self._note(item, answer)
+            elif self._unprepared:
+                self._unprepared.discard(_ended_by(item))
         self._look()
 
     def write(self, items: Sequence[Item]) -> Sequence[Answer]:
@@ -141,7 +143,7 @@ class Refusals(Uncopied):
 
     def _look(self) -> None:
         self.doubts_ids = self._doubt is not None
-        self.active = bool(self._owed) or self.doubts_ids
+        self.active = bool(self._owed) or self.doubts_ids or bool(self._unprepared)
         self._is_full = bool(self._owed) and sum(map(size_of, self._owed)) > OWED_MAX
 
 
@@ -160,6 +162,13 @@ def _transaction_of(item: Item) -> int | None:
     if isinstance(item, Bundle):
         return item.records[0].transaction
     return item.transaction if isinstance(item, UnplacedRecord) else None
+
+
+def _ended_by(item: Item) -> int | None:
+    """Return the transaction that an item prepares, commits or rolls back."""
+    if isinstance(item, UnplacedEnding):
+        return item.transaction
+    return _transaction_of(item) if _is_rollback(item) else None
 
 
 def _is_rollback(item: Item) -> bool:
