@@ -114,5 +114,5 @@ def test_what_was_interrupted_as_it_was_opened_or_closed_is_closed(
     uses = Uses(tmp_path / "log", opens)
     uses.use()
     counted = Tally(f"opening and closing, {opens.__name__}")
-    counted.enumerate(uses.use, uses.check, sweep, sample=10, pairs=3, runs=RUNS // 5)
+    counted.enumerate(uses.use, uses.check, sweep, sample=6, pairs=2, runs=RUNS // 5)
     record_property("figure", str(counted))

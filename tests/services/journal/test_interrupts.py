@@ -96,8 +96,8 @@ class Records:
 
 
 CALLS: list[tuple[Callable[[Records], None], int]] = [
-    (Records.append, 60), (Records.submit, 60), (Records.transaction, 60), (Records.prepared, 20),
-    (Records.many, 20), (Records.reads, 20), (Records.tidies, 20), (Records.backs_up, 10),
+    (Records.append, 24), (Records.submit, 24), (Records.transaction, 24), (Records.prepared, 9),
+    (Records.many, 9), (Records.reads, 9), (Records.tidies, 9), (Records.backs_up, 6),
 ]  # fmt: skip
 
 
