@@ -34,6 +34,7 @@ from tallystick.systems.jboss.engine.loader import (
     EngineLoad,
     configured_size,
     load,
+    load_in_runs,
     refusal,
     require_numbers,
 )
@@ -151,9 +152,11 @@ class JournalReading:
 
     @cached_property
     def _engine(self) -> EngineLoad:
-        """What a load lists, record by record."""
-        journal = self.journal
-        return load(journal.files, journal.generation, self._options.settings)
+        """What a load lists."""
+        journal, settings = self.journal, self._options.settings
+        if (found := self._in_runs) is not None and found.loaded_alike:
+            return load_in_runs(journal, settings, found)
+        return load(journal.files, journal.generation, settings)
 
     @cached_property
     def _every_end(self) -> Analysis:
@@ -174,7 +177,7 @@ class JournalReading:
             analysis = self._every_end if short else analyse(journal, every=False).analysis
             return Evidence.of(log, journal, analysis, self._engine)
         analysis = found.analyser.analysis
-        if journal.generation.has_own_scan or not found.loaded_alike:
+        if not found.loaded_alike:
             return Evidence.of(log, journal, analysis, self._engine)
         return Evidence(log, journal, analysis, refusal(journal, settings, found.analyser.replay))
 

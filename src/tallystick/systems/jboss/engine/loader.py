@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.systems.jboss.engine.original_scan import UNDERFLOW_TEXT, original_scan
 from tallystick.systems.jboss.format.layout import (
-    ADD,
-    ADD_TX,
     DELETE,
     DELETE_TX,
     I4,
-    UPDATE,
-    UPDATE_TX,
+    RAISING_TYPES,
     Item,
     decode,
 )
@@ -33,8 +31,9 @@ from tallystick.systems.jboss.read.replay import (
 )
 from tallystick.systems.jboss.read.scan import VALID, Row, scan
 
-_RAISING = frozenset({ADD, UPDATE, ADD_TX, UPDATE_TX})
-"""Types of records whose ids raise the maximum from g1d on."""
+if TYPE_CHECKING:
+    from tallystick.systems.jboss.runs.analysis import AnalysisInRuns
+
 NOTHING_PLACED = (
     'java.lang.NullPointerException: Cannot invoke "java.util.Set.iterator()" because '
     '"this.pendingFiles" is null'
@@ -64,6 +63,12 @@ class EngineLoad:
     incomplete: list[int] = field(default_factory=list)
     failed: list[OpenTransaction] = field(default_factory=list)
     max_id: int = -1
+
+    def leave_open(self, replay: Replay) -> None:
+        """Take what ``replay`` has left open after the last record."""
+        self.prepared, self.failed = list(replay.in_doubt()), list(replay.discarded())
+        failed = (one.transaction for one in self.failed)
+        self.incomplete = list(dict.fromkeys([*replay.incomplete, *failed]))
 
 
 class LoadError(Exception):
@@ -176,16 +181,13 @@ def _replay(files: Sequence[JournalFile], outcome: EngineLoad, size: int) -> Non
         rows, outcome.max_id = engine_rows(file, generation, size, outcome.max_id)
         where = RecordFile(file, shape_of_file(generation, file.head), order, file.stamp)
         for placed in _placed(where, rows):
-            if not generation.shape.pairs and placed.kind in _RAISING:
+            if not generation.shape.pairs and placed.kind in RAISING_TYPES:
                 outcome.max_id = max(outcome.max_id, placed.number)
             records.apply(replay.feed(placed)[0])
         _require_placed(generation, replay)
     _require_placed(generation, replay, done=True)
     outcome.live = records.live()
-    outcome.prepared = list(replay.in_doubt())
-    outcome.failed = list(replay.discarded())
-    failed = (one.transaction for one in outcome.failed)
-    outcome.incomplete = list(dict.fromkeys([*replay.incomplete, *failed]))
+    outcome.leave_open(replay)
 
 
 def _require_placed(generation: Generation, replay: Replay, *, done: bool = False) -> None:
@@ -199,6 +201,20 @@ def _require_placed(generation: Generation, replay: Replay, *, done: bool = Fals
         refused |= done and not all(one.placed for one in replay.discarded())
     if refused:
         raise LoadError(NOTHING_PLACED)
+
+
+def load_in_runs(
+    journal: JournalFiles, settings: Mapping[str, str], found: AnalysisInRuns
+) -> EngineLoad:
+    """Load a journal that was analysed in runs; the loader sees the same records."""
+    from tallystick.systems.jboss.runs.analysis import listed
+
+    replay = found.analyser.replay
+    outcome = EngineLoad(journal.generation, refusal(journal, settings, replay))
+    if not outcome.error:
+        outcome.live, outcome.max_id = listed(journal, found.analyser.analysis.live)
+        outcome.leave_open(replay)
+    return outcome
 
 
 def refusal(journal: JournalFiles, settings: Mapping[str, str], replay: Replay) -> str:

@@ -102,6 +102,8 @@ IN_TRANSACTION = frozenset(
     }
 )
 ELEMENTS = frozenset({RecordType.ADD_TX, RecordType.UPDATE_TX, RecordType.DELETE_TX})
+RAISING_TYPES = WITH_BODY - {RecordType.EVENT}
+"""Types of records whose ids raise the maximum from g1d on."""
 OF_RECORD = WITH_BODY | {RecordType.DELETE, RecordType.DELETE_TX}
 
 

@@ -7,22 +7,30 @@ should, are counted in columns; the others are replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from tallystick.records import Outcome
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
-from tallystick.systems.jboss.format.layout import ADD, COMMIT, DELETE, DELETE_TX, ROLLBACK
+from tallystick.systems.jboss.format.layout import (
+    ADD,
+    COMMIT,
+    DELETE,
+    DELETE_TX,
+    RAISING_TYPES,
+    Item,
+    decode,
+)
 from tallystick.systems.jboss.read.analysis import HEURISTIC_ADD, Analyser
 from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile
-from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of
+from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, type_table
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
@@ -31,6 +39,9 @@ from tallystick.systems.jboss.runs.pieces import (
 )
 from tallystick.systems.jboss.runs.transactions import effects_of
 from tallystick.systems.runs import RunCount
+
+DELETES = type_table((DELETE, DELETE_TX))
+RAISING = type_table(RAISING_TYPES)
 
 
 @dataclass(slots=True)
@@ -61,7 +72,7 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
     if generation.shape.pairs or any(file.size > FILE_SIZE_MAX for file in files):
         return None
     analyser = Analyser(generation.shape, [file.file_id for file in files], every=False)
-    found = AnalysisInRuns(analyser, True, RunCount())
+    found = AnalysisInRuns(analyser, not generation.has_own_scan, RunCount())
     for order, file in enumerate(files):
         rows = _known(analyser, journal, file, order)
         if analyser.analysis.readings[-1].unheaded_id is not None:
@@ -120,8 +131,7 @@ def _deleted(journal: JournalFiles) -> Iterator[Any]:
     for file in journal.ordered():
         shape, data = journal.shape(file), file.data()
         rows = valid_rows(file_rows(file, shape))
-        kinds = np.frombuffer(data, np.uint8)[rows[:, 0]]
-        deletes = rows[(kinds == DELETE) | (kinds == DELETE_TX)]
+        deletes = rows[DELETES[np.frombuffer(data, np.uint8)[rows[:, 0]]]]
         yield np.array([one[4] for one in fields_of(shape, data, deletes)], np.int64)
 
 
@@ -132,33 +142,46 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
     one_by_one = int(others.sum())
     found.count.one_by_one += one_by_one
     found.count.in_runs += len(others) - one_by_one
-    changed = effects.records
-    outcome = (changed.kinds == ADD) & (changed.counts == HEURISTIC_TYPE)
-    kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds)
-    singles = [PlacedRecord(*fields, where) for fields in records.at(others).fields()]
-    ends = [one.offset for one in singles if one.kind in (COMMIT, ROLLBACK)]
-    # What counts before an end is applied before it.
-    steps = np.searchsorted(effects.ends, [-1, *ends, 1 << 62], "right").tolist()
-    closed = np.searchsorted(effects.closed.rows[:, 0], [-1, *ends, 1 << 62]).tolist()
-    between = zip(pairwise(steps), pairwise(closed), strict=True)
-
-    def apply() -> None:
-        (begin, end), (first, last) = next(between)
-        part = changed.at(slice(begin, end))
-        part_kinds, numbers = kinds[begin:end].tolist(), part.ids.tolist()
-        analyser.apply(
-            repeat(where.order),
-            part_kinds,
-            numbers,
-            lambda at: PlacedRecord(*next(part.at(slice(at, at + 1)).fields()), where),
-        )
-        done = effects.closed.at(slice(first, last))
-        committed = done.kinds == COMMIT
-        numbers = done.transactions
+    for changed, closed, singles in effects.steps(records.at(others)):
+        _apply(analyser, where, changed)
+        committed = closed.kinds == COMMIT
+        numbers = closed.transactions
         analyser.close(where.order, numbers[committed].tolist(), numbers[~committed].tolist())
+        for fields in singles:
+            analyser.feed(PlacedRecord(*fields, where))
 
-    for one in singles:
-        if one.kind in (COMMIT, ROLLBACK):
-            apply()
-        analyser.feed(one)
-    apply()
+
+def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
+    outcome = (changed.kinds == ADD) & (changed.counts == HEURISTIC_TYPE)
+    kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds).tolist()
+
+    def placed(at: int) -> PlacedRecord:
+        (fields,) = changed.at(slice(at, at + 1)).fields()
+        return PlacedRecord(*fields, where)
+
+    analyser.apply(repeat(where.order), kinds, changed.ids.tolist(), placed)
+
+
+def listed(journal: JournalFiles, live: Collection[int]) -> tuple[list[Item], int]:
+    """Return what a loader lists that sees the same records, in its order.
+
+    ``live`` are the ids of the records that are live; none of them was deleted before. Also returns
+    the highest id that raises the loader's maximum, -1 for none.
+    """
+    replay, found, highest = Replay(journal.generation.shape, ()), list[Item](), -1
+    wanted = np.sort(np.fromiter(live, np.int64, len(live)))
+    for order, file in enumerate(journal.ordered()):
+        where = RecordFile(file, journal.shape(file), order, file.stamp)
+        rows = valid_rows(file_rows(file, where.shape))
+        records = chunk_of(where.shape, file.data(), rows)
+        highest = max(highest, int(records.ids[RAISING[records.kinds]].max(initial=-1)))
+        effects, others = effects_of(records, replay.open)
+        for changed, _, singles in effects.steps(records.at(others)):
+            kept = np.isin(changed.ids, wanted) & ~DELETES[changed.kinds]
+            for at, size in changed.rows[kept, :2].tolist():
+                found.append(decode(where.shape, file.data(), at, size))
+            done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
+            for placed in (effect.placed for effects_ in done for effect in effects_):
+                if placed.number in live and not DELETES[placed.kind]:
+                    found.append(placed.item)
+    return found, highest

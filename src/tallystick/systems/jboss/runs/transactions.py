@@ -6,8 +6,9 @@ are regular (`Lives.regular`) and follows the others record by record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,12 @@ from tallystick.systems.jboss.format.layout import (
     ROLLBACK,
     UPDATE,
 )
-from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, type_table
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields, type_table
 
 _ELEMENTS = type_table(ELEMENTS)
 _ENDS = type_table((COMMIT, ROLLBACK))
+_NEVER = 1 << 62
+"""An offset that no file has."""
 _OUTSIDE = type_table((ADD, UPDATE, DELETE))
 """Types of records that change something outside of transactions."""
 
@@ -131,6 +134,24 @@ class Effects:
     transactions: Any
     prepares: Chunk
     closed: Chunk
+
+    def steps(self, others: Chunk) -> Iterator[tuple[Chunk, Chunk, Sequence[Fields]]]:
+        """Yield what counts, the ends of regular transactions, and the other records after both.
+
+        Only an end among these has an effect, so a step begins with each.
+        """
+        singles = list(others.fields())
+        ends = [at for at, one in enumerate(singles) if one[0] in (COMMIT, ROLLBACK)]
+        offsets = [-1, *(singles[at][1] for at in ends), _NEVER]
+        counted = np.searchsorted(self.ends, offsets, "right").tolist()
+        closed = np.searchsorted(self.closed.rows[:, 0], offsets).tolist()
+        bounds = [0, *ends[1:], *[len(singles)] * (2 if ends else 1)]
+        for part, ended, group in zip(*map(pairwise, (counted, closed, bounds)), strict=True):
+            yield (
+                self.records.at(slice(*part)),
+                self.closed.at(slice(*ended)),
+                singles[slice(*group)],
+            )
 
 
 def effects_of(
