@@ -75,7 +75,7 @@ from tallystick.systems.runs import RunCount, walk_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tallystick.systems.jboss.columns.transactions import PlainTransactions
+    from tallystick.systems.jboss.columns.transactions import TransactionColumns
     from tallystick.systems.jboss.runs.analysis import AnalysisInRuns
     from tallystick.systems.protocol import Longs
 
@@ -106,10 +106,12 @@ def _load_changes() -> Callable[[JournalFiles, str, int], Iterator[pa.RecordBatc
     return change_batches
 
 
-def _load_transactions() -> type[PlainTransactions]:
-    from tallystick.systems.jboss.columns.transactions import PlainTransactions
+def _load_transactions() -> Callable[
+    [JournalFiles, str, Callable[[], Analysis]], TransactionColumns | None
+]:
+    from tallystick.systems.jboss.columns.transactions import transactions_in_columns
 
-    return PlainTransactions
+    return transactions_in_columns
 
 
 class JournalReading:
@@ -215,7 +217,7 @@ class JournalReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
-        if (found := self._plain_transactions()) is not None:
+        if (found := self._in_columns()) is not None:
             return found.objects()
         return transactions(self.source.path, self._every_end)
 
@@ -223,23 +225,16 @@ class JournalReading:
         """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
         from tallystick.arrow.schemas import batches_of_transactions
 
-        if (found := self._plain_transactions()) is not None:
+        if (found := self._in_columns()) is not None:
             return found.batches(rows)
         return batches_of_transactions(self.transactions(), self.clock.value, rows)
 
-    def _plain_transactions(self) -> PlainTransactions | None:
-        """Return the transactions of a large journal without damage or pairs; None of others."""
+    def _in_columns(self) -> TransactionColumns | None:
+        """Return the transactions of a large journal; None of a short or odd one."""
         require_numbers(self._options.settings)
-        if self.journal.generation.shape.pairs:
-            return None
         if (found := walk_for(self._size, _load_transactions)) is None:
             return None
-        from tallystick.systems.jboss.runs.pieces import NotPlainError
-
-        try:
-            return found(self.journal, self.source.path, lambda: self._evidence.analysis)
-        except NotPlainError:
-            return None
+        return found(self.journal, self.source.path, lambda: self._evidence.analysis)
 
     def changes(self) -> Iterator[Change]:
         """Yield the committed changes in the order of the loader's callbacks."""

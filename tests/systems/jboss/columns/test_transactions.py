@@ -13,11 +13,9 @@ import pytest
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import Xid
-from tallystick.systems.jboss.columns.transactions import PlainTransactions
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, pack_xid
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.reader import JournalReading
-from tallystick.systems.jboss.runs.pieces import NotPlainError
 from tallystick.systems.protocol import LogSource, ReadOptions, TransactionBatches
 from tests.kit import read_in_runs
 from tests.systems.jboss.build import (
@@ -60,7 +58,7 @@ def _both(source: LogSource, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any]
     assert isinstance(reading, TransactionBatches)
     assert _rows(reading.transaction_batches(ROWS)) == expected
     assert _rows(batches_of_transactions(reading.transactions(), "none", ROWS)) == expected
-    return expected, reading._plain_transactions() is not None
+    return expected, reading._in_columns() is not None
 
 
 def test_transactions_of_damaged_journals_are_the_same(
@@ -105,12 +103,11 @@ def test_transactions_are_found_in_columns(
     assert _both(sources(tmp_path)[0], monkeypatch)[1]
 
 
-def test_damage_is_no_matter_of_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_elements_are_found_beside_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = bytearray(image("g3", 1, [add_tx(7, 1), commit(7, 1)]))
     content[-len(content) + 16 + 25] ^= 1
     write(tmp_path, "g3", {1: bytes(content), 2: image("g3", 2, [add(3)])})
     (source,) = sources(tmp_path)
-    assert not _both(source, monkeypatch)[1]
-    with pytest.raises(NotPlainError):
-        reading = JournalReading(source, ReadOptions())
-        PlainTransactions(reading.journal, source.path, lambda: reading._evidence.analysis)
+    assert _both(source, monkeypatch)[1]

@@ -1,10 +1,10 @@
-"""The transactions of a journal without damage as Arrow batches, most of them from columns.
+"""The transactions of a journal as Arrow batches, most of them from columns.
 
 In: the files of a journal. Out: batches of the `TRANSACTIONS` schema with the rows of
 `tallystick.systems.jboss.read.transactions.transactions`, in the same order. A transaction that
 begins and ends in one file, and of which no count is wrong, is found in columns (`closed_in`); the
-others are replayed record by record. What was found is kept until the last file is known to be
-undamaged.
+others are replayed record by record, and so are those with damaged elements. Nothing is told before
+the last file was read: the loader may drop records of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +35,9 @@ from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
+from tallystick.systems.jboss.runs.analysis import goes_in_runs
 from tallystick.systems.jboss.runs.chunk import chunk_of
-from tallystick.systems.jboss.runs.pieces import (
-    FILE_SIZE_MAX,
-    NotPlainError,
-    file_rows,
-    is_plain,
-    undamaged,
-    valid_rows,
-)
+from tallystick.systems.jboss.runs.pieces import file_rows, is_plain, valid_rows
 from tallystick.systems.jboss.runs.transactions import Lives, closed_lives, lives_of
 
 _CLOCK = Clock.NONE.value
@@ -141,21 +136,42 @@ class _FileEnds:
         places = np.argsort(ends)
         return others[places], places
 
-    def batches(self, log: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, log: str, analysis: Analysis) -> Iterator[pa.RecordBatch]:
         """Yield the closed ones, then the others; the keys are their numbers."""
         if self.closed is not None:
             yield self.closed.batch(log, self.path)
-        analysis, seen = Analysis([], []), Counter[int]()
+        seen = Counter[int]()
         ended = (ended_transaction(log, analysis, one, seen) for one in self.replayed)
         yield from batches_of_transactions(ended, _CLOCK)
 
 
-class PlainTransactions:
-    """The transactions of a journal of the log of that name, read when it is made.
+def transactions_in_columns(
+    journal: JournalFiles, log: str, analysis_of: Callable[[], Analysis]
+) -> TransactionColumns | None:
+    """Read the transactions of a journal of the log of that name.
 
-    ``analysis_of`` returns the analysis of the journal; it is asked only where there are heuristic
-    outcomes. Raises `NotPlainError` where records are damaged or dropped.
+    Args:
+        journal: its files.
+        log: its name.
+        analysis_of: returns the analysis of the journal; it is asked only where records are damaged
+            or heuristic outcomes.
+
+    Returns:
+        None where the loader drops records, and of journals that do not go in runs.
     """
+    if not goes_in_runs(journal):
+        return None
+    with suppress(_DroppedError):
+        return TransactionColumns(journal, log, analysis_of)
+    return None
+
+
+class _DroppedError(Exception):
+    """The journal's own loader drops records."""
+
+
+class TransactionColumns:
+    """The transactions of a journal; parameters as of `transactions_in_columns`."""
 
     def __init__(
         self, journal: JournalFiles, log: str, analysis_of: Callable[[], Analysis]
@@ -163,19 +179,28 @@ class PlainTransactions:
         self._log, self._analysis_of = log, analysis_of
         self._replay = Replay(journal.generation.shape, ())
         self._heuristics = False
+        self._known: Analysis | None = None
+        """The analysis, from the first file on that holds more than whole records and fill."""
         self._files = [
-            self._file(journal.shape(file), order, file, own_rows(journal, file))
+            self._file(journal.shape(file), order, file)
             for order, file in enumerate(journal.ordered())
         ]
 
-    def _file(self, shape: Shape, order: int, file: JournalFile, rows: Any) -> _FileEnds:
-        data = file.data()
+    def _file(self, shape: Shape, order: int, file: JournalFile) -> _FileEnds:
+        data, rows = file.data(), file_rows(file, shape)
+        if self._known is None and not is_plain(rows, data, shape, file.stamp):
+            self._known = self._analysis_of()
+            if self._known.dropped:
+                raise _DroppedError
+        rows = valid_rows(rows)
         records = chunk_of(shape, data, rows)
         heuristic = (records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)
         self._heuristics |= bool(heuristic.any())
         if (lives := lives_of(records)) is None:
             return _FileEnds(file.path, None, [])
-        fitting = closed_lives(lives, self._replay.open)
+        damage = () if self._known is None else self._known.damage
+        odd = {one.transaction for one in damage if one.transaction is not None}
+        fitting = closed_lives(lives, self._replay.open, odd)
         others = lives.others(fitting, len(rows))
         replayed, where = [], RecordFile(file, shape, order, file.stamp)
         for fields in records.at(others).fields():
@@ -193,10 +218,10 @@ class PlainTransactions:
 
     def _ended(self, ordered: list[tuple[Any, Any]], again: Any) -> Iterator[pa.RecordBatch]:
         """Yield the transactions with an end, file by file."""
-        done = 0
+        done, analysis = 0, self._known or Analysis([], [])
         for file, (found, places) in zip(self._files, ordered, strict=True):
             if len(found):
-                table = pa.Table.from_batches(list(file.batches(self._log)))
+                table = pa.Table.from_batches(list(file.batches(self._log, analysis)))
                 keys = _keys(found, again[done : done + len(found)])
                 yield from _with_keys(table, places, keys).to_batches()
             done += len(found)
@@ -207,24 +232,11 @@ class PlainTransactions:
             yield from map(_transaction, batch.to_pylist())
 
     def _unended(self, ended: Any) -> Iterator[Transaction]:
-        analysis, opened = Analysis([], []), self._replay.open
-        if self._heuristics:
-            found = self._analysis_of()
-            analysis.live, analysis.heuristics = found.live, found.heuristics
-        analysis.open = list(opened.values())
+        opened = self._replay.open
+        if (analysis := self._analysis_of() if self._heuristics else self._known) is None:
+            analysis = Analysis([], [], open=list(opened.values()))
         seen = Counter(ended[np.isin(ended, np.array(list(opened), np.int64))].tolist())
         return unended(self._log, analysis, seen)
-
-
-def own_rows(journal: JournalFiles, file: JournalFile) -> Any:
-    """Return the rows of a file's valid records. Raises as `PlainTransactions`."""
-    shape = journal.shape(file)
-    if file.size > FILE_SIZE_MAX:
-        raise NotPlainError
-    rows = file_rows(file, shape)
-    if not is_plain(rows, file.data(), shape, file.stamp):
-        undamaged(journal, file)
-    return valid_rows(rows)
 
 
 def _times_before(found: Any) -> Any:

@@ -183,8 +183,10 @@ def missing_files(analysis: Analysis, end: Item) -> str:
 
 
 def _gone(analysis: Analysis, end: Item) -> list[tuple[int, int]]:
+    if not end.pairs:
+        return []
     there = {one.effective_id & FILE_ID_MASK for one in analysis.readings}
-    return [(stamp, count) for stamp, count in end.pairs or () if stamp not in there]
+    return [(stamp, count) for stamp, count in end.pairs if stamp not in there]
 
 
 def _is(several: list[Damage]) -> str:

@@ -69,7 +69,7 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
         ends of the oldest generations list files.
     """
     files, generation = journal.ordered(), journal.generation
-    if generation.shape.pairs or any(file.size > FILE_SIZE_MAX for file in files):
+    if not goes_in_runs(journal):
         return None
     analyser = Analyser(generation.shape, [file.file_id for file in files], every=False)
     found = AnalysisInRuns(analyser, not generation.has_own_scan, RunCount())
@@ -84,6 +84,12 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
     analysis = analyser.finish()
     found.loaded_alike &= not analysis.dropped and not _deleted_before(journal, analysis.again)
     return found
+
+
+def goes_in_runs(journal: JournalFiles) -> bool:
+    """Return False for ends that list files, and for files whose rows do not fit into memory."""
+    large = any(file.size > FILE_SIZE_MAX for file in journal.ordered())
+    return not large and not journal.generation.shape.pairs
 
 
 def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: int) -> Any | None:

@@ -24,10 +24,7 @@ from tallystick.systems.jboss.format.layout import (
 from tallystick.systems.jboss.read.classify import (
     EARLIER,
     Classified,
-    FileReading,
     is_damaged_id,
-    nothing_follows,
-    read_file,
 )
 from tallystick.systems.jboss.read.file_facts import (
     BLOCKS,
@@ -38,7 +35,7 @@ from tallystick.systems.jboss.read.file_facts import (
     fits,
     later,
 )
-from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
+from tallystick.systems.jboss.read.files import JournalFile
 from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
 from tallystick.systems.jboss.runs.chunk import fields_of, rows_of, type_table
 
@@ -48,22 +45,6 @@ RUNS_MAX = 1 << 10
 """Most runs of records that are kept of a file, so that its rows need not be found again."""
 _OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
 """The numbers in a row of a scan."""
-
-
-class NotPlainError(Exception):
-    """The journal holds something that only the analysis of single records judges."""
-
-
-def undamaged(journal: JournalFiles, file: JournalFile) -> FileReading:
-    """Read a file record by record.
-
-    Raises:
-        NotPlainError: records are damaged, or the loader drops some.
-    """
-    reading = read_file(journal, file, last=nothing_follows(journal, file))
-    if any(one.dropped or one.outcome is Outcome.CORRUPT for one in reading.ranges):
-        raise NotPlainError
-    return reading
 
 
 def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:
