@@ -197,3 +197,16 @@ def test_a_driver_that_takes_text_is_never_given_other_bytes() -> None:
     resource = TpcResource("text", Oracle().connect, oracledb)
     with pytest.raises(TransactionUsageError, match="only ids that are text"):
         resource.rollback(Xid(7, b"\xff", b""))
+
+
+def test_a_kept_handle_of_oracle_is_dead_and_its_cursors_are_closed(tmp_path: Path) -> None:
+    with manager(tmp_path, DurableState(), Oracle()) as tm:
+        with tm.begin() as tx:
+            handle = tx.connection("ora0", oracledb.Connection)
+            cursor = handle.cursor(scrollable=True)
+            handle.outputtypehandler = print
+        cursor.close.assert_called_once()  # type: ignore[attr-defined]
+        with pytest.raises(TransactionUsageError, match="is over"):
+            handle.cursor()
+        with pytest.raises(TransactionUsageError, match="is over"):
+            handle.outputtypehandler = repr

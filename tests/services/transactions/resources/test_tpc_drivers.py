@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import psycopg2
 import psycopg2.errors
+import psycopg2.extensions
 import pytest
 
-from tallystick.errors import HeuristicError
+from tallystick.errors import HeuristicError, TransactionUsageError
 from tallystick.roles import DecisionOutcome
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resources.pep249 import TpcResource
@@ -23,6 +25,10 @@ _names = itertools.count(1)
 DRIVERS: dict[str, tuple[Any, type[Exception]]] = {
     "psycopg2": (psycopg2, psycopg2.errors.UndefinedObject),
     "psycopg": (psycopg, psycopg.errors.UndefinedObject),
+}
+CONNECTIONS: dict[Any, type[Any]] = {
+    psycopg2: psycopg2.extensions.connection,
+    psycopg: psycopg.Connection,
 }
 
 
@@ -147,3 +153,43 @@ def test_a_branch_that_was_ended_by_another_is_found(place: Place) -> None:
         with pytest.raises(HeuristicError):
             place.add(tm, 1, ("driver", "url"))
         assert tm.decisions.heuristics()
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_handle_and_its_cursors_are_dead_after_their_transaction(place: Place, end: str) -> None:
+    with place.manager() as tm:
+        with tm.begin() as tx:
+            handle: Any = tx.connection("driver", CONNECTIONS[place.driver])
+            cursor = handle.cursor()
+            cursor.execute("SELECT 1")
+            getattr(tx, end)()
+        late = "INSERT INTO t VALUES (9)"
+        uses: list[Callable[[], object]] = [
+            lambda: cursor.execute(late), lambda: handle.cursor().execute(late)
+        ]  # fmt: skip
+        for use in uses:
+            with pytest.raises((TransactionUsageError, place.driver.InterfaceError)):
+                use()
+        with pytest.raises(TransactionUsageError, match="is over"):
+            handle.info.dbname  # noqa: B018
+        with tm.begin() as tx:  # over the same session
+            tx["driver"].execute("INSERT INTO t VALUES (1)")
+            for use in uses:
+                with pytest.raises((TransactionUsageError, place.driver.InterfaceError)):
+                    use()
+    assert place.rows() == {(1, "driver")}
+
+
+@pytest.mark.parametrize("call", ["commit", "rollback", "close", "tpc_commit", "tpc_rollback"])
+def test_a_handle_cannot_end_its_branch_and_does_all_else(place: Place, call: str) -> None:
+    with place.manager() as tm:
+        with tm.begin() as tx:
+            handle = tx["driver"]
+            handle.execute("INSERT INTO t VALUES (%s)", (1,))
+            with pytest.raises(TransactionUsageError):
+                getattr(handle, call)()
+            handle.cursor_factory = factory = handle.cursor_factory
+            assert handle.cursor_factory is factory
+            assert handle.info.dbname in place.urls["driver"]
+        assert tm.recover().clean
+    assert place.rows() == {(1, "driver")}

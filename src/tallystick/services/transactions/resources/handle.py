@@ -17,6 +17,11 @@ _OF_THE_CONNECTION = frozenset({"autocommit", "begin", "close", "kill", "ping", 
 """Calls of drivers that end a session or a transaction, or change it."""
 
 
+_ENDS = frozenset({"autocommit", "begin", "close", "reset"})
+"""Those of drivers with two-phase calls, besides ``tpc_*``."""
+_OWN_SLOTS = frozenset({"_connection", "_cursors", "_kind", "name"})
+
+
 class Handle(Uncopied):
     """``execute`` and ``cursor`` of a connection to the resource ``name``."""
 
@@ -31,9 +36,9 @@ class Handle(Uncopied):
         state = "over" if self._connection is None else "open"
         return f"<handle of {self.name!r}: {state}>"
 
-    def cursor(self) -> Any:
+    def cursor(self, *arguments: Any, **options: Any) -> Any:
         """Return a DB-API cursor of the branch, which is closed when that ends."""
-        cursor = self._open().cursor()
+        cursor = self._open().cursor(*arguments, **options)
         self._cursors.append(weakref.ref(cursor, self._cursors.remove))
         return cursor
 
@@ -87,6 +92,44 @@ class Handle(Uncopied):
         if self._connection is None:
             raise branch_is_over(self.name)
         return self._connection
+
+
+class WholeHandle(Handle):
+    """All of a driver's connection but what ends a branch, in the place of that connection.
+
+    `isinstance` takes it for one. Code in C may insist on the connection itself: psycopg2's
+    ``quote_ident``, say, which takes a cursor, too.
+    """
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, connection: Any, name: str) -> None:
+        super().__init__(connection, name)
+        self._kind = connection.__class__
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self._kind
+
+    def execute(self, statement: Any, *arguments: Any, **options: Any) -> Any:
+        """Run a statement and return its cursor."""
+        cursor = self.cursor()
+        cursor.execute(statement, *arguments, **options)
+        return cursor
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("tpc_") or attribute in _ENDS:
+            raise TransactionUsageError(
+                f"{attribute} of {self.name!r} is not for a branch",
+                advice="The transaction manager begins and ends it; SAVEPOINT statements are fine",
+            )
+        return getattr(self._open(), attribute)
+
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        if attribute in _OWN_SLOTS:
+            object.__setattr__(self, attribute, value)
+        else:
+            setattr(self._open(), attribute, value)
 
 
 def branch_is_over(name: str) -> TransactionUsageError:

@@ -30,6 +30,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     DriverErrors,
     message_of,
 )
+from tallystick.services.transactions.resources.handle import WholeHandle
 
 _CALLS = ("xid", "tpc_begin", "tpc_prepare", "tpc_commit", "tpc_rollback", "tpc_recover")
 _REFUSED = (ErrorKind.CONSTRAINT, ErrorKind.DATA, ErrorKind.TRANSIENT)
@@ -136,12 +137,13 @@ class TpcBranch:
         self.xid = xid
         self._resource = resource
         self._connection = connection
+        self._handle = WholeHandle(connection, resource.name)
         self._over = False
 
     @property
     def handle(self) -> Any:
-        """The connection."""
-        return self._connection
+        """The connection, without what would end the branch."""
+        return self._handle
 
     def prepare(self) -> Vote:
         """Prepare by ``tpc_prepare``."""
@@ -182,6 +184,9 @@ class TpcBranch:
 
     def close(self) -> None:
         """Give the connection back."""
+        self._handle.detach()
+        if self._over:
+            self._handle.close_cursors()
         self._resource.pool.give(self._connection, broken=not self._over)
 
 
