@@ -88,6 +88,18 @@ def test_mutants_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     same(log.source, ReadOptions(), monkeypatch, rows=1 + 11 * seed)
 
 
+def test_records_after_damage_are_read_in_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = MixedLog(1, 2, 400, checkpoints=False, reboots=False, gaps=False).files
+    damaged = bytearray(files["log1.dat"])
+    damaged[len(damaged.rstrip(b"\0")) // 5] ^= 1
+    log = reading_of(written(files | {"log1.dat": bytes(damaged)}, tmp_path / "log"))
+    by_runs = same(log.source, ReadOptions(), monkeypatch)
+    assert by_runs.judgement.reason == "commits-dropped"
+    assert by_runs.run_count.share > 0.9
+
+
 @pytest.mark.parametrize("case", ["clean", "encrypted-aes-external-key"])
 def test_short_and_encrypted_logs_are_read_record_by_record(case: str) -> None:
     log = reading(case)

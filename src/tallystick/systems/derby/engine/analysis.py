@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.records import Outcome
-from tallystick.systems.derby.format.layout import Group
+from tallystick.records import Kind, Outcome
+from tallystick.systems.derby.format.layout import Group, make_instant
 from tallystick.systems.derby.format.operations import CHECKPOINT
-from tallystick.systems.derby.read.scan import FileScan, LogScan
+from tallystick.systems.derby.format.record_body import kind_of
+from tallystick.systems.derby.read.files import LogBytes
+from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import TransactionCollector
 from tallystick.systems.derby.runs.pieces import file_pieces
@@ -21,7 +23,29 @@ from tallystick.systems.runs import RunCount
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
+_COMMIT = int(Group.COMMIT)
 _DAMAGED = (Outcome.CORRUPT, Outcome.TORN)
+
+
+class End(NamedTuple):
+    """A record that ends or prepares a transaction."""
+
+    file: LogBytes
+    offset: int
+    length: int
+    transaction: int | None
+    operation: int
+    group: int
+
+    @property
+    def place(self) -> int:
+        """The instant of its first byte."""
+        return make_instant(self.file.number, self.offset)
+
+    @property
+    def kind(self) -> Kind:
+        """What it does."""
+        return kind_of(self.operation, self.group)
 
 
 @dataclass(slots=True)
@@ -42,8 +66,6 @@ class LogAnalysis:
         checkpoints: instants of the checkpoint records.
         checkpointing: numbers of transactions that make a checkpoint.
         transactions: those of all records.
-        groups, largest: in chunks, the number of groups and the bytes of the largest one.
-        ends: the offset after the last chunk of each file that has one, by number.
         run_count: how many records were read in runs, and one by one.
     """
 
@@ -53,31 +75,30 @@ class LogAnalysis:
     damaged: list[ByteRange] = field(default_factory=list)
     lost_bytes: int = 0
     lost_records: int = 0
-    lost_ends: list[ByteRange] = field(default_factory=list)
-    unheld: list[ByteRange] = field(default_factory=list)
+    lost_ends: list[End] = field(default_factory=list)
+    unheld: list[End] = field(default_factory=list)
     mismatched: list[ByteRange] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
     checkpointing: set[int | None] = field(default_factory=set)
     _before: Outcome = Outcome.VALID
     transactions: TransactionCollector = field(default_factory=TransactionCollector)
-    groups: int = 0
-    largest: int = 0
-    ends: dict[int, int] = field(default_factory=dict)
     run_count: RunCount = field(default_factory=RunCount)
 
-    def lost_commits(self, *, whole_log: bool = False) -> list[ByteRange]:
+    def lost_commits(self, *, whole_log: bool = False) -> list[End]:
         """Return the commits among the end records that a restart drops, or drops with the log."""
         ends = self.unheld if whole_log else self.lost_ends
-        return [one for one in ends if one.body and one.body.group & Group.COMMIT]
+        return [one for one in ends if one.group & _COMMIT]
 
     def add(self, one: ByteRange) -> None:
         """Take in the next range."""
-        self.run_count.one_by_one += one.envelope is not None
         self._add(one)
         if one.envelope is None:
             return
+        self.run_count.one_by_one += 1
         if one.salvaged or one.outcome in _DAMAGED:
-            self.transactions.add_lost(one)
+            body = one.body
+            if body is not None and body.transaction is not None:
+                self.transactions.add_lost(body.transaction, body.name)
         elif one.outcome is Outcome.VALID:
             self.transactions.add(one)
 
@@ -95,7 +116,8 @@ class LogAnalysis:
         if dropped or one.outcome is Outcome.VALID:
             self._note(one)
         if lost:
-            self._add_lost(one)
+            self.lost_records += 1
+            self.lost_ends += self._end_of(one)
         if not dropped and one.outcome is Outcome.VALID:
             envelope = one.envelope
             if one.body is not None and one.body.operation == CHECKPOINT:
@@ -103,34 +125,40 @@ class LogAnalysis:
             if envelope.instant != one.place or envelope.trailing != envelope.length:
                 self.mismatched.append(one)
 
-    def add_chunk(self, scan: FileScan, chunk: Chunk) -> None:
-        """Take in the next chunk, of a file with such a scan."""
-        from tallystick.systems.derby.runs.transactions import collect
-
-        collect(self.transactions, chunk)
+    def add_chunk(self, scan: LogScan, chunk: Chunk) -> None:
+        """Take in the next chunk of a log with such a scan."""
         self.run_count.in_runs += chunk.size
-        self.groups += chunk.checksums.size
-        self.largest = max(self.largest, chunk.largest_group)
-        self.ends[chunk.file.number] = chunk.end
+        self._collect(chunk)
         begin = 0
-        for row in chunk.checkpoints(self.checkpoint[0]):
+        for row in chunk.marking(self.checkpoint[0]):
             self._add_plain(chunk.rows(begin, row))
-            self._add(chunk.range(row, in_scan=scan.in_scan(chunk.offset(row))))
+            self._add(chunk.range(row, scan))
             begin = row + 1
         self._add_plain(chunk.rows(begin, chunk.size))
 
+    def _collect(self, chunk: Chunk) -> None:
+        from tallystick.systems.derby.runs.transactions import collect
+
+        if not chunk.dropped:
+            collect(self.transactions, chunk)
+        elif self.transactions.keep_all:  # else nobody asks which records are lost
+            for number, name in chunk.names():
+                self.transactions.add_lost(number, name)
+
     def _add_plain(self, chunk: Chunk) -> None:
         """Take in records that make no checkpoint."""
-        if chunk.size:
-            self._before = Outcome.VALID
-            self.records[Outcome.VALID.value] += chunk.size
-            if self.checkpointing:
-                self.checkpointing.difference_update(chunk.begun())
-
-    def _add_lost(self, one: ByteRange) -> None:
-        self.lost_records += 1
-        if self._ends(one):
-            self.lost_ends.append(one)
+        if not chunk.size:
+            return
+        self._before = Outcome.VALID
+        self.records["salvaged" if chunk.dropped else Outcome.VALID.value] += chunk.size
+        if chunk.dropped:
+            lost = chunk.lengths[chunk.instants >= self.mark]
+            self.lost_bytes += int(lost.sum())
+            self.lost_records += lost.size
+            ends = chunk.ends(self.mark, self.checkpointing)
+            self.lost_ends += (End(chunk.file, *one) for one in ends)
+        if self.checkpointing:
+            self.checkpointing.difference_update(chunk.begun())
 
     def _note(self, one: ByteRange) -> None:
         body = one.body
@@ -143,15 +171,18 @@ class LogAnalysis:
             self.unheld.clear()
         elif body.group & Group.FIRST:
             self.checkpointing.discard(body.transaction)
-        if one.place >= self.mark and self._ends(one):
-            self.unheld.append(one)
+        if one.place >= self.mark:
+            self.unheld += self._end_of(one)
 
-    def _ends(self, one: ByteRange) -> bool:
-        """Return whether the record ends or prepares a transaction that is no checkpoint."""
+    def _end_of(self, one: ByteRange) -> list[End]:
+        """Return the record if it ends or prepares a transaction that is no checkpoint."""
         body = one.body
         if body is None or body.transaction in self.checkpointing:
-            return False
-        return bool(body.group & (Group.LAST | Group.PREPARE))
+            return []
+        if not body.group & (Group.LAST | Group.PREPARE):
+            return []
+        group = int(body.group)
+        return [End(one.file, one.offset, one.length, body.transaction, body.operation, group)]
 
 
 def analyse(
@@ -173,12 +204,11 @@ def analyse(
     """
     found = LogAnalysis(mark, checkpoint, transactions=TransactionCollector(keep_all=keep_all))
     for number in scan.log.files:
-        file = scan.file(number)
-        for piece in file_pieces(file, runs):
+        for piece in file_pieces(scan.file(number), runs):
             if isinstance(piece, ByteRange):
                 found.add(piece)
             else:
-                found.add_chunk(file, piece)
+                found.add_chunk(scan, piece)
     if found.transactions.again:
         return analyse(scan, mark, checkpoint, runs, keep_all=True)
     return found

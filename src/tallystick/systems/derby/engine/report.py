@@ -5,13 +5,10 @@ In: the files and the engine's recovery. Out: a dictionary for `Verdict.engine`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
-from tallystick.systems.derby.engine.analysis import LogAnalysis
 from tallystick.systems.derby.engine.forward_scan import ForwardScan, ScanFailureError
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
@@ -40,11 +37,11 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def report(
-    log: LogFiles, recovery: Recovery, analysis: LogAnalysis, runs: Runs | None = None
-) -> Json:
+def report(log: LogFiles, recovery: Recovery, runs: Runs | None = None) -> Json:
     """Return what the engine itself makes of the files; ``runs`` reads them faster."""
-    census = _census(log, analysis, runs)
+    census = _Census(log, runs)
+    if census.transactions.again:
+        census = _Census(log, runs, keep_all=True)
     return {
         "control": _controls(log),
         "file_headers": _headers(log),
@@ -138,19 +135,26 @@ def _transaction(one: LoggedTransaction) -> Json:
     return entry if one.xid is None else entry | {"gid": global_id_text(one.xid)}
 
 
-@dataclass(slots=True)
 class _Census:
     """All records by lengths alone, file by file: the oracle's list of the whole log."""
 
-    transactions: TransactionCollector
-    records: int = 0
-    groups: int = 0
-    largest: int = 0
-    invalid: list[str] = field(default_factory=list)
-    ends: list[Json] = field(default_factory=list)
+    def __init__(self, log: LogFiles, runs: Runs | None, *, keep_all: bool = False) -> None:
+        self._log = log
+        self.ends: list[Json] = []
+        self.records = self.groups = self.largest = 0
+        self.invalid: list[str] = []
+        self.transactions = TransactionCollector(keep_all=keep_all)
+        for file in log.files.values():
+            chain = _Chain(file)
+            while not chain.stop:
+                for chunk in runs.chunks(file, chain.position) if runs is not None else ():
+                    self._add_chunk(chunk)
+                    chain.position = chunk.end
+                if (envelope := chain.step()) is not None:
+                    self._add(file, envelope)
+            self.ends.append({"name": file.name, "pos": chain.position, "stop": chain.stop})
 
-    def add_chunk(self, chunk: Chunk) -> None:
-        """Take in the next chunk."""
+    def _add_chunk(self, chunk: Chunk) -> None:
         from tallystick.systems.derby.runs.transactions import collect
 
         collect(self.transactions, chunk)
@@ -158,14 +162,8 @@ class _Census:
         self.groups += chunk.checksums.size
         self.largest = max(self.largest, chunk.largest_group)
 
-    def add_chain(self, log: LogFiles, chain: _Chain) -> None:
-        """Take in the records that follow the chunks of a file."""
-        for envelope in chain:
-            self._add(log, chain.file, envelope)
-        self.ends.append({"name": chain.file.name, "pos": chain.position, "stop": chain.stop})
-
-    def _add(self, log: LogFiles, file: LogBytes, envelope: Envelope) -> None:
-        _, body, error = log.decode_or_error(file.number, envelope)
+    def _add(self, file: LogBytes, envelope: Envelope) -> None:
+        _, body, error = self._log.decode_or_error(file.number, envelope)
         outcome = Outcome.CORRUPT if error else Outcome.VALID
         size = envelope.end - envelope.position
         one = ByteRange(
@@ -180,68 +178,39 @@ class _Census:
                 self.invalid.append(instant_text(one.place))
 
 
-def _census(log: LogFiles, analysis: LogAnalysis, runs: Runs | None) -> _Census:
-    """Return the census; what the analysis has found is it, if that met chunks only."""
-    found = analysis.run_count
-    chains = [
-        _Chain(file, analysis.ends.get(number, HEADER_SIZE)) for number, file in log.files.items()
-    ]
-    if not found.one_by_one and all(chain.is_over for chain in chains):
-        census = _Census(analysis.transactions, found.in_runs, analysis.groups, analysis.largest)
-        for chain in chains:
-            census.add_chain(log, chain)
-        return census
-    return _counted(log, runs, keep_all=False)
-
-
-def _counted(log: LogFiles, runs: Runs | None, *, keep_all: bool) -> _Census:
-    census = _Census(TransactionCollector(keep_all=keep_all))
-    for file in log.files.values():
-        end = HEADER_SIZE
-        for chunk in runs.chunks(file, HEADER_SIZE) if runs is not None else ():
-            census.add_chunk(chunk)
-            end = chunk.end
-        census.add_chain(log, _Chain(file, end))
-    return _counted(log, runs, keep_all=True) if census.transactions.again else census
-
-
 class _Chain:
-    """The records of one file from an offset on, by lengths alone, damaged groups included.
+    """The records of one file, by lengths alone, damaged groups included.
 
-    After iteration ``position`` is where it stopped and ``stop`` why: ``zero``, ``eof``,
+    At its end ``position`` is where it stopped and ``stop`` why: ``zero``, ``eof``,
     ``short`` (fewer bytes than a length), ``length``, ``instant`` or ``trailing``.
     """
 
-    def __init__(self, file: LogBytes, position: int) -> None:
-        self.file = file
-        self.position = position
+    def __init__(self, file: LogBytes) -> None:
+        self._file = file
+        self.position = HEADER_SIZE
         self.stop = ""
 
-    def __iter__(self) -> Iterator[Envelope]:
-        while not self.stop:
-            envelope = read_envelope(self.file.data, self.position)
-            self.stop = self._stop_reason(envelope)
-            if envelope is not None and not self.stop:
-                yield envelope
-                self.position = envelope.end
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has no record."""
-        return bool(self._stop_reason(read_envelope(self.file.data, self.position)))
+    def step(self) -> Envelope | None:
+        """Return the record at the position, and move after it; None at the end."""
+        envelope = read_envelope(self._file.data, self.position)
+        self.stop = self._stop_reason(envelope)
+        if envelope is None or self.stop:
+            return None
+        self.position = envelope.end
+        return envelope
 
     def _stop_reason(self, envelope: Envelope | None) -> str:
         if envelope is None:
             return self._end()
-        if envelope.instant < make_instant(self.file.number, self.position):
+        if envelope.instant < make_instant(self._file.number, self.position):
             return "instant"
         return "trailing" if envelope.trailing < envelope.length else ""
 
     def _end(self) -> str:
-        left = self.file.size - self.position
+        left = self._file.size - self.position
         if left <= 0:
             return "eof"
         if left < LENGTH.size:
             return "short"
-        at = self.file.data[self.position : self.position + LENGTH.size]
+        at = self._file.data[self.position : self.position + LENGTH.size]
         return "zero" if at == LENGTH.pack(END_MARKER) else "length"

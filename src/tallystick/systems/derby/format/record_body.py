@@ -25,8 +25,18 @@ from tallystick.systems.derby.format.operations import OPERATIONS
 BODY_SIZE_MIN = 11
 """Format id 2, group 1, null transaction 2, operation 2, and at least 4 bytes of tail or fields."""
 
+_COMMIT, _ABORT = int(Group.COMMIT), int(Group.ABORT)
 _Head = tuple[Group, int | None, int, Fields]
 """Group, transaction, operation and fields."""
+
+
+def kind_of(operation: int, group: int) -> Kind:
+    """Return what a record does, by its operation and its group."""
+    if operation != operations.END:
+        return OPERATIONS[operation].kind
+    if group & _COMMIT:
+        return Kind.COMMIT
+    return Kind.ROLLBACK if group & _ABORT else Kind.PREPARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +66,7 @@ class Body:
     @property
     def kind(self) -> Kind:
         """What the record does, in the words of the field."""
-        if self.operation != operations.END:
-            return OPERATIONS[self.operation].kind
-        if self.group & Group.COMMIT:
-            return Kind.COMMIT
-        return Kind.ROLLBACK if self.group & Group.ABORT else Kind.PREPARE
+        return kind_of(self.operation, self.group)
 
     @property
     def xid(self) -> Xid | None:

@@ -41,6 +41,7 @@ from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.spans import ByteRange
 
+DROPPED = "intact, but after the end that the engine finds"
 _STALE = "the file does not continue the one before it; the engine ignores it"
 
 
@@ -102,6 +103,11 @@ class LogScan:
         for begin, end in (*extents, *extents):  # one may go on where a later one ends
             place = end if begin <= place < end else place
         return place
+
+    def dropped_until(self, place: int) -> int | None:
+        """Return an instant up to which a restart uses none from ``place`` on; None: no end."""
+        begins = (self._whole_begin, self._recovery_begin)
+        return min((one for one in begins if one > place), default=None)
 
     def reaches(self, end: int) -> bool:
         """Return whether the scan from the first file goes on up to the instant."""
@@ -172,27 +178,41 @@ class FileScan:
 
     def believed_until(self) -> int:
         """Return an offset up to which records that are plain are valid, from the first one on."""
-        if self._stale:
-            return HEADER_SIZE
-        base = make_instant(self._file.number, 0)
-        return min(self._scan.believed_until(base | HEADER_SIZE) - base, self._file.size)
+        end, dropped = self.alike_until(HEADER_SIZE)
+        return HEADER_SIZE if dropped else end
 
-    def in_scan(self, position: int) -> bool:
-        """Return whether the scan from the first file reaches the offset."""
-        return self._scan.in_scan(make_instant(self._file.number, position))
+    def alike_until(self, position: int) -> tuple[int, bool]:
+        """Return up to which offset plain records are judged alike, and whether they are dropped.
+
+        That is ``position`` itself where each is judged by what is before it: in a file that is
+        stale, and in a group that is damaged.
+        """
+        damaged = position < self._group_end and self._group_outcome is not Outcome.VALID
+        if self._stale or damaged:
+            return position, False
+        base, size = make_instant(self._file.number, 0), self._file.size
+        end = self._scan.believed_until(base | position) - base
+        if end > position:
+            return min(end, size), False
+        until = self._scan.dropped_until(base | position)
+        return size if until is None else min(until - base, size), True
 
     def rest(self, position: int) -> Iterator[ByteRange]:
         """Yield the ranges from an offset on, before which no group is damaged."""
+        while position < self._file.size:
+            for one in self.step(position):
+                yield one
+                position = one.offset + one.length
+
+    def step(self, position: int) -> Iterator[ByteRange]:
+        """Yield the record at an offset, or the ranges from there up to the next record."""
         file = self._file
-        while position < file.size:
-            envelope = self._record_at(position)
-            if envelope is not None:
-                yield self._record(envelope)
-                position = envelope.end
-                continue
-            found = find_record(file.data, file.number, position + 1)
-            yield from self._gap(position, file.size if found is None else found, found)
-            position = file.size if found is None else found
+        envelope = self._record_at(position)
+        if envelope is not None:
+            yield self._record(envelope)
+            return
+        found = find_record(file.data, file.number, position + 1)
+        yield from self._gap(position, file.size if found is None else found, found)
 
     def header(self) -> ByteRange:
         """Return the range of the file's header."""
@@ -247,7 +267,7 @@ class FileScan:
             return Outcome.CORRUPT, error
         if self._scan.believed(place):
             return Outcome.VALID, ""
-        return Outcome.VALID, "intact, but after the end that the engine finds"
+        return Outcome.VALID, DROPPED
 
     def _enter_group(self, envelope: Envelope, body: Body | None, place: int) -> bool | None:
         """At a checksum record, check the group that follows and remember the result."""

@@ -217,11 +217,10 @@ class TransactionCollector:
             one.add(record, body)
             self.forget_ended(one)
 
-    def add_lost(self, record: ByteRange) -> None:
-        """Take in a record that the engine does not reach."""
-        body = record.body
-        if body is not None and body.transaction in self._current:
-            self._current[body.transaction].lost.append(body.name)
+    def add_lost(self, number: int, name: str) -> None:
+        """Take in a record that the engine does not reach: its transaction, and its operation."""
+        if number in self._current:
+            self._current[number].lost.append(name)
 
     def transaction(self, number: int, place: int, *, begins: bool) -> LoggedTransaction:
         """Return the transaction of the next record, which is at ``place``."""

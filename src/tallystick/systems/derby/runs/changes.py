@@ -6,9 +6,9 @@ transactions have changed is kept, in columns too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs import images
-from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs, plain_range, xid_at
-from tallystick.systems.derby.runs.pieces import pieces_to_odd
+from tallystick.systems.derby.runs.chunk import ROWS, Chunk, Column, Runs, plain_range, xid_at
+from tallystick.systems.derby.runs.pieces import Piece, file_pieces, pieces_to_odd
 from tallystick.systems.derby.runs.walk import (
+    BODY_COLUMNS,
     CONTAINER,
     FLAG,
     GLOBAL_ID,
@@ -75,20 +76,47 @@ _KEPT = (
     KEPT_TAIL,
     KEPT_TAIL_LENGTH,
 ) = range(len(_KEPT))
+_OF_RANGES = [OFFSET, LENGTH, GROUP, TRANSACTION, OPERATION, LOGICAL_UNDO, UNDO]
 _UNDONE = -1
 """In place of the operation of a kept change."""
 _COMPENSATION, _LAST, _COMMIT = int(Group.COMPENSATION), int(Group.LAST), int(Group.COMMIT)
 
 
-def after_runs(runs: Runs, scan: LogScan) -> tuple[Pending, Iterator[ByteRange]]:
-    """Return what is open after the runs that a log begins with, and all ranges after them."""
-    feed = ChangeFeed()
-    for piece in pieces_to_odd(scan, runs):
-        if isinstance(piece, Chunk):
-            feed.take(piece)
-        elif not isinstance(piece, ByteRange):
-            return feed.pending(scan.log), piece
-    return {}, iter(())
+def rows_of_commits(scan: LogScan, runs: Runs, places: Collection[int]) -> int:
+    """Return how many changes of rows the records at these instants commit."""
+    feed, wanted = ChangeFeed(), np.array([*places], np.int64)
+    every = (piece for number in scan.log.files for piece in file_pieces(scan.file(number), runs))
+    count = 0
+    for chunk in _all_in_chunks(every):
+        done = feed.take(chunk)
+        count += int(np.isin(done.commits, wanted)[done.group].sum())
+    return count
+
+
+def _all_in_chunks(pieces: Iterable[Piece]) -> Iterator[Chunk]:
+    for plain, group in groupby(pieces, lambda one: isinstance(one, Chunk)):
+        if plain:
+            yield from (one for one in group if isinstance(one, Chunk))
+            continue
+        ranges = (one for one in group if isinstance(one, ByteRange))
+        for _, of_file in groupby(ranges, lambda one: one.file.number):
+            while some := list(islice(of_file, ROWS)):
+                yield _of_ranges(some)
+
+
+def _of_ranges(ranges: list[ByteRange]) -> Chunk:
+    """Return the records of a file that the walk does not take, with what a `ChangeFeed` needs."""
+    rows = []
+    for one in ranges:
+        body = one.body
+        if body is not None and body.transaction is not None and one.envelope is not None:
+            place = one.offset, one.envelope.length, int(body.group), body.transaction
+            entry = layout.NULL if body.fields.get("undo") is None else layout.LOGICAL_UNDO_BTREE
+            undo = -1 if body.undo is None else body.undo
+            rows.append((*place, body.operation, entry, undo))
+    columns = np.full((BODY_COLUMNS, len(rows)), -1, np.int64)
+    columns[_OF_RANGES, :] = np.array(rows, np.int64).reshape(-1, len(_OF_RANGES)).T
+    return Chunk(ranges[0].file, np.empty(0, np.uint8), columns, {})
 
 
 def ranges_on(
@@ -108,8 +136,7 @@ def ranges_on(
             yield piece
         elif isinstance(piece, Chunk):
             for row in chosen.rows(piece).tolist():
-                in_scan = scan.in_scan(int(piece.instants[row]))
-                yield piece.range(row, in_scan=in_scan)
+                yield piece.range(row, scan)
         else:
             yield from piece
 

@@ -7,9 +7,9 @@ Import this module only where it pays: it loads NumPy and the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,10 @@ from tallystick.systems.derby.format.layout import (
     Group,
     make_instant,
 )
-from tallystick.systems.derby.format.operations import CHECKPOINT
+from tallystick.systems.derby.format.operations import CHECKPOINT, OPERATIONS
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.scan import DROPPED, LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs.walk import (
     BODIES,
@@ -56,7 +57,7 @@ from tallystick.systems.derby.runs.walk import (
 ROWS = 1 << 14
 """Most rows of a chunk."""
 Column = NDArray[np.int64]
-_FIRST = int(Group.FIRST)
+_FIRST, _ENDS = int(Group.FIRST), int(Group.LAST | Group.PREPARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class Chunk:
     data: Bytes
     columns: Columns
     bodies: Mapping[int, Body]
+    dropped: bool = False
+    """A restart does not come to these records."""
 
     @property
     def size(self) -> int:
@@ -106,11 +109,36 @@ class Chunk:
         """The bytes of the largest group that begins here."""
         return int(self.columns[COUNT, self.checksums].max(initial=0))
 
-    def checkpoints(self, place: int) -> list[int]:
+    def marking(self, place: int) -> list[int]:
         """Return the rows of checkpoint records, and the one at an instant."""
         found = (self.columns[OPERATION] == CHECKPOINT) | (self.instants == place)
         rows: list[int] = np.flatnonzero(found).tolist()
         return rows
+
+    def ends(self, mark: int, others: Collection[int | None]) -> list[list[Any]]:
+        """Return offset, length, transaction, operation and group of records that end or prepare.
+
+        Args:
+            mark: the least instant.
+            others: transactions that are left out, up to their begin record.
+        """
+        wanted = (self.columns[GROUP] & _ENDS != 0) & (self.instants >= mark)
+        for number in others:
+            mine = self.columns[TRANSACTION] == (-1 if number is None else number)
+            begins = np.flatnonzero(mine & (self.columns[GROUP] & _FIRST != 0))
+            before = slice(begins[0] if begins.size else self.size)
+            wanted[before] &= ~mine[before]
+        columns = self.columns[[OFFSET, LENGTH, TRANSACTION, OPERATION, GROUP]][:, wanted]
+        columns[1] += LOG_RECORD_FIXED_OVERHEAD_SIZE
+        rows: list[list[Any]] = columns.T.tolist()
+        for row in rows:
+            row[2] = row[2] if row[2] >= 0 else None
+        return rows
+
+    def names(self) -> Iterator[tuple[int, str]]:
+        """Yield the transaction of each record that has one, and the name of its operation."""
+        rows = self.columns[[TRANSACTION, OPERATION]].T.tolist()
+        return ((number, OPERATIONS[one].name) for number, one in rows if number >= 0)
 
     def begun(self) -> list[int | None]:
         """Return the transactions of records that have the flag of a begin record."""
@@ -118,23 +146,21 @@ class Chunk:
         numbers = self.columns[TRANSACTION, begins].tolist()
         return [number if number >= 0 else None for number in numbers]
 
-    def offset(self, row: int) -> int:
-        """Return the offset of a record."""
-        return int(self.columns[OFFSET, row])
-
     def rows(self, begin: int, end: int) -> Chunk:
         """Return some of the rows."""
         bodies = {row - begin: body for row, body in self.bodies.items() if begin <= row < end}
-        return Chunk(self.file, self.data, self.columns[:, begin:end], bodies)
+        return replace(self, columns=self.columns[:, begin:end], bodies=bodies)
 
     def body(self, row: int) -> Body:
         """Decode the body of a record."""
         return self.bodies.get(row) or decode_body(_clear(self.file, self.columns, row))
 
-    def range(self, row: int, *, in_scan: bool) -> ByteRange:
-        """Return a record as a scan of all bytes finds it."""
+    def range(self, row: int, scan: LogScan | None = None) -> ByteRange:
+        """Return a record as a scan of all bytes finds it; without one, as a plain record."""
         offset, length = self.columns[: LENGTH + 1, row].tolist()
-        return plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
+        in_scan = scan is not None and scan.in_scan(make_instant(self.file.number, offset))
+        found = plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
+        return replace(found, salvaged=True, reason=DROPPED) if self.dropped else found
 
     def by_transaction(self) -> Column:
         """Return the rows that belong to transactions, those of each together and in order."""
@@ -236,7 +262,7 @@ class Runs:
         for chunk in _chunks(file, begin, stop, ROWS, heads=False):
             run = run.extended(chunk)
             yield chunk
-        if stop >= file.size:
+        if stop >= file.size and run.end > begin:
             self._known[file.number, begin] = run
 
 

@@ -1,12 +1,13 @@
-"""A log in pieces: chunks of the runs that its files begin with, and ranges of everything else.
+"""A log in pieces: chunks of plain records, and ranges of everything else.
 
 In: the scan of all bytes. Out: pieces that tile its files, in order. The scan gives the ranges;
-where a file begins the compiled walk takes over, if that pays.
+where records are plain the compiled walk takes over, if that pays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +26,7 @@ from tallystick.systems.derby.read.spans import ByteRange
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
-    Piece: TypeAlias = ByteRange | Chunk
+Piece: TypeAlias = "ByteRange | Chunk"
 
 
 def runs_of(log: LogFiles, size: int) -> Runs | None:
@@ -43,27 +44,41 @@ def _load() -> type[Runs]:
 def file_pieces(file: FileScan, found: Runs | None) -> Iterator[Piece]:
     """Yield the pieces of one file."""
     yield file.header()
-    end = HEADER_SIZE
-    if found is not None:
-        for chunk in found.chunks(file.file, HEADER_SIZE, file.believed_until()):
-            yield chunk
-            end = chunk.end
-    yield from file.rest(end)
+    position = HEADER_SIZE
+    while position < file.file.size:
+        if found is not None:
+            for chunk in _chunks(file, found, position):
+                yield chunk
+                position = chunk.end
+        for one in file.step(position):
+            yield one
+            position = one.offset + one.length
+
+
+def _chunks(file: FileScan, found: Runs, position: int) -> Iterator[Chunk]:
+    """Yield the plain records from an offset on that are judged alike."""
+    end, dropped = file.alike_until(position)
+    for chunk in found.chunks(file.file, position, end):
+        yield replace(chunk, dropped=dropped)
 
 
 def pieces_to_odd(scan: LogScan, found: Runs) -> Iterator[Piece | Iterator[ByteRange]]:
-    """Yield the pieces of a log up to the first record that is in no chunk.
+    """Yield the pieces of a log up to the first record that is in no chunk, or is dropped.
 
     From there on, for folds that do not take chunks after records, the last item yields all ranges.
     """
     for number in scan.log.files:
-        ranges = file_pieces(scan.file(number), found)
-        for piece in ranges:
-            if isinstance(piece, ByteRange) and piece.envelope is not None:
-                rest = (one for one in ranges if isinstance(one, ByteRange))
-                yield chain([piece], rest, scan.ranges(number + 1))
+        file = scan.file(number)
+        end = HEADER_SIZE
+        yield file.header()
+        for chunk in found.chunks(file.file, end, file.believed_until()):
+            yield chunk
+            end = chunk.end
+        for one in (ranges := file.rest(end)):
+            if one.envelope is not None:
+                yield chain([one], ranges, scan.ranges(number + 1))
                 return
-            yield piece
+            yield one
 
 
 class Chain:

@@ -45,7 +45,7 @@ def collect(collector: TransactionCollector, chunk: Chunk) -> None:
     checkpoints = chunk.columns[OPERATION] == operations.CHECKPOINT
     for row in np.flatnonzero(checkpoints).tolist():
         _collect(collector, chunk.rows(begin, row))
-        collector.add(chunk.range(row, in_scan=False))  # it may tell global ids
+        collector.add(chunk.range(row))  # it may tell global ids
         begin = row + 1
     _collect(collector, chunk.rows(begin, chunk.size))
 

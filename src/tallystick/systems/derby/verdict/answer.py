@@ -19,16 +19,16 @@ from tallystick.systems.derby.engine.recovery import PREALLOCATED
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
+    FILE_NUMBER_MAX,
     LENGTH,
     Control,
     instant_text,
     read_envelope,
     split_instant,
 )
-from tallystick.systems.derby.read.changes import Pending, committed
+from tallystick.systems.derby.read.changes import committed
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.scan import LogScan
-from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import COMMITTED, PREPARED
 
 if TYPE_CHECKING:
@@ -78,23 +78,18 @@ def _losses(
     elif recovery.past_end:
         yield Ground("checkpoint-past-end")
     if commits := analysis.lost_commits(whole_log=recovery.new_log):
-        lost = {one.body.transaction for one in commits if one.body is not None}
+        lost = {one.transaction for one in commits}
         places = {one.place for one in commits}
-        # None of them is valid, and so none is in a run, unless the whole log is dropped.
-        kept = None if recovery.new_log else runs
-        pending, ranges = _left(scan, kept) if kept is not None else ({}, scan.ranges())
-        changes = committed(ranges, "", pending=pending)
-        rows = sum(one.commit_sequence in places for one in changes)
+        if recovery.new_log or runs is None or max(scan.log.files) > FILE_NUMBER_MAX:
+            rows = sum(one.commit_sequence in places for one in committed(scan.ranges(), ""))
+        else:
+            from tallystick.systems.derby.runs.changes import rows_of_commits
+
+            rows = rows_of_commits(scan, runs, places)
         yield Ground("commits-dropped", at_stake=AtStake(len(lost), rows or None))
     if recovery.lost_file:
         name = f"log{recovery.lost_file}.dat"
         yield Ground("last-file-missing", f"{name} is missing, and it is known to have existed.")
-
-
-def _left(scan: LogScan, runs: Runs) -> tuple[Pending, Iterator[ByteRange]]:
-    from tallystick.systems.derby.runs.changes import after_runs
-
-    return after_runs(runs, scan)
 
 
 def _older_control(log: LogFiles, analysis: LogAnalysis, recovery: Recovery) -> str:

@@ -9,16 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tallystick.records import Finding, Judgement, Verdict
+from tallystick.records import Deferred, Finding, Judgement, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.derby.codes import CODES, REASONS
-from tallystick.systems.derby.engine.analysis import LogAnalysis
+from tallystick.systems.derby.engine.analysis import End, LogAnalysis
 from tallystick.systems.derby.engine.report import report
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
 from tallystick.systems.derby.read.scan import LogScan
-from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import ACTIVE
 from tallystick.systems.derby.verdict.answer import grounds
 from tallystick.systems.derby.verdict.differences import differences
@@ -41,13 +40,15 @@ def verdict(
 ) -> Verdict:
     """Return both judgements and their differences; ``form`` is the log's format.
 
+    The engine's, which counts all records by lengths alone, is made when it is asked for.
+
     ``runs`` reads plain records faster.
     """
     return Verdict(
         SYSTEM_NAME,
         path,
         form,
-        report(scan.log, recovery, analysis, runs),
+        Deferred(lambda: report(scan.log, recovery, runs)),
         strict(analysis, recovery, findings),
         differences(analysis, recovery),
         judgement,
@@ -86,10 +87,8 @@ def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding
     }
 
 
-def _end_text(one: ByteRange) -> str:
-    assert one.body is not None
-    number, kind = one.body.transaction, one.body.kind.value
-    return f"{kind} of transaction {number} at {instant_text(one.place)}"
+def _end_text(one: End) -> str:
+    return f"{one.kind.value} of transaction {one.transaction} at {instant_text(one.place)}"
 
 
 def _recovery(recovery: Recovery) -> Json:
