@@ -10,7 +10,9 @@ import pytest
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import State
+from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.reader import JournalReading
+from tallystick.systems.jboss.runs import analysis
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.kit import read_in_runs, same_both_ways
 from tests.systems.jboss.build import (
@@ -36,6 +38,7 @@ def _reading(source: LogSource) -> JournalReading:
 
 def test_every_table_is_the_same_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_runs = compared = 0
+    monkeypatch.setattr(analysis, "SPENT_MIN", 1)
     for index, files in enumerate(mutants(2, 100)):
         write_bundle(files, tmp_path / str(index))
         with suppress(LogUnreadableError):
@@ -60,6 +63,8 @@ ALIKE = {
     "an end with a count before another": [commit(7, 1), add_tx(7, 8), commit(7, 1)],
     "an id that is added twice": [add(1), update(1), add(1), update(1)],
     "an id that is added twice and deleted": [add(1), update(1), add(1), delete(1)],
+    "an id that was live is added and deleted": [add(1), add(1), update(1), delete(1), add(2)],
+    "a heuristic outcome that is deleted": [add(1, b"", HEURISTIC_TYPE), delete(1)],
     "an update without an add": [update(1), update(2), add(2), update(3), delete(3)],
     "a prepare with a wrong count that is rolled back": [prepare(7, b"", 1), rollback(7)],
     "a prepare with a wrong count that is committed": [prepare(7, b"", 1), commit(7, 1)],
@@ -73,6 +78,7 @@ OTHERWISE = {"an id that is added after its delete": [add(1), delete(1), add(1)]
 def test_odd_journals_are_analysed_in_runs_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, generation: str
 ) -> None:
+    monkeypatch.setattr(analysis, "SPENT_MIN", 1)
     items = (ALIKE | OTHERWISE)[name]
     files = {1: image(generation, 1, items), 2: image(generation, 2, [])}
     write(tmp_path, generation, files)

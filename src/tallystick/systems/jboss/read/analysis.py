@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -140,6 +140,8 @@ class Analyser:
         analysis: what was found so far.
         replay: follows the transactions.
         damaged: the transactions in damaged records so far.
+        highest: the highest id that was live so far.
+        last_deleted: the highest id that was deleted.
     """
 
     def __init__(self, shape: Shape, ids: Sequence[int], *, every: bool) -> None:
@@ -156,7 +158,7 @@ class Analyser:
         """Open transaction -> the orders of the files that hold a record of it."""
         self._ended = array("q")
         """The transactions with an end so far."""
-        self._last_deleted = LONG_MIN
+        self.highest = self.last_deleted = LONG_MIN
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -207,22 +209,40 @@ class Analyser:
                 files.append(placed.where.order)
         if effects:
             changed = [effect.placed for effect in effects]
+            low = list(self._low(changed))
             orders = [one.where.order for one in changed]
             kinds = [
                 HEURISTIC_ADD if one.kind == ADD and one.value == HEURISTIC_TYPE else one.kind
                 for one in changed
             ]
             self.apply(orders, kinds, [one.number for one in changed], changed.__getitem__)
+            self.note_again(low)
+
+    def _low(self, changed: Iterable[PlacedRecord]) -> Iterator[int]:
+        """Yield the ids of adds and updates below one that was deleted before."""
+        for one in changed:
+            if one.kind in _DELETES:
+                self.last_deleted = max(self.last_deleted, one.number)
+            elif one.number <= self.last_deleted:
+                yield one.number
+
+    def note_again(self, low: Iterable[int]) -> None:
+        """Note which of these ids are live, after what was applied."""
+        self.analysis.again.update(number for number in low if number in self.analysis.live)
 
     def close(self, order: int, committed: Sequence[int], rolled_back: Sequence[int]) -> None:
         """Count transactions that begin and end in one file, as they should."""
-        analysis, count = self.analysis, len(committed) + len(rolled_back)
-        analysis.closed[State.COMMITTED] += len(committed)
-        analysis.closed[State.ROLLED_BACK] += len(rolled_back)
-        analysis.file_counts[order].positives += count
-        analysis.file_counts[order].negatives[order] += count
+        self.analysis.closed[State.COMMITTED] += len(committed)
+        self.analysis.closed[State.ROLLED_BACK] += len(rolled_back)
+        self.spend(order, len(committed) + len(rolled_back))
         self._ended.extend(committed)
         self._ended.extend(rolled_back)
+
+    def spend(self, order: int, count: int) -> None:
+        """Count what one file holds and cancels: records, updates or transactions."""
+        file = self.analysis.file_counts[order]
+        file.positives += count
+        file.negatives[order] += count
 
     def _end(self, ended: EndedTransaction) -> None:
         analysis, end, number = self.analysis, ended.end, ended.open.transaction
@@ -259,12 +279,10 @@ class Analyser:
             placed: returns one of them, by its place among them.
         """
         analysis = self.analysis
-        live, counts = analysis.live, analysis.file_counts
-        orphans, again, highest = analysis.orphan_updates, analysis.again, self._last_deleted
+        live, counts, highest = analysis.live, analysis.file_counts, self.highest
+        orphans = analysis.orphan_updates
         for at, (order, kind, number) in enumerate(zip(orders, kinds, numbers, strict=False)):
             if kind in _DELETES:
-                if number > highest:
-                    highest = number
                 self._delete(kind, number, order)
                 continue
             counts[order].positives += 1
@@ -281,10 +299,10 @@ class Analyser:
                     analysis.hidden[number] += 1 + len(analysis.updates.pop(number, ()))
                 if kind == HEURISTIC_ADD:
                     analysis.heuristics.setdefault(number, []).append(placed(at))
-            if number <= highest:
-                again.add(number)
+            if number > highest:
+                highest = number
             live[number] = order
-        self._last_deleted = highest
+        self.highest = highest
 
     def _delete(self, kind: int, number: int, order: int) -> None:
         analysis = self.analysis

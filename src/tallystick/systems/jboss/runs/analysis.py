@@ -18,9 +18,11 @@ from tallystick.records import Outcome
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
     ADD,
+    ADD_TX,
     COMMIT,
     DELETE,
     DELETE_TX,
+    LONG_MIN,
     RAISING_TYPES,
     Item,
     decode,
@@ -30,7 +32,7 @@ from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
-from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, type_table
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, type_table
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
@@ -40,6 +42,9 @@ from tallystick.systems.jboss.runs.pieces import (
 from tallystick.systems.jboss.runs.transactions import effects_of
 from tallystick.systems.runs import RunCount
 
+SPENT_MIN = 32
+"""Records that count, from which on those that leave nothing are found in columns."""
+ADDS = type_table((ADD, ADD_TX))
 DELETES = type_table((DELETE, DELETE_TX))
 RAISING = type_table(RAISING_TYPES)
 
@@ -138,7 +143,7 @@ def _deleted(journal: JournalFiles) -> Iterator[Any]:
         shape, data = journal.shape(file), file.data()
         rows = valid_rows(file_rows(file, shape))
         deletes = rows[DELETES[np.frombuffer(data, np.uint8)[rows[:, 0]]]]
-        yield np.array([one[4] for one in fields_of(shape, data, deletes)], np.int64)
+        yield chunk_of(shape, data, deletes).ids
 
 
 def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
@@ -159,13 +164,50 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
 
 def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
     outcome = (changed.kinds == ADD) & (changed.counts == HEURISTIC_TYPE)
-    kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds).tolist()
+    kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds)
+    low = _low(analyser, changed)
+    if len(kinds) >= SPENT_MIN:
+        spent = _spent(changed.ids, kinds, analyser.highest)
+        # All but the delete of each id hold the file, and the delete cancels them.
+        deletes = int((spent & DELETES[kinds]).sum())
+        analyser.spend(where.order, int(spent.sum()) - deletes)
+        changed, kinds = changed.at(~spent), kinds[~spent]
 
     def placed(at: int) -> PlacedRecord:
         (fields,) = changed.at(slice(at, at + 1)).fields()
         return PlacedRecord(*fields, where)
 
-    analyser.apply(repeat(where.order), kinds, changed.ids.tolist(), placed)
+    analyser.apply(repeat(where.order), kinds.tolist(), changed.ids.tolist(), placed)
+    analyser.note_again(low)
+
+
+def _low(analyser: Analyser, changed: Chunk) -> list[int]:
+    """Return the ids of adds and updates below one that was deleted before."""
+    deletes, ids = DELETES[changed.kinds], changed.ids
+    highest = np.maximum.accumulate(
+        np.append(analyser.last_deleted, np.where(deletes, ids, LONG_MIN))
+    )
+    analyser.last_deleted = int(highest[-1])
+    found: list[int] = ids[~deletes & (ids <= highest[:-1])].tolist()
+    return found
+
+
+def _spent(ids: Any, kinds: Any, above: int) -> Any:
+    """Return which records leave nothing: an add, its updates and its delete.
+
+    Only of ids above those that were live before.
+    """
+    order = np.argsort(ids, kind="stable")
+    ids, kinds = ids[order], kinds[order]
+    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    lasts = np.append(starts[1:], len(ids)) - 1
+    once = [
+        np.add.reduceat(table[kinds].astype(np.int64), starts) == 1 for table in (ADDS, DELETES)
+    ]
+    gone = (ids[starts] > above) & ADDS[kinds[starts]] & DELETES[kinds[lasts]] & once[0] & once[1]
+    spent = np.empty(len(ids), np.bool_)
+    spent[order] = np.repeat(gone, lasts - starts + 1)
+    return spent
 
 
 def listed(journal: JournalFiles, live: Collection[int]) -> tuple[list[Item], int]:
