@@ -28,7 +28,13 @@ from tallystick.arguments import (
 )
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
-from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions import (
+    AsyncTransactionManager,
+    Outbox,
+    Relay,
+    Retry,
+    TransactionManager,
+)
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.systems.tally.live.settings import Settings
 from tests.hostile import REFUSALS, VALUES, Lying, LyingInteger, LyingText, bytes_in, integer_in
@@ -171,6 +177,29 @@ def test_wrong_options_are_refused_in_one_sentence_before_anything_is_made(
     with pytest.raises((TypeError, ValueError), match=text):
         make(tmp_path / "made")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_works_later_in_a_thread_refuses_wrong_settings_at_once(tmp_path: Path) -> None:
+    resources = {"lite": f"sqlite:///{tmp_path}/lite.db"}
+    with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as tm:
+        outbox = Outbox(tm, "lite")
+        names = ("batch", "idle", "first", "most", "give_up_after", "lease")
+        calls: list[Callable[[Any], object]] = [
+            *(lambda value, name=name: Relay(outbox, print, **{name: value}) for name in names),
+            *(
+                lambda value, name=name: Retry(**{name: value})
+                for name in ("times", "first", "most")
+            ),
+            lambda value: AsyncTransactionManager(tm, connections=value),
+            lambda value: AsyncTransactionManager(tm, threads=value),
+        ]
+        for call in calls:
+            for wrong in ("3", b"3", -1, True, 1j, float("nan")):
+                with pytest.raises((TypeError, ValueError), match="; expected "):
+                    call(wrong)
+        for call in (calls[0], calls[4], *calls[-2:]):
+            with pytest.raises(ValueError, match="is 0; expected"):
+                call(0)
 
 
 def test_wrong_places_to_read_from_are_refused_at_the_call(tmp_path: Path) -> None:

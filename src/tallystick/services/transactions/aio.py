@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from tallystick.arguments import integer
 from tallystick.callables import require_plain, require_value
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Xid
@@ -324,7 +326,8 @@ class AsyncTransactionManager(Uncopied):
         connections: int = CONNECTIONS,
         threads: int | None = None,
     ) -> None:
-        threads = connections if threads is None else threads
+        connections = integer(connections, "connections", 1, sys.maxsize)
+        threads = connections if threads is None else integer(threads, "threads", 1, sys.maxsize)
         self.manager = manager
         self._current = manager._current
         self._workers = ThreadPoolExecutor(threads, "tallystick-transaction")

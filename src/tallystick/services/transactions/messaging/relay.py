@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
-from tallystick.arguments import bytes_of
+from tallystick.arguments import bytes_of, integer, seconds
 from tallystick.callables import require_done, require_plain, require_plain_calls
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.printable import logger, printable
@@ -70,6 +70,8 @@ _NOW = {
     MYSQL: "UNIX_TIMESTAMP(NOW(6))",
     SQLITE: "((julianday('now') - 2440587.5) * 86400.0)",
 }
+_COUNT_MAX = (1 << 31) - 1
+"""As much as each database takes for a LIMIT."""
 _ERROR_MAX = 1000
 """Characters of an error that are kept with a message."""
 
@@ -132,9 +134,14 @@ class Relay(Uncopied):
         self._outbox = outbox
         taken = deliver if callable(deliver) else to_journal(deliver)
         self._deliver = require_plain(taken, "deliver of a relay")
-        self._batch, self._idle, self._first, self._most = batch, idle, first, most
-        self._give_up_after = give_up_after
-        self._lease = lease
+        self._batch = integer(batch, "batch", 1, _COUNT_MAX)
+        self._idle, self._first = seconds(idle, "idle"), seconds(first, "first")
+        self._most, self._lease = seconds(most, "most"), seconds(lease, "lease", positive=True)
+        self._give_up_after = (
+            None
+            if give_up_after is None
+            else integer(give_up_after, "give_up_after", 1, _COUNT_MAX)
+        )
         self._owner = secrets.token_hex(16)
         self._dialect = dialect_of(outbox.database)
         self._leases = RELAYS.of(outbox.database)

@@ -7,8 +7,11 @@ In: how often it may be repeated. Out: pauses. Which errors ask for a repetition
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tallystick.arguments import integer, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,11 @@ class Retry:
     times: int = 3
     first: float = 0.02
     most: float = 2.0
+
+    def __post_init__(self) -> None:
+        integer(self.times, "times", 0, sys.maxsize)
+        seconds(self.first, "first")
+        seconds(self.most, "most")
 
     def pauses(self) -> Iterator[float]:
         """Yield the seconds to wait before each repetition."""
