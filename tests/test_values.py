@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ OTHERS: list[Any] = [
     datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=-3, minutes=-30))),
     date(2026, 1, 31),
     time(12, 30, 0, 1),
+    time(12, 30, tzinfo=timezone(timedelta(hours=2))),
     timedelta(days=-1, microseconds=1),
     Decimal("1.10"),
     Decimal("-Infinity"),
@@ -49,6 +51,19 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just(TAG), inner),
     max_leaves=8,
 )
+
+
+class NoOffset(tzinfo):
+    """A zone that knows no offset."""
+
+    def utcoffset(self, _: datetime | None, /) -> None:
+        """Know none."""
+
+    dst = utcoffset
+
+    def tzname(self, _: datetime | None, /) -> str:
+        """Return its name."""
+        return "none"
 
 
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
@@ -100,6 +115,8 @@ def test_a_value_without_an_encoding_is_refused_or_serialised() -> None:
         ({"a": [({True: Decimal(1)},)]}, "keys of type bool"),
         ("a\ud800b", "surrogates not allowed"),
         ({"a": {"\udfff": Decimal(1)}}, "surrogates not allowed"),
+        ({"a": time(1, 2, tzinfo=ZoneInfo("Europe/Berlin"))}, "it would lose its zone"),
+        (datetime(2026, 1, 31, tzinfo=NoOffset()), "it would lose its zone"),
     ],
 )
 def test_what_would_come_back_as_another_value_is_refused(value: Any, why: str) -> None:

@@ -138,6 +138,11 @@ def _tagged(value: Any, serializer: Callable[[Any], Any] | None) -> Any:
 
 
 def _moment(value: datetime | time) -> list[Any]:
+    if value.tzinfo is not None and value.utcoffset() is None:
+        raise ValueError(
+            f"the zone {value.tzinfo} gives {value!r} no offset, which a time of day alone may not "
+            "have: it would lose its zone. Give a datetime, or the time without its zone"
+        )
     return [value.isoformat(), 1] if value.fold else [value.isoformat()]
 
 
