@@ -17,7 +17,7 @@ from tallystick.errors import (
 )
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind import TargetDownError, WriteBehind
-from tests.services.write_behind.kit import Recorder, put, quick
+from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
 
 
 def service(path: Path, targets: dict[str, Any], **values: Any) -> WriteBehind:
@@ -314,6 +314,18 @@ def test_closed_service_refuses_commits(tmp_path: Path) -> None:
     behind.close()
     with pytest.raises(LogClosedError):
         behind.commit([put(b"k")])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_number_that_no_transaction_has_cannot_be_waited_for(tmp_path: Path, system: str) -> None:
+    with service(tmp_path, {"one": Recorder()}, system=system) as behind:
+        given = behind.commit([put(b"k")])
+        assert behind.wait(given, 20)
+        for number in (-1, 0, given + 1_000_000):
+            with pytest.raises(KeyError):
+                behind.wait(number, 0.0)
+    with service(tmp_path, {"one": Recorder()}, system=system) as behind:
+        assert behind.wait(given, 0.0)  # also of an earlier run
 
 
 def test_commit_before_durability_still_arrives(tmp_path: Path) -> None:

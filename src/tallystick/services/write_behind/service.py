@@ -265,7 +265,7 @@ class WriteBehind(Uncopied):
         ]
 
     def find(self, number: int) -> PendingTransaction | None:
-        """Return a transaction by its number; None if every target has applied it."""
+        """Return a pending transaction by its number; None if there is none."""
         self._require_own()
         one = self._backlog.get(number)
         return None if one is None else self._status(one)
@@ -302,9 +302,15 @@ class WriteBehind(Uncopied):
         return self.disposals.disposed
 
     def wait(self, number: int, timeout: float | None = None) -> bool:
-        """Return True once every target has applied it, False after ``timeout`` seconds."""
+        """Return True once every target has applied it, False after ``timeout`` seconds.
+
+        Raises `KeyError` if no transaction has this number.
+        """
         self._require_own()
-        return self._backlog.wait_gone(number, time_left(timeout, "timeout"))
+        seconds = time_left(timeout, "timeout")
+        if not 0 < number <= self._log.last_number:
+            raise KeyError(number)
+        return self._backlog.wait_gone(number, seconds)
 
     def drain(self, timeout: float | None = None) -> bool:
         """Return True once nothing is pending, False after ``timeout`` seconds."""
