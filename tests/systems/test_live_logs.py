@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import random
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -91,6 +92,22 @@ def test_everything_that_is_made_is_the_owners_alone(name: str, tmp_path: Path) 
     assert len(modes) > 1
     assert [str(path) for path, mode in modes.items() if mode & 0o077] == []
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+
+
+@EVERY_LOG
+def test_a_forked_child_closes_it_silently(name: str, tmp_path: Path) -> None:
+    """As it does when it leaves the block of its parent, by `sys.exit` say."""
+    log = LIVE[name](LOCAL, str(tmp_path / "log"))
+    child = os.fork()
+    if child == 0:
+        try:
+            log.close()
+        finally:
+            os._exit(1 if sys.exception() else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.put(1)
+    log.close()
+    assert held_by(name, LOCAL, str(tmp_path / "log")) == {1}
 
 
 def sizes(small: Any, long: Any) -> pytest.MarkDecorator:

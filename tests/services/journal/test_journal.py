@@ -6,6 +6,8 @@ import asyncio
 import os
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -293,6 +295,68 @@ def test_forked_child_cannot_write_into_its_parents_log(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
         journal.append(b"parent again")
         assert _plain(journal) == [b"parent", b"parent again"]
+
+
+def test_closed_journal_is_not_followed_but_what_was_half_read_ends(tmp_path: Path) -> None:
+    journal = _journal(tmp_path)
+    journal.append(b"1")
+    half = journal.follow()
+    assert next(half).body == b"1"
+    journal.close()
+    assert list(half) == []
+    with pytest.raises(LogClosedError, match="the log is closed"):
+        journal.follow()
+
+
+async def test_closed_journal_of_tasks_is_not_followed(tmp_path: Path) -> None:
+    journal = AsyncJournal(tmp_path / "log", settings=SMALL)
+    await journal.close()
+    with pytest.raises(LogClosedError, match="the log is closed"):
+        await anext(aiter(journal.follow()))
+
+
+def _in_child(work: Callable[[], object]) -> None:
+    """Run ``work`` in a forked child; fail if it raises."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_forked_child_follows_nothing_and_closes_silently(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.append(b"1")
+        half = journal.follow()
+        assert next(half).body == b"1"
+
+        def work() -> None:
+            with pytest.raises(LogClosedError, match="forked"):
+                journal.follow()
+            with pytest.raises(LogClosedError, match="forked"):
+                next(half)
+            journal.close()
+
+        _in_child(work)
+        journal.append(b"2")
+        assert next(half).body == b"2"
+
+
+def test_forked_child_of_tasks_follows_nothing_and_closes_silently(tmp_path: Path) -> None:
+    journal = AsyncJournal(tmp_path / "log", settings=SMALL)
+
+    def work() -> None:  # in a child of a task no event loop runs
+        with pytest.raises(LogClosedError, match="forked"):
+            next(anext(aiter(journal.follow())).__await__())
+        with pytest.raises(StopIteration):
+            journal.close().send(None)
+
+    _in_child(work)
+    asyncio.run(journal.close())
 
 
 def test_failed_sync_poisons_and_reopening_recovers() -> None:

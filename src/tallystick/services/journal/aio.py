@@ -128,6 +128,7 @@ class AsyncJournal(BaseJournal):
     ) -> AsyncIterator[Record]:
         """Read records as they become durable; see `Journal.follow`."""
         poll_s = seconds(poll_s, "poll_s")
+        self._require_open()
         reading = _in_threads(lambda: self._follow(from_lsn, idle_s))
         async with contextlib.aclosing(reading) as records:
             async for record in records:
@@ -168,8 +169,9 @@ class AsyncJournal(BaseJournal):
         await asyncio.to_thread(self._engine.flush)
 
     async def close(self) -> None:
-        """Make everything durable and release the log; a second call does nothing."""
-        await asyncio.to_thread(self._close)
+        """Make everything durable and release the log; see `Journal.close`."""
+        if not self._forked:  # a child has no event loop that runs, nor worker threads
+            await asyncio.to_thread(self._close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -34,7 +34,7 @@ from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.ids import JournalIds
 from tallystick.services.journal.transaction import BaseJournalTransaction, id_of
 from tallystick.storage.files import absolute
-from tallystick.storage.fork import Uncopied
+from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import threading, time
@@ -91,7 +91,8 @@ class BaseJournal(Uncopied):
         except BaseException:
             self._engine.close()
             raise
-        self._closed = False
+        self._closed = self._forked = False
+        register_in_child(self)
         self.recovered = recovery_result(self.path, self._engine, **counts)
 
     def __repr__(self) -> str:
@@ -192,6 +193,7 @@ class BaseJournal(Uncopied):
 
     def _follow(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
         """Read records as they become durable; None when there are no more for now."""
+        self._require_open()
         from_lsn = integer(from_lsn, "from_lsn", 0, sys.maxsize)
         idle_s = None if idle_s is None else seconds(idle_s, "idle_s")
         return self._following(from_lsn, idle_s)
@@ -208,14 +210,26 @@ class BaseJournal(Uncopied):
                     return
                 yield None
         except LogClosedError:
-            return
+            if not self._closed:  # in a forked child
+                raise
         finally:
             tail.close()
 
     def _checkpoint(self, lsn: int | None) -> int:
         return self._engine.reclaim(self._engine.next_lsn if lsn is None else lsn)
 
+    def _require_open(self) -> None:
+        if self._forked:
+            raise forked_error(self.path)
+        if self._closed:
+            raise LogClosedError("the log is closed", file=self.path)
+
     @closes
     def _close(self) -> None:
-        self._closed = True
-        self._engine.close()
+        if not self._forked:
+            self._closed = True
+            self._engine.close()
+
+    def forked(self) -> None:
+        """Leave the log to its parent in a forked child."""
+        self._forked = True

@@ -92,10 +92,15 @@ class Journal(BaseJournal):
     ) -> Iterator[Record]:
         """Read records as they become durable, until the journal is closed.
 
+        What is half read when this program closes the journal ends there, without an error.
+
         Args:
             from_lsn: LSN of the first record.
             poll_s: seconds between two looks at the files when there is nothing new.
             idle_s: end after so many seconds without a record; None for never.
+
+        Raises:
+            LogClosedError: the journal was closed before, or belongs to the parent of this process.
         """
         return _polled(self._follow(from_lsn, idle_s), seconds(poll_s, "poll_s"))
 
@@ -155,7 +160,10 @@ class Journal(BaseJournal):
 
     @starts_unchecked
     def close(self) -> None:
-        """Make everything durable and release the log; a second call does nothing."""
+        """Make everything durable and release the log.
+
+        A second call does nothing, nor does one in a forked child.
+        """
         self._close()
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
 from tallystick.storage.files import FileSystem, absolute
-from tallystick.storage.fork import Uncopied
+from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
@@ -112,6 +112,8 @@ class DiskJournal(Uncopied):
         self._writer: GroupWriter[Entry] = GroupWriter(
             self._files.write, self._files.sync, name=path, group_bytes=UNSYNCED_MAX // 2
         )
+        self._forked = False
+        register_in_child(self)
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -254,11 +256,12 @@ class DiskJournal(Uncopied):
 
     @closes
     def close(self) -> None:
-        """Force, mark both files clean, release them. A second call does nothing.
+        """Force, mark both files clean, release them.
 
-        A poisoned journal is released as it is; the next opening repairs it.
+        A second call does nothing, nor does one in a forked child. A poisoned journal is released
+        as it is; the next opening repairs it.
         """
-        if self.active.closed:
+        if self.active.closed or self._forked:
             return
         with closing_log(self.path):
             try:
@@ -267,6 +270,10 @@ class DiskJournal(Uncopied):
                     self._files.mark_clean()
             finally:
                 self._files.close()
+
+    def forked(self) -> None:
+        """Leave the files to their parent in a forked child."""
+        self._forked = True
 
     def __enter__(self) -> DiskJournal:
         return self

@@ -16,7 +16,7 @@ from tallystick.arguments import integer, secret_of
 from tallystick.errors import LogWriteError, RecordTooLargeError, TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem, absolute
-from tallystick.storage.fork import Uncopied
+from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.group.answers import Answer
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
@@ -119,6 +119,7 @@ class TallyLog(Uncopied):
         self.append_durably = self._writer.append_durably
         self.commit = self._writer.commit
         self._closed = False
+        register_in_child(self)
         self._mark_timer = IdleMarkTimer(self, self.settings.idle_mark_s)
 
     def _new_writer(self) -> GroupWriter[Item]:
@@ -395,7 +396,7 @@ class TallyLog(Uncopied):
     def close(self) -> None:
         """Make everything submitted durable, note that it is, and close.
 
-        A second call does nothing.
+        A second call does nothing, nor does one in a forked child.
         """
         if self._closed:
             return
@@ -417,6 +418,10 @@ class TallyLog(Uncopied):
         finally:
             self._appender.close()
             self._lock.release()
+
+    def forked(self) -> None:
+        """Leave the log to its parent in a forked child."""
+        self._closed = True
 
     def __enter__(self) -> Self:
         return self
