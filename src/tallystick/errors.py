@@ -122,7 +122,7 @@ class RecordTooLargeError(LogWriteError):
 
 
 class LogFullError(LogWriteError):
-    """There is no space now; it may be retried once space was made."""
+    """There is no space now, or no file descriptor; it may be retried once there is."""
 
     retryable = True
 

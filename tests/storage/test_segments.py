@@ -173,6 +173,24 @@ def test_a_full_disk_is_reported_and_may_be_tried_again(background: bool) -> Non
     assert segments.numbers() == [1]
 
 
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("background", [False, True])
+def test_missing_descriptors_are_reported_and_may_be_tried_again(
+    background: bool, error: int
+) -> None:
+    inner = MemoryFileSystem()
+    fs = FaultyFileSystem(inner, Fault(1, calls={"open", "create"}, error=error, lasting=True))
+    segments = _segments(fs, background=background)
+    segments.prepare()
+    while background and not fs.struck:
+        time.sleep(0.001)
+    with pytest.raises(LogFullError, match="no file descriptor for another segment"):
+        segments.roll(1, _begin(1))
+    fs.fault = None
+    segments.roll(1, _begin(1))
+    assert segments.numbers() == [1]
+
+
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), ValueError("a bug")])
 def test_a_failed_background_job_is_an_error_of_the_next_roll(
     error: Exception, monkeypatch: pytest.MonkeyPatch

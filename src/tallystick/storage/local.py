@@ -401,7 +401,10 @@ class LocalFileSystem:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a folder durable; nothing where a folder cannot be opened (Windows)."""
-        if O_DIRECTORY:
+        name, held = self._at(path)
+        if held is not None and name == ".":
+            os.fsync(held)  # there may be no other descriptor to be had
+        elif O_DIRECTORY:
             with self._opened(path) as folder:
                 os.fsync(folder)
 

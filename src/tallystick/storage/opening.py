@@ -14,7 +14,7 @@ import math
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
@@ -26,6 +26,7 @@ from tallystick.errors import (
     LogUnreadableError,
     LogWriteError,
     TallystickError,
+    TransactionUsageError,
 )
 from tallystick.posix import require
 from tallystick.storage.files import FileSystem, HeldFolder, Lock
@@ -37,6 +38,8 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+ROOM_ERRORS = (*SPACE_ERRORS, errno.EMFILE, errno.ENFILE)
+"""What may go on later: there is no space now, or no file descriptor."""
 
 _JOIN_SECONDS = 0.05
 _IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
@@ -196,26 +199,42 @@ def join_thread(thread: threading.Thread, seconds: float = math.inf) -> None:
         uninterrupted.interruptible(bool)
 
 
+def require_outside(threads: Iterable[threading.Thread | None], what: str) -> None:
+    """Require that none of these threads runs this: ``what`` waits for their ends.
+
+    Raises:
+        TransactionUsageError: one of them does.
+    """
+    if threading.current_thread() in threads:
+        raise TransactionUsageError(
+            f"{what} was called in a thread that it has to wait for",
+            advice="Return from what is called there, and call it in another thread",
+        )
+
+
 @contextmanager
 def needing_space(file: str, what: str) -> Iterator[None]:
-    """Raise `LogFullError` where there is no space for ``what`` is written inside.
+    """Raise `LogFullError` where there is no space, or no descriptor, for ``what`` is made inside.
 
     Nothing is synced inside: a sync that fails leaves nothing that could be tried again.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in SPACE_ERRORS:
+        if error.errno not in ROOM_ERRORS:
             raise
         raise full_error(file, what, error) from error
 
 
 def full_error(file: str, what: str, error: OSError) -> LogFullError:
-    """Return the error for ``what``, for which there is no space."""
+    """Return the error for ``what``, for which there is no space, or no descriptor."""
+    missing, first = "space", "Free space"
+    if error.errno not in SPACE_ERRORS:
+        missing, first = "file descriptor", _ADVICE[error.errno or 0]
     return LogFullError(
-        f"no space for {what}: {error.strerror}",
+        f"no {missing} for {what}: {error.strerror}",
         file=file,
-        advice="Free space, then try again; the log is unharmed",
+        advice=f"{first}, then try again; the log is unharmed",
     )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
 from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
-from tallystick.storage.opening import SPACE_ERRORS, needing_space, start_thread
+from tallystick.storage.opening import ROOM_ERRORS, needing_space, start_thread
 from tallystick.storage.scheduling import threading
 
 _SPARE = "spare-"
@@ -114,7 +114,8 @@ class Segments(Uncopied):
                 bytes after them are zeros, or an earlier life of the file.
 
         Raises:
-            LogFullError: There is no space. Nothing has changed, and it may be tried again.
+            LogFullError: There is no space, or no file descriptor. Nothing has changed, and it may
+                be tried again.
             LogWriteError: The segment exists already, or the folder was moved.
             LogClosedError: The log is closed, or belongs to the parent of this process.
             OSError: The file system failed otherwise.
@@ -130,17 +131,21 @@ class Segments(Uncopied):
             with self._changed:
                 self._spares.appendleft(spare)
             raise
-        self._fs.sync_dir(self.folder)
+        file = self.open(number)
         self.prepare()
-        return self.open(number)
+        return file
 
     def _name(self, spare: str, number: int, begin: Callable[[File], object]) -> None:
-        with contextlib.closing(self._fs.open(spare)) as file:
+        with self._needing_space():
+            file = self._fs.open(spare)
+        # It is closed last, so that there is a descriptor to open it by its name.
+        with contextlib.closing(file):
             with self._needing_space():
                 begin(file)
             file.datasync()
-        with self._needing_space():
-            self._fs.rename(spare, self.path(number))
+            with self._needing_space():
+                self._fs.rename(spare, self.path(number))
+            self._fs.sync_dir(self.folder)
 
     def _needing_space(self) -> contextlib.AbstractContextManager[None]:
         return needing_space(self.folder, f"another segment of {self.size} bytes")
@@ -183,7 +188,8 @@ class Segments(Uncopied):
         """
         self._check()
         held = min(self._holds, default=number)
-        old = [one for one in self.numbers() if one < number]
+        with needing_space(self.folder, "listing its files"):
+            old = [one for one in self.numbers() if one < number]
         retired = [one for one in old[: max(len(old) - keep, 0)] if one < held]
         for one in retired:
             self._retire(one)
@@ -233,7 +239,7 @@ class Segments(Uncopied):
             if self._spares:
                 return self._spares.popleft()
         # There may be space now where there was none in the background.
-        if error is not None and not (isinstance(error, OSError) and error.errno in SPACE_ERRORS):
+        if error is not None and not (isinstance(error, OSError) and error.errno in ROOM_ERRORS):
             raise error
         with self._needing_space():
             return self._make()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tallystick.errors import (
     LogClosedError,
+    LogFullError,
     LogLockedError,
     LogPoisonedError,
     RecordTooLargeError,
@@ -357,6 +360,38 @@ def test_forked_child_of_tasks_follows_nothing_and_closes_silently(tmp_path: Pat
 
     _in_child(work)
     asyncio.run(journal.close())
+
+
+@contextlib.contextmanager
+def _descriptors(number: int) -> Iterator[None]:
+    """Leave so many descriptors to this process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + number, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_journal_that_gets_no_descriptor_goes_on_when_there_is_one(tmp_path: Path) -> None:
+    def work() -> None:
+        with _journal(tmp_path) as journal:
+            with _descriptors(0), pytest.raises(LogFullError, match="no file descriptor"):
+                for _ in range(100):
+                    journal.append(bytes(1000))
+            written = journal.append(b"there are some")
+            with _descriptors(1):  # is enough
+                for _ in range(100):
+                    journal.append(bytes(1000))
+            with _descriptors(0), pytest.raises(LogFullError, match="no file descriptor"):
+                journal.checkpoint()
+            assert journal.append(b"and goes on") == written + 101
+            journal.checkpoint()
+            assert len(list((tmp_path / "log").glob("*.tally"))) < 6
+
+    _in_child(work)
 
 
 def test_failed_sync_poisons_and_reopening_recovers() -> None:
