@@ -13,6 +13,7 @@ from signal import SIGALRM, raise_signal
 
 import pytest
 
+from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions import (
     IdempotencyKey,
     Message,
@@ -137,3 +138,55 @@ def test_an_interrupt_is_no_failure_of_the_message_that_was_delivered(tmp_path: 
     assert (post.outbox.pending().messages, post.outbox.pending().parked) == (1, 0)
     post.check_sent(None)
     post.manager.close()
+
+
+INTERRUPTS = pytest.mark.parametrize("interrupt", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+
+
+@INTERRUPTS
+def test_in_the_thread_of_a_relay_it_is_a_delivery_that_failed(
+    tmp_path: Path, interrupt: BaseException
+) -> None:
+    post, left, arrived = Post(tmp_path), [interrupt], threading.Event()
+
+    def deliver(_: Message) -> None:
+        if left:
+            raise left.pop()
+        arrived.set()
+
+    post.send()
+    with closing(post.manager):
+        with Relay(post.outbox, deliver, idle=0.01, first=0.01) as relay:
+            assert arrived.wait(60)
+        assert (relay.failed, relay.delivered) == (1, 1)
+
+
+@INTERRUPTS
+def test_in_a_thread_of_the_program_it_is_raised(tmp_path: Path, interrupt: BaseException) -> None:
+    post = Post(tmp_path)
+
+    def deliver(_: Message) -> None:
+        raise interrupt
+
+    post.send()
+    with closing(post.manager):
+        for call in (Relay(post.outbox, deliver).run_once, Relay(post.outbox, deliver).run):
+            with pytest.raises(type(interrupt)):
+                call()
+        assert post.outbox.pending().messages == 1
+
+
+def test_a_delivery_cannot_stop_the_thread_that_it_runs_in(tmp_path: Path) -> None:
+    post, refused = Post(tmp_path), threading.Event()
+
+    def deliver(_: Message) -> None:
+        if not refused.is_set():
+            with pytest.raises(TransactionUsageError, match="stop of a relay was called in a"):
+                relay.stop()
+            refused.set()
+
+    post.send()
+    with closing(post.manager):
+        with Relay(post.outbox, deliver, idle=0.01) as relay:
+            assert refused.wait(60)
+        assert (relay.failed, relay.delivered) == (0, 1)

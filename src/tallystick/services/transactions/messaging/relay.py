@@ -30,7 +30,7 @@ from tallystick.services.transactions.messaging.statements import (
     dialect_of,
 )
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.opening import closes, join_thread, start_thread
+from tallystick.storage.opening import closes, join_thread, require_outside, start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import interrupt_in, starts_unchecked, uninterrupted
 
@@ -92,7 +92,8 @@ class Relay(Uncopied):
     Args:
         outbox: where the messages are.
         deliver: is called with a `Message` and returns once it is safe with its receiver; an
-            exception means that it may not be. Or a `Journal`, see `to_journal`.
+            exception means that it may not be; in the thread of `start` so does `SystemExit` or
+            another interrupt, which `run` and `run_once` raise. Or a `Journal`, see `to_journal`.
         consumer: whose messages.
         batch: messages that are read at once.
         idle: seconds between two looks into an empty outbox.
@@ -147,6 +148,8 @@ class Relay(Uncopied):
         self._leases = RELAYS.of(outbox.database)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._own: int | None = None
+        """The id of a thread of its own that delivers."""
 
     def __repr__(self) -> str:
         return f"Relay({self._outbox!r}, consumer={self.consumer!r}, delivered={self.delivered})"
@@ -212,8 +215,9 @@ class Relay(Uncopied):
         handled = sys.exception()
         try:
             returned = self._deliver(message)
-        except Exception as error:  # whatever the application's client raises
-            if interrupt_in(error, handled) is not None:
+        except BaseException as error:  # whatever the application's client raises
+            # In the relay's own thread an interrupt reaches no caller, it would end the thread.
+            if threading.get_ident() != self._own and interrupt_in(error, handled) is not None:
                 raise
             self.failed += 1
             return self._note_failure(message, error)
@@ -222,7 +226,7 @@ class Relay(Uncopied):
         done.append(message.offset)
         return None
 
-    def _note_failure(self, message: Message, error: Exception) -> float | None:
+    def _note_failure(self, message: Message, error: BaseException) -> float | None:
         failures = message.attempts + 1
         parked = self._give_up_after is not None and failures >= self._give_up_after
         text = printable(f"{type(error).__name__}: {error}")[:_ERROR_MAX]
@@ -287,13 +291,25 @@ class Relay(Uncopied):
         with uninterrupted:
             if self._thread is None:
                 self._stopping.clear()
-                thread = threading.Thread(target=self.run, name="tallystick-relay", daemon=True)
+                thread = threading.Thread(target=self._work, name="tallystick-relay", daemon=True)
                 start_thread(thread)
                 self._thread = thread
 
+    def _work(self) -> None:
+        self._own = threading.get_ident()
+        try:
+            self.run()
+        finally:
+            self._own = None
+
     @closes
     def stop(self) -> None:
-        """Stop after the delivery that is under way, and wait for it; a signal ends the wait."""
+        """Stop after the delivery that is under way, and wait for it; a signal ends the wait.
+
+        Raises:
+            TransactionUsageError: a delivery in the thread of the relay called it.
+        """
+        require_outside((self._thread,), "stop of a relay")
         self._stopping.set()
         if self._thread is not None:
             join_thread(self._thread)
