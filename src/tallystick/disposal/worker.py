@@ -149,6 +149,9 @@ class Disposal(Uncopied):
         retry_seconds: Delay after the first failure; doubled with each further one.
         poll_seconds: Longest time between two looks for files.
         note: A file that says what is refused, from the first failure up to the next success.
+
+    Attributes:
+        thread: The thread in which the disposer is called.
     """
 
     def __init__(
@@ -174,8 +177,8 @@ class Disposal(Uncopied):
         self._deadline: float | None = None
         if isinstance(log, AskingLog) and isinstance(disposer, HoldingDisposer):
             log.ask_first(self._agrees)
-        self._thread = threading.Thread(target=self._run, name="log disposal", daemon=True)
-        start_thread(self._thread)
+        self.thread = threading.Thread(target=self._run, name="log disposal", daemon=True)
+        start_thread(self.thread)
 
     def prompt(self) -> None:
         """Have the thread look soon: files may have become disposable."""
@@ -190,7 +193,7 @@ class Disposal(Uncopied):
         self._deadline = time.monotonic() + seconds
         self._closing.set()
         self._wake.set()
-        self._thread.join(seconds + self._poll)
+        self.thread.join(seconds + self._poll)
 
     def _run(self) -> None:
         while not self._closing.is_set():

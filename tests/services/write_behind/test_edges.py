@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tallystick.errors import IncompleteLogError, LogLockedError
+from tallystick.errors import IncompleteLogError, LogLockedError, TransactionUsageError
 from tallystick.roles import PersistEntry, PersistLog
 from tallystick.services.write_behind import TargetDownError, WriteBehind
 from tallystick.services.write_behind.targets.sql import SqlTarget
 from tallystick.systems.cloudtran.live.role import CloudtranPersistLog
 from tallystick.systems.tally.live.roles import TallyPersistLog
-from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick
+from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick, small_log
 
 
 def counting(folder: Path) -> SqlTarget:
@@ -99,6 +99,38 @@ def test_target_that_hangs_does_not_keep_the_service_from_closing(tmp_path: Path
     with WriteBehind(tmp_path, {"hanging": late, "other": again}, on_incomplete="replay") as opened:
         assert opened.drain(20)
     assert (late.numbers, again.numbers) == (numbers, [])
+
+
+@pytest.mark.parametrize("where", ["a function", "a coroutine function", "the disposer"])
+def test_it_cannot_be_closed_in_a_thread_that_it_waits_for(tmp_path: Path, where: str) -> None:
+    refused = threading.Event()
+
+    def close(*_: object) -> None:
+        if not refused.is_set():
+            with pytest.raises(TransactionUsageError, match="close of a write-behind service was"):
+                behind.close()
+            refused.set()
+
+    async def close_awaited(_: PersistEntry) -> None:
+        close()
+
+    class Closing:
+        def dispose(self, path: str) -> None:
+            close()
+            Path(path).unlink()
+
+    target = {"a function": close, "a coroutine function": close_awaited}.get(where, Recorder())
+    with WriteBehind(
+        tmp_path,
+        {"one": target},
+        log=small_log("tally", str(tmp_path)),
+        disposer=Closing() if where == "the disposer" else None,
+        settings=quick(),
+    ) as behind:
+        for number in range(6):
+            behind.commit([put(b"%d" % number, bytes(100_000))])
+        assert refused.wait(60)
+        assert behind.drain(60)
 
 
 class Liar(Recorder):

@@ -43,7 +43,7 @@ from tallystick.services.write_behind.unfinished import incomplete, unfinished, 
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, opening_log, opens
+from tallystick.storage.opening import closes, opening_log, opens, require_outside
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.registry import NATIVE
@@ -380,9 +380,14 @@ class WriteBehind(Uncopied):
 
         Args:
             timeout: Seconds to apply; default: the setting ``close_timeout``.
+
+        Raises:
+            TransactionUsageError: a target or the disposer called it in a thread of the service.
         """
         if self._closed or self._forked:
             return
+        disposal = () if self._disposal is None else (self._disposal.thread,)
+        require_outside((*self._workers.threads(), *disposal), "close of a write-behind service")
         left = time_left(self.settings.close_timeout if timeout is None else timeout, "timeout")
         self._closed = True
         deadline = time.monotonic() + (left or 0.0)

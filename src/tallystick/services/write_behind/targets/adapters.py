@@ -101,20 +101,24 @@ class CallableTarget:
 
 
 class AsyncTarget(CallableTarget, Uncopied):
-    """Await a coroutine function with each entry, on an event loop of the target's own."""
+    """Await a coroutine function with each entry, on an event loop of the target's own.
+
+    Attributes:
+        thread: the thread of the loop; None while the target is closed.
+    """
 
     def __init__(self, function: AsyncApply) -> None:
         self._coroutine = function
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     def open(self, log_id: str) -> None:  # noqa: ARG002 - functions keep no numbers
         """Start the event loop in a thread."""
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=self._loop.run_forever, name="write-behind loop", daemon=True
         )
-        start_thread(self._thread)
+        start_thread(self.thread)
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         """Run the coroutine for each entry, and wait for it."""
@@ -130,11 +134,11 @@ class AsyncTarget(CallableTarget, Uncopied):
     def close(self) -> None:
         """Cancel running coroutines, and end the loop."""
         loop, self._loop = self._loop, None
-        if loop is None or self._thread is None:
+        if loop is None or self.thread is None:
             return
         asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
+        self.thread.join()
         loop.close()
 
 

@@ -8,7 +8,7 @@ one; one that keeps failing is set aside, and only transactions on the same keys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tallystick.callables import require_done
@@ -19,7 +19,7 @@ from tallystick.services.write_behind.backlog import Backlog
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.schedule import QueuedTransaction, Schedule
 from tallystick.services.write_behind.settings import WriteBehindSettings
-from tallystick.services.write_behind.targets.adapters import CallableTarget, target_of
+from tallystick.services.write_behind.targets.adapters import AsyncTarget, CallableTarget, target_of
 from tallystick.services.write_behind.targets.target import (
     DOWN_ERRORS,
     CountingTarget,
@@ -83,6 +83,11 @@ class TargetQueue(Uncopied):
             threading.Thread(target=self._run, name=f"write-behind {name}", daemon=True)
             for _ in range(workers)
         ]
+
+    def threads(self) -> Iterable[threading.Thread | None]:
+        """Return the threads in which the target is called."""
+        own = self.target.thread if isinstance(self.target, AsyncTarget) else None
+        return (*self._threads, own)
 
     def start(self) -> None:
         """Start the threads."""
@@ -379,6 +384,11 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
         return self._started and any(
             one.progresses(wait_for_target=wait_for_target) for one in self.values()
         )
+
+    def threads(self) -> Iterator[threading.Thread | None]:
+        """Yield the threads in which targets are called."""
+        for queue in self.values():
+            yield from queue.threads()
 
     def stop(self, deadline: float) -> None:
         """Wait until the deadline for running batches; take no others."""
