@@ -281,7 +281,7 @@ def reading_options(command: _Command) -> _Command:
 def key_from_hex(text: str | None, option: str) -> bytes | None:
     """Return the key that an option gives. Raises `click.BadParameter`."""
     try:
-        return bytes.fromhex(text) if text else None
+        return None if text is None else bytes.fromhex(text)
     except ValueError as error:
         raise click.BadParameter("not hexadecimal", param_hint=option) from error
 

@@ -28,7 +28,7 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.reading.survey import survey
-from tallystick.records import Severity, State
+from tallystick.records import Finding, Severity, State
 from tallystick.roles import Role
 from tallystick.storage.local import LOCAL, made_whole
 from tallystick.storage.opening import require_apart, writing_backup
@@ -66,7 +66,7 @@ def convert(
         source: the log; nobody may have it open.
         target: the folder of the new log, absent or empty.
         to: the system of the new log.
-        force: take what can be believed of a damaged log.
+        force: take what can be believed of a damaged log, and name what is damaged.
         options: how to read the source, with its key.
         key_to: seals the new log; for systems that encrypt.
         service: make ``target`` the folder of the service that opens such a log, with what the
@@ -81,7 +81,8 @@ def convert(
         NotALogError: there is not exactly one log.
         LogLockedError: it is open.
         CorruptLogError: it is damaged.
-        UnsupportedFormatError: the systems share no role, or a key is missing or can be none.
+        UnsupportedFormatError: the systems share no role, or a key is missing, wrong or can be
+            none.
         LogWriteError: the target is not empty, is inside the source, does not hold the same as the
             source, or an unfinished one stands beside it.
         TransactionUsageError: the node of a coordinator is not told, or is another one.
@@ -96,7 +97,7 @@ def convert(
     _require_sealing(to, key_to)
     with locked(reading.source.path):
         reading = _only_log(os.fspath(source), options)  # before, somebody may have written it
-        unsound = _require_sound(reading, force=force)
+        damage = _require_sound(reading, force=force)
         written = writing_backup(str(target), "new log", "Nothing was made; convert it again")
         with written, made_whole(folder) as unfinished:
             copy = unfinished / _COPY
@@ -111,11 +112,10 @@ def convert(
                     _make(role, reading, copy, at, report, options, key_to, force=force)
                     if service:
                         complete(unfinished, reading, report, key_to, node)
-                _account(reading, report)
+                _account(reading, damage, report)
             finally:
                 for one in unfinished.glob(f"{_COPY}*"):
                     shutil.rmtree(one, ignore_errors=True)
-    report.notes += unsound
     if options.encryption_key is not None and key_to is None:
         report.notes.append(
             "the new log is in clear text, also what the source had encrypted: --encryption-key-to "
@@ -174,8 +174,14 @@ def _named_as(folder: str, name: str) -> Iterator[None]:
         raise
 
 
-def _account(reading: LogReading, report: ConversionReport) -> None:
-    """Count the transactions that are over, and name those that the source lost parts of."""
+def _account(reading: LogReading, damage: list[Finding], report: ConversionReport) -> None:
+    """Count the transactions that are over, and name what the source has lost."""
+    codes = system(reading.source.system).code_table
+    for finding in damage:
+        if codes[finding.code].whole:
+            report.notes.append(f"damage in the source: {finding.message}")
+        else:
+            report.leave("damaged pieces of the source", f"{finding.file}: {finding.message}")
     for one in reading.transactions():
         if one.state is State.INCOMPLETE:
             report.leave("transactions with holes", str(one.transaction or one.gtrid))
@@ -202,9 +208,18 @@ def _target(target: str | os.PathLike[str], *apart: str) -> Path:
     return Path(os.path.realpath(target))
 
 
-def _require_sound(reading: LogReading, *, force: bool) -> list[str]:
-    """Return notes on what is damaged: by ``force`` it is converted all the same."""
-    bad = [one for one in reading.findings() if one.severity in (Severity.DAMAGE, Severity.LOSS)]
+def _require_sound(reading: LogReading, *, force: bool) -> list[Finding]:
+    """Return what is damaged: by ``force`` what remains of it is converted all the same.
+
+    Without the key nothing of it would remain, and that would look like an empty log.
+    """
+    found, codes = list(reading.findings()), system(reading.source.system).code_table
+    for one in found:
+        if codes[one.code].sealed:
+            raise UnsupportedFormatError(
+                one.message, file=one.file, offset=one.offset, advice=one.advice
+            )
+    bad = [one for one in found if one.severity in (Severity.DAMAGE, Severity.LOSS)]
     if bad and not force:
         raise CorruptLogError(
             f"the log is not sound: {bad[0].message}",
@@ -212,7 +227,7 @@ def _require_sound(reading: LogReading, *, force: bool) -> list[str]:
             offset=bad[0].offset,
             advice="See 'tallystick explain'; with force what can be believed is converted",
         )
-    return [f"damage in the source: {one.message}" for one in bad]
+    return bad
 
 
 def _require_keys(*keys: bytes | None) -> None:

@@ -24,6 +24,7 @@ class Code:
         meaning: what is the case, one sentence for the documentation.
         advice: what to do next; None where nothing has to be done. A finding may state its own.
         whole: every record of the log is read in spite of it: it hides no decision.
+        sealed: the key of the log is missing or wrong: what the log holds is not known.
     """
 
     code: str
@@ -31,6 +32,7 @@ class Code:
     meaning: str
     advice: str | None = None
     whole: bool = False
+    sealed: bool = False
 
 
 Codes = Mapping[str, Code]

@@ -14,12 +14,14 @@ CODES = codes(
         Severity.DAMAGE,
         "The boot password or key that was given does not open the encrypted log.",
         "Give the secret that the database was created with, and its encryptionAlgorithm",
+        sealed=True,
     ),
     Code(
         "encrypted",
         Severity.INFO,
         "The log is encrypted and no key was given: only record envelopes were read.",
         "Give the boot password or the external key",
+        sealed=True,
     ),
     Code(
         "control-damaged",

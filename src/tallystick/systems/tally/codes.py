@@ -59,6 +59,7 @@ CODES = codes(
         Severity.WARNING,
         "Groups are encrypted and no key was given: only their headers were verified.",
         "Give the log's key",
+        sealed=True,
     ),
     Code(
         "foreign-segment",
@@ -126,7 +127,14 @@ CODES = codes(
         "unreadable-group",
         Severity.DAMAGE,
         "The content of a whole group cannot be decoded.",
-        "Check the key of the log, and that this version of Tallystick knows its format",
+        "Check that this version of Tallystick knows its format",
+    ),
+    Code(
+        "wrong-key",
+        Severity.DAMAGE,
+        "A whole group cannot be decrypted: the key is another one, or bytes were altered.",
+        "Give the key that the log was written with",
+        sealed=True,
     ),
 )
 

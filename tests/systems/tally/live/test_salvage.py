@@ -10,6 +10,7 @@ from tallystick.errors import CorruptLogError
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally import SYSTEM
 from tallystick.systems.tally.format.layout import CONTROL_NAME
+from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.salvage import salvage
 from tallystick.systems.tally.read.files import read_folder
@@ -43,3 +44,14 @@ def test_a_log_without_control_block_is_refused_and_can_be_salvaged(
     assert finding.code == "corrupt-control"
     assert finding.advice == SYSTEM.code_table["corrupt-control"].advice
     assert "tallystick.systems.tally.live.salvage" in (finding.advice or "")
+
+
+@pytest.mark.parametrize("key", [None, bytes(32)])
+def test_what_cannot_be_decrypted_is_not_salvaged_as_an_empty_log(
+    tmp_path: Path, key: bytes | None
+) -> None:
+    with TallyLog(str(tmp_path / "log"), key=lambda: b"k" * 32) as log:
+        log.append_durably(b"one")
+    provider = None if key is None else lambda: key
+    with pytest.raises((KeyMissingError, WrongKeyError)):
+        salvage(str(tmp_path / "log"), str(tmp_path / "new"), key=provider)

@@ -43,6 +43,10 @@ class KeyMissingError(UnsupportedFormatError):
     """A group is encrypted and no key was given: only its headers can be read."""
 
 
+class WrongKeyError(CorruptLogError):
+    """A whole group cannot be decrypted by this key: another one, one of no size that keys have."""
+
+
 def compress(data: bytes, flag: int) -> bytes:
     """Compress ``data`` by the method of the flag."""
     if flag == ZLIB:
@@ -85,9 +89,10 @@ def payload_bytes(data: Bytes, header: GroupHeader, key: bytes | None) -> Bytes:
     """Return columns and bodies of a group from its stored payload: decrypted and decompressed.
 
     Raises:
-        KeyMissingError: the group is encrypted and ``key`` is None, or can be no key.
+        KeyMissingError: the group is encrypted and ``key`` is None.
         UnsupportedFormatError: the group has flags of a later version.
-        CorruptLogError: the key is wrong, or the bytes were altered.
+        WrongKeyError: the key is wrong or can be none, or the bytes were altered.
+        CorruptLogError: the content of the group has another size.
     """
     if header.flags & ~KNOWN_FLAGS:
         raise UnsupportedFormatError("a group of a later version", found=f"flags {header.flags}")
@@ -135,13 +140,13 @@ def _decrypt(data: Bytes, header: GroupHeader, key: bytes | None) -> bytes:
     try:
         secret(key, "the key that was given")
     except (TypeError, ValueError) as error:
-        raise KeyMissingError(f"a group is encrypted, and {error}") from error
+        raise WrongKeyError(f"a group is encrypted, and {error}") from error
     from cryptography.exceptions import InvalidTag
 
     try:
         plain: bytes = _aes(key).decrypt(header.nonce, bytes(data), authenticated(header))
     except InvalidTag as error:
-        raise CorruptLogError(
+        raise WrongKeyError(
             "a group cannot be decrypted",
             expected="the key that it was written with",
             found="another key, or altered bytes",

@@ -17,7 +17,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import decode_ending
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.format.sealing import KeyMissingError, KeyProvider
+from tallystick.systems.tally.format.sealing import KeyMissingError, KeyProvider, WrongKeyError
 from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
@@ -66,6 +66,8 @@ def salvage(
 
     Raises:
         FileExistsError: ``target`` holds files.
+        KeyMissingError: a group is encrypted, and no key was given.
+        WrongKeyError: a whole group cannot be decrypted with this key.
     """
     if fs.list(target):
         raise FileExistsError(f"{target} is not empty: salvage writes to a new folder")
@@ -91,7 +93,7 @@ def _rows(source: str, key: bytes | None, fs: FileSystem, report: SalvageReport)
             continue
         try:
             rows = list(rows_of(step.view.payload(header), header, key))
-        except KeyMissingError:
+        except (KeyMissingError, WrongKeyError):
             raise  # a new log without these would look whole
         except TallystickError:
             report.lost += header.count

@@ -26,7 +26,7 @@ from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
-from tallystick.systems.tally.format.sealing import KeyMissingError
+from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import LogState, apply_step, apply_unsettled, state_of
@@ -174,4 +174,6 @@ def _count(place: Place, outcomes: Counter[str]) -> None:
 def _unreadable(finding: FindingBuilder, error: TallystickError) -> Finding:
     file, offset = error.file, error.offset
     error.file = error.offset = None  # the finding has them beside its message
+    if isinstance(error, WrongKeyError):
+        return finding("wrong-key", str(error), file=file, offset=offset)
     return finding("unreadable-group", str(error), file=file, offset=offset)
