@@ -12,7 +12,7 @@ import asyncio
 import math
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -47,6 +47,7 @@ from tallystick.services.transactions.transaction import (
     Status,
     Transaction,
     here,
+    inside,
     of_kind,
 )
 from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
@@ -490,21 +491,26 @@ class AsyncTransactionManager(Uncopied):
     async def close(self) -> None:
         """Close the manager and end the worker threads; a second call does nothing.
 
-        Transactions that are at work may end first, within ``call_timeout`` seconds of the manager;
-        afterwards their sessions are ended, and they roll back.
+        Transactions that are at work may end first, within ``call_timeout`` seconds of the manager,
+        except the one whose block this call is in; afterwards no commit begins, their sessions are
+        ended, and they roll back.
         """
         self._closing = True
         if self.manager._forked:  # the worker threads are in the parent
             return
-        await drive_awaiting(one_step(self._close))
+        around = inside(self._current)
+        own = () if around is None else (around.gtrid,)
+        await drive_awaiting(one_step(partial(self._close, own)))
 
-    async def _close(self) -> None:
+    async def _close(self, own: Collection[bytes]) -> None:
+        """Close the manager; the transactions ``own`` do not end meanwhile."""
         live, seconds = self.manager._context.live, self.manager.call_timeout
-        await live.wait_until_empty(seconds)
+        await live.wait_until_empty(seconds, own)
         await asyncio.to_thread(self.manager.close)
-        await live.wait_until_empty(seconds)
+        await live.wait_until_empty(seconds, own)
         self._workers.shutdown(wait=False)
-        self._end_workers.shutdown(wait=False)
+        if not len(live):  # else they end with the last transaction, which rolls back there
+            self._end_workers.shutdown(wait=False)
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         """Call what belongs to no transaction: not in a worker, which may wait for its result."""

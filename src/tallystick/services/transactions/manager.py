@@ -258,7 +258,8 @@ class TransactionManager(Uncopied):
             f"{found!r} is running here",
             expected="a thread or task outside of its block",
             advice=f"begin(join=True) takes part in it{'' if isinstance(found, face) else _FACES}; "
-            "begin(independent=True) begins another one, which may wait for its locks for ever",
+            "begin(independent=True) begins another one, which may wait for its locks for ever; "
+            "current().rollback() of the manager ends one whose block was never left",
         )
 
     def _begin(
@@ -417,12 +418,13 @@ class TransactionManager(Uncopied):
         """Stop the background recovery, close resources and log.
 
         Commits that have begun are waited for, each of these steps for ``call_timeout`` seconds at
-        most; a signal ends such a wait, and the rest of them is done. The sessions of transactions
-        that are still open are ended: they roll back. A second call does nothing.
+        most; a signal ends such a wait, and the rest of them is done. From now on none begins, and
+        the sessions of transactions that are still open are ended: they roll back, also one whose
+        block this call is in. A second call does nothing.
         """
         if self._closed:
             return
-        self._closed = True
+        self._closed = self._context.live.closing = True
         with ExitStack() as steps:  # the last one first, whatever one of them raises
             steps.callback(self.directory.close)
             if self._close_resources:

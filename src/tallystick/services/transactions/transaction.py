@@ -22,7 +22,12 @@ from tallystick.printable import logger
 from tallystick.services.driver_errors import is_of_driver, is_retryable, kind_of, refused_by
 from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
 from tallystick.services.transactions.steps import Hook, Steps, drive_in_block
-from tallystick.services.transactions.two_phase_commit import TwoPhaseCommit
+from tallystick.services.transactions.two_phase_commit import (
+    CLOSED,
+    TIMED_OUT,
+    TwoPhaseCommit,
+    cut_short,
+)
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
@@ -43,7 +48,6 @@ class Status(Enum):
     UNRESOLVED = "in doubt or heuristic"
 
 
-_TIMED_OUT = "Roll it back; begin with a longer timeout if the work needs it"
 OPEN = (Status.ACTIVE, Status.MARKED)
 
 
@@ -379,9 +383,10 @@ class GlobalTransaction(Uncopied):
             raise interrupt
 
     def _explain(self, error: BaseException | None) -> None:
-        """Raise `RolledBackError` from an error that a session ended too late has caused."""
-        if self._protocol.expired and isinstance(error, Exception):
-            raise RolledBackError("the transaction timed out", advice=_TIMED_OUT) from error
+        """Raise `RolledBackError` from an error that the end of its sessions has caused."""
+        why = self._protocol.cut_short
+        if why is not None and isinstance(error, Exception):
+            raise cut_short(why) from error
 
     # -- enlistment -------------------------------------------------------------------------
 
@@ -431,9 +436,10 @@ class GlobalTransaction(Uncopied):
                 advice="Begin another one with manager.begin()",
             )
         self._require_owner(what)
-        if timed and time.monotonic() > self._deadline:
+        if timed and (self._protocol.is_manager_closing or time.monotonic() > self._deadline):
             self.status = Status.MARKED
-            raise RolledBackError(f"cannot {what}: the transaction timed out", advice=_TIMED_OUT)
+            why = CLOSED if self._protocol.is_manager_closing else TIMED_OUT
+            raise cut_short(self._protocol.cut_short or why, f"cannot {what}")
 
     def _require_owner(self, what: str) -> None:
         if self._protocol.of_parent:

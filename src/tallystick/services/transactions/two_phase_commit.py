@@ -66,20 +66,40 @@ _POLL_S = 0.01
 
 _LOG_REFUSED = (LogWriteError, LogPoisonedError, LogClosedError)
 
+TIMED_OUT = "the transaction timed out"
+CLOSED = "the transaction manager was closed"
+_ADVICE = {
+    TIMED_OUT: "Roll it back; begin with a longer timeout if the work needs it",
+    CLOSED: "Close the manager after the blocks of its transactions; open another one to repeat it",
+}
+
+
+def cut_short(why: str, what: str = "rolled back") -> RolledBackError:
+    """Return the error for a transaction that was ended before its commit began.
+
+    Args:
+        why: `TIMED_OUT` or `CLOSED`.
+        what: what cannot be done any more, or what was done.
+    """
+    return RolledBackError(f"{what}: {why}", advice=_ADVICE[why])
+
 
 class LiveTransactions(Uncopied):
     """Global ids whose branches recovery must leave alone: at work in this process, or frozen.
 
     Each change is a single operation of a dictionary or a set, so no lock is needed. A transaction
     is frozen before it is removed.
+
+    ``closing`` is True from the moment at which the manager begins to close.
     """
 
-    __slots__ = ("_at_work", "_ending", "_frozen")
+    __slots__ = ("_at_work", "_closed", "_ending", "_frozen", "closing")
 
     def __init__(self) -> None:
         self._at_work: dict[bytes, TwoPhaseCommit] = {}
         self._frozen: set[bytes] = set()
         self._ending = threading.Lock()
+        self.closing = self._closed = False
 
     def add(self, transaction: TwoPhaseCommit) -> None:
         """Protect a transaction, which begins."""
@@ -101,7 +121,16 @@ class LiveTransactions(Uncopied):
         """Return True if a transaction has not ended."""
         return self._at_work.get(transaction.gtrid) is transaction
 
-    def abort_if_late(self, transaction: TwoPhaseCommit, now: float) -> None:
+    def admits(self, transaction: TwoPhaseCommit) -> bool:
+        """Return True if a commit may begin, or go on to its second phase.
+
+        None begins once the manager is closing. `wait_for_ends` comes after ``closing`` was set: it
+        sees the commits that have not seen that.
+        """
+        began, transaction.is_ending = transaction.is_ending, True
+        return not self._closed and (began or not self.closing)
+
+    def abort_if_late(self, transaction: TwoPhaseCommit, now: float, why: str = TIMED_OUT) -> None:
         """End the sessions of a transaction whose deadline has passed.
 
         Again every second: a branch may have joined since.
@@ -109,15 +138,16 @@ class LiveTransactions(Uncopied):
         with self._ending:
             if transaction.deadline < now:
                 transaction.deadline = now + 1.0
-                transaction.expired = True
+                transaction.cut_short = transaction.cut_short or why
                 for branch in list(transaction.branches.values()):
                     abort(branch)
 
     def abort_all(self) -> None:
-        """End the sessions of all transactions."""
+        """End the sessions of all transactions, as the decision log is closed next."""
+        self._closed = True
         for transaction in self.at_work():
             transaction.deadline = -math.inf
-            self.abort_if_late(transaction, 0.0)
+            self.abort_if_late(transaction, 0.0, CLOSED)
 
     def discard_of_this_thread(self) -> None:
         """Release the branches of the caller's own transactions, which it is not working with."""
@@ -127,15 +157,15 @@ class LiveTransactions(Uncopied):
                 transaction.discard()
 
     def wait_for_ends(self, seconds: float) -> None:
-        """Wait for transactions whose commit or rollback has begun."""
+        """Wait for transactions whose commit has begun."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and any(one.is_ending for one in self.at_work()):
             uninterrupted.interruptible(time.sleep, _POLL_S)
 
-    async def wait_until_empty(self, seconds: float) -> None:
-        """Wait for all transactions to end, on the event loop."""
+    async def wait_until_empty(self, seconds: float, but: Collection[bytes] = ()) -> None:
+        """Wait for all transactions to end, on the event loop, except the global ids ``but``."""
         deadline = time.monotonic() + seconds
-        while self._at_work and time.monotonic() < deadline:
+        while self._at_work.keys() - but and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)
 
     def release(self, transaction: TwoPhaseCommit) -> None:
@@ -199,10 +229,10 @@ class TwoPhaseCommit(Uncopied):
     that voted "prepared". ``of_parent`` is True in a process forked since it began.
 
     ``deadline`` is the moment of the monotonic clock at which another thread ends the sessions of
-    the branches; then ``expired`` is True. ``owner`` refers weakly to the transaction of the
+    the branches; then ``cut_short`` says why. ``owner`` refers weakly to the transaction of the
     application. ``is_ending`` is True from the begin of the first phase. ``on_release`` is called
-    once the branches are closed. ``against`` has the answers of branches that may have ended
-    against a rollback.
+    once the branches are closed; ``is_discarded`` is True if they were released unasked.
+    ``against`` has the answers of branches that may have ended against a rollback.
 
     Args:
         gtrid: the global id.
@@ -217,9 +247,10 @@ class TwoPhaseCommit(Uncopied):
         "_trace",
         "against",
         "branches",
+        "cut_short",
         "deadline",
-        "expired",
         "gtrid",
+        "is_discarded",
         "is_ending",
         "last",
         "of_parent",
@@ -232,8 +263,8 @@ class TwoPhaseCommit(Uncopied):
         now = time.monotonic()
         self.gtrid = gtrid
         self.deadline = now + timeout
-        self.expired = False
-        self.is_ending = False
+        self.cut_short: str | None = None
+        self.is_ending = self.is_discarded = False
         self.on_release: Callable[[], None] | None = None
         self.owner: weakref.ref[Owner] | None = None
         self._timeout = timeout
@@ -250,8 +281,8 @@ class TwoPhaseCommit(Uncopied):
     def prepare(self) -> Steps[None]:
         """Run the first phase. A refusal, or any error, rolls back all branches."""
         prepared, branches, observe = {}, self.branches, self._observe
-        self.is_ending = True
         try:
+            self._go_on()
             observe("before first phase")
             if self._context.writes_notes:
                 self._context.decisions.note(State.UNDECIDED, self.gtrid, branches)
@@ -271,7 +302,7 @@ class TwoPhaseCommit(Uncopied):
         except BaseException as error:
             yield from self.rollback()
             if isinstance(error, ResourceAnswer) or self._closed_its_session(error):
-                why = "the transaction timed out" if self.expired else "prepare failed"
+                why = self.cut_short or "prepare failed"
                 raise RolledBackError(f"rolled back: {why}: {error}") from error
             if isinstance(error, _LOG_REFUSED):
                 raise RolledBackError(f"rolled back: the log refused a note: {error}") from error
@@ -279,14 +310,32 @@ class TwoPhaseCommit(Uncopied):
         self.prepared = prepared
         self.deadline = math.inf
 
+    @property
+    def is_manager_closing(self) -> bool:
+        """Whether no commit may begin any more."""
+        return self._context.live.closing
+
+    def _go_on(self) -> None:
+        """Note that a commit begins, or goes on to its second phase.
+
+        Raises:
+            RolledBackError: the manager is closing, and its log could not take the decision.
+        """
+        if not self._context.live.admits(self):
+            raise cut_short(CLOSED)
+
     def _closed_its_session(self, error: BaseException) -> bool:
-        """Return True if not the application, but the end of its time has closed a connection."""
-        return self.expired and isinstance(error, TransactionUsageError)
+        """Return True if not the application, but another thread has closed a connection."""
+        return self.cut_short is not None and isinstance(error, TransactionUsageError)
 
     def complete(self) -> Steps[None]:
         """Decide and run the second phase; without a first phase, commit the only branch."""
         prepared = self.prepared
-        self.is_ending = True
+        try:
+            self._go_on()
+        except RolledBackError:
+            yield from self.rollback()
+            raise
         self.deadline = math.inf
         if prepared is None:
             for name in self.branches:
@@ -317,6 +366,7 @@ class TwoPhaseCommit(Uncopied):
     def discard(self) -> None:
         """Release the branches of a transaction that nobody owns any more."""
         self._context.live.release(self)
+        self.is_discarded = True
         for name, branch in self.branches.items():
             try:
                 abort(branch)
@@ -328,7 +378,7 @@ class TwoPhaseCommit(Uncopied):
 
     def close(self) -> Steps[None]:
         """Close every branch, and leave the transaction to recovery; in a child, to its parent."""
-        if self.of_parent:
+        if self.of_parent or self.is_discarded:
             return
         self._context.live.release(self)
         for name, branch in self.branches.items():
@@ -361,7 +411,7 @@ class TwoPhaseCommit(Uncopied):
         except TransactionUsageError as error:
             if not self._closed_its_session(error):
                 raise
-            raise RolledBackError("rolled back: the transaction timed out") from error
+            raise cut_short(self.cut_short or TIMED_OUT) from error
         except ResourceUnreachable as answer:
             raise InDoubtError(
                 f"{name} was lost during its one-phase commit: {answer}",
@@ -510,7 +560,8 @@ class TwoPhaseCommit(Uncopied):
         self.deadline = time.monotonic() + min(self._context.call_timeout, limit)
 
     def _rollback(self, branches: Mapping[str, AnyBranch]) -> Steps[None]:
-        if self.of_parent:  # the sessions belong to the process that this one was forked from
+        # Of a parent: the sessions belong to the process that this one was forked from.
+        if self.of_parent or self.is_discarded:
             return
         self._begin_limit()
         for name, branch in branches.items():
