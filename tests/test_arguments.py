@@ -157,6 +157,7 @@ WRONG_OPTIONS: list[tuple[Callable[[Path], object], str]] = [
     (lambda _: Journal(None), "path is of type NoneType; expected a path"),  # type: ignore[arg-type]
     (lambda _: PageStore(3), "path is of type int; expected a path"),  # type: ignore[arg-type]
     (lambda place: PageStore(place, lock_timeout="3"), "lock_timeout is of type str; expected"),  # type: ignore[arg-type]
+    (lambda place: TransactionManager(place, {}, node=5), "node is of type int; expected a text"),  # type: ignore[arg-type]
     (lambda _: TransactionManager(b"here", {}), "path is of type bytes; expected a path"),  # type: ignore[arg-type]
     (lambda _: Settings(segment_size="64k"), "segment_size is of type str; expected an integer"),  # type: ignore[arg-type]
     (lambda _: Settings(spares=-1), "spares is -1; expected an integer from 0"),

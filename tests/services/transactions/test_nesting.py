@@ -57,6 +57,16 @@ def test_a_nested_begin_names_the_choices(tm: TransactionManager) -> None:
     tm.begin().rollback()
 
 
+def test_a_nested_begin_names_how_to_end_a_block_that_was_never_left(
+    tm: TransactionManager,
+) -> None:
+    tm.begin().__enter__()
+    with pytest.raises(TransactionUsageError, match=r"current\(\)\.rollback\(\)"):
+        tm.begin()
+    tm.current().rollback()
+    tm.begin().rollback()
+
+
 def test_transactions_that_are_only_begun_are_not_nested(tm: TransactionManager) -> None:
     """They have no block: the program holds two on purpose, and says which one it uses."""
     first, second = tm.begin(), tm.begin()

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tallystick.arguments import text
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.storage.scheduling import time
@@ -36,8 +37,13 @@ _MEMBER_SHIFT = 6 * SEQUENCE_DIGITS - 8
 
 
 def check_node(node: str) -> str:
-    """Return the node id if it can be one. Raises `TransactionUsageError`."""
-    if not node.isascii() or not node.isprintable() or not 1 <= len(node) <= NODE_MAX:
+    """Return the node id if it can be one.
+
+    Raises:
+        TypeError: it is no text.
+        TransactionUsageError: it is empty, too long, or not printable ASCII.
+    """
+    if not text(node, "node").isascii() or not node.isprintable() or not 1 <= len(node) <= NODE_MAX:
         raise TransactionUsageError(
             f"{node!r} cannot be a node id",
             expected=f"1 to {NODE_MAX} printable ASCII characters",
