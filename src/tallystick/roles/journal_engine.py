@@ -6,7 +6,7 @@ time, also while they are being written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tallystick.records import Record, Xid
@@ -67,6 +67,10 @@ class JournalEngine(RecordJournal, Protocol):
         Returns:
             The promise that this and the transaction's records are durable.
         """
+        ...
+
+    def in_doubt(self) -> Mapping[int, bytes]:
+        """Return the extra data of each prepared transaction, by number; reads no bodies."""
         ...
 
     def live_ids(self) -> set[int]:

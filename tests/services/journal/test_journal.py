@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,6 +26,7 @@ from tallystick.errors import (
 )
 from tallystick.records import Xid
 from tallystick.services.journal import AsyncJournal, Journal
+from tallystick.systems.tally.live import read_back
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import Fault, FaultyFileSystem, MemoryFileSystem, check_kills
 from tallystick.testing.kill import Reporter
@@ -460,3 +462,25 @@ def test_killed_owner_loses_nothing_and_leaves_no_lock(
 def test_a_thousand_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     total = sum(_kill(tmp_path / str(part), 50) for part in range(20))
     say(capsys, f"1,000 kills, {total} records acknowledged, none lost")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_prepared_transactions_are_read_at_once_and_settled_without_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+) -> None:
+    with Journal(tmp_path / "log", shared=shared) as journal:
+        for number in range(9):
+            with journal.transaction() as tx:
+                tx.add(number, b"body")
+                tx.prepare(b"extra")
+        passes = Mock(wraps=read_back.rows_from)
+        monkeypatch.setattr(read_back, "rows_from", passes)
+        found = journal.prepared()
+        assert [[one.body for one in each.records] for each in found] == [[b"body"]] * 9
+        assert passes.call_count == 1
+        for each in found:
+            journal.commit_prepared(each.transaction)
+        assert passes.call_count == 1
+        with pytest.raises(TransactionUsageError, match="not in doubt"):
+            journal.commit_prepared(found[0].transaction)
+        assert not journal.prepared()

@@ -6,6 +6,9 @@ import errno
 import itertools
 import os
 import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -283,3 +286,43 @@ def test_outcomes_of_an_earlier_version_close_its_decisions(tmp_path: Path) -> N
             assert not tm.decisions.open_decisions()
         for one in (journal, other):
             assert [record.body for record in one.live_records()] == [b"seven", b"eight"]
+
+
+def test_a_transaction_that_ends_during_a_recovery_is_none_of_a_restored_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    decided, asked, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def step(name: str) -> None:
+        if name == "after decision":
+            decided.set()
+            assert asked.wait(60)
+
+    with Journal(tmp_path / "queue") as journal, PageStore(tmp_path / "store") as store:
+        store.create_table("t")
+        resource = journal.as_resource("queue")
+        now_in_doubt = resource.in_doubt
+
+        def in_doubt_before() -> Sequence[Xid]:
+            found = now_in_doubt()
+            asked.set()
+            assert ended.wait(60)
+            return found
+
+        monkeypatch.setattr(resource, "in_doubt", in_doubt_before)
+        with (
+            TransactionManager(
+                tmp_path / "tm",
+                {"queue": resource, "store": store},
+                recovery_interval=None,
+                on_step=step,
+            ) as tm,
+            ThreadPoolExecutor(1) as other,
+        ):
+            recovery = other.submit(lambda: tm.recover() if decided.wait(60) else None)
+            both(tm, 1)
+            ended.set()
+            report = recovery.result(60)
+    assert report is not None
+    assert not report.left
+    assert not caplog.records

@@ -98,12 +98,12 @@ class AsyncJournal(BaseJournal):
 
     async def commit_prepared(self, transaction: int) -> int:
         """Commit a transaction that is in doubt since before the last restart."""
-        found = await asyncio.to_thread(self._find_in_doubt, transaction)
+        found = await asyncio.to_thread(self._require_in_doubt, transaction)
         return await self._settle(found, commit=True)
 
     async def rollback_prepared(self, transaction: int) -> int:
         """Roll back a transaction that is in doubt since before the last restart."""
-        found = await asyncio.to_thread(self._find_in_doubt, transaction)
+        found = await asyncio.to_thread(self._require_in_doubt, transaction)
         return await self._settle(found, commit=False)
 
     # -- reading ------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Record
 from tallystick.roles import (
     JournalEngine,
-    PreparedTransaction,
     SharedJournalEngine,
     Ticket,
     recovery_result,
@@ -157,33 +156,27 @@ class BaseJournal(Uncopied):
     def _begin(self, face: type[_Transaction]) -> _Transaction:
         return face(self._engine, self._numbers(), self._ids, self._order)
 
-    def _settle(self, found: PreparedTransaction, *, commit: bool) -> Ticket:
+    def _settle(self, number: int, *, commit: bool) -> Ticket:
         """End a transaction that is prepared."""
-        number = found.transaction
         with uninterrupted, self._order:
             if self._ids is not None:
                 self._ids.learn_if_doubted()
-            self._require_in_doubt(number)
+                self._require_in_doubt(number)
             ticket = (self._engine.commit if commit else self._engine.rollback)(number)
             if self._ids is not None:
                 self._ids.end(number, commit=commit)
         return ticket
 
-    def _require_in_doubt(self, transaction: int) -> None:
-        if self._ids is not None and transaction not in self._ids.prepared:
+    def _require_in_doubt(self, transaction: int) -> int:
+        """Return the number of a transaction that is prepared; a shared log is asked for it."""
+        known = self._engine.in_doubt() if self._ids is None else self._ids.prepared
+        if transaction not in known:
             raise TransactionUsageError(
                 f"transaction {transaction} is not in doubt", file=self.path
             )
+        return transaction
 
     # -- these read or write files --------------------------------------------------------
-
-    def _find_in_doubt(self, transaction: int) -> PreparedTransaction:
-        """Read a transaction that is prepared."""
-        self._require_in_doubt(transaction)
-        for one in self._engine.prepared():
-            if one.transaction == transaction:
-                return one
-        raise TransactionUsageError(f"transaction {transaction} is not in doubt", file=self.path)
 
     def _replay(self, from_lsn: int, from_time: float | None) -> Iterator[Record]:
         from_lsn = integer(from_lsn, "from_lsn", 0, sys.maxsize)

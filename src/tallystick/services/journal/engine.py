@@ -5,7 +5,7 @@ In: the name of a system and the path of a log. Out: an open `JournalEngine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -94,6 +94,10 @@ class RecordJournalEngine(Uncopied):
         with self._lock:
             self._last_id += 1
             return self._last_id
+
+    def in_doubt(self) -> Mapping[int, bytes]:
+        """Return the extra data of each prepared transaction, by number."""
+        return {one.transaction: one.extra for one in self._role.prepared()}
 
     @property
     def identity(self) -> str:

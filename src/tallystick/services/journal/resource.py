@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from tallystick.records import Kind, Xid
-from tallystick.roles import JournalEngine, PreparedTransaction, Ticket
+from tallystick.roles import JournalEngine, Ticket
 from tallystick.services.journal.outcomes import Outcomes
 from tallystick.services.journal.transaction import (
     AsyncJournalTransaction,
@@ -46,8 +46,8 @@ class Begin(Protocol):
 class Settle(Protocol):
     """How a resource ends transactions of its journal that are in doubt."""
 
-    def __call__(self, found: PreparedTransaction, /, *, commit: bool) -> Ticket:
-        """Commit or roll back a prepared transaction."""
+    def __call__(self, number: int, /, *, commit: bool) -> Ticket:
+        """Commit or roll back the prepared transaction of this number."""
         ...
 
 
@@ -137,12 +137,13 @@ class JournalResource(EmbeddedResource):
         """Roll back a branch found in doubt."""
         self._end(xid, commit=False)
 
-    def _prepared(self) -> dict[Xid, PreparedTransaction]:
+    def _prepared(self) -> dict[Xid, int]:
+        """Return the numbers of prepared transactions by the ids of their branches."""
         with store_errors():
             self._engine.flush()
-            found = self._engine.prepared()
-        known = ((decode_xid(one.extra), one) for one in found)
-        return {xid: one for xid, one in known if xid is not None}
+            found = self._engine.in_doubt()
+        known = ((decode_xid(extra), number) for number, extra in found.items())
+        return {xid: number for xid, number in known if xid is not None}
 
     def _end(self, xid: Xid, *, commit: bool) -> None:
         found = self._prepared().get(xid)

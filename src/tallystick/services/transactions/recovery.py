@@ -199,6 +199,8 @@ class Recovery(Uncopied):
     _met: dict[str, str] = field(init=False, default_factory=dict)
     """Identities that are not noted yet."""
     _closed_before: set[bytes] = field(init=False, default_factory=set)
+    _listed_after: dict[str, set[Xid]] = field(init=False, default_factory=dict)
+    """What resources list after the closed decisions were read; only those that are asked again."""
     _ended: set[Xid] = field(init=False, default_factory=set)
     _again: list[tuple[Resource, Xid]] = field(init=False, default_factory=list)
     """Branches that have ended through another resource, which lists them, too."""
@@ -310,6 +312,8 @@ class Recovery(Uncopied):
         elif xid.gtrid in self.decisions.heuristics():
             self._leave(resource, xid, HEURISTIC)
         elif xid.gtrid in self._closed_before:
+            if not self._still_lists(resource, xid):
+                return  # it was live during the scan, and has ended as it should
             _log.warning(
                 "a branch is in doubt whose decision was closed; perhaps its database was restored",
                 extra={"gtrid": xid.gtrid.hex(), "resource": resource.name},
@@ -317,6 +321,13 @@ class Recovery(Uncopied):
             self._settle(resource, xid, commit=True)
         else:
             self._resolve_undecided(resource, xid)
+
+    def _still_lists(self, resource: Resource, xid: Xid) -> bool:
+        """Return True if the resource lists a branch after its decision was seen to be closed."""
+        name = resource.name
+        if name not in self._listed_after:
+            self._listed_after[name] = set(self._ask([name], "in_doubt").get(name, ()))
+        return xid in self._listed_after[name]
 
     def _ended_elsewhere(self) -> set[tuple[str, Xid]]:
         """Return the branches that have ended through another resource of the same server.

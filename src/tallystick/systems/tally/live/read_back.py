@@ -18,7 +18,6 @@ from tallystick.systems.tally.format.layout import GroupHeader
 from tallystick.systems.tally.read.files import SegmentFile, read_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan, Step
-from tallystick.systems.tally.read.state import OpenTransaction
 from tallystick.systems.tally.read.walk import Expected
 
 
@@ -124,11 +123,6 @@ def live_rows(log: OpenLog, wanted: Collection[int]) -> Iterator[Row]:
                 yield row
     if left:
         raise _unread(log, None, None)
-
-
-def open_elements(log: OpenLog, transaction: OpenTransaction) -> list[Row]:
-    """Return the rows of a transaction that has not ended."""
-    return list(live_rows(log, {one.lsn for one in transaction.elements}))
 
 
 def _damage(step: Step) -> CorruptLogError:

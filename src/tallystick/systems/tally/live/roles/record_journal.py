@@ -6,7 +6,8 @@ read back from its files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
@@ -23,7 +24,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import Bundle, UnplacedEnding, transaction_number
-from tallystick.systems.tally.live.read_back import live_rows, open_elements
+from tallystick.systems.tally.live.read_back import live_rows
 from tallystick.systems.tally.live.roles.base import AnyLog, TallyRole
 from tallystick.systems.tally.read.state import LogState
 
@@ -133,8 +134,17 @@ class TallyRecordJournal(TallyRole[AnyLog]):
             wanted = {one.lsn for _, one in state.live_lsns()}
         return (_journal_record(row.record) for row in live_rows(self.log, wanted))
 
+    def in_doubt(self) -> Mapping[int, bytes]:
+        """Return the extra data of each prepared transaction, by number; reads no bodies."""
+        with self.log.state() as state:
+            return {
+                number: one.ending.extra
+                for number, one in state.open.items()
+                if one.ending is not None
+            }
+
     def prepared(self) -> Sequence[PreparedTransaction]:
-        """Return prepared transactions; their bodies are read from the files."""
+        """Return prepared transactions; their bodies are read from the files, all at once."""
         with self.log.state() as state:
             return tuple(_prepared(self.log, state))
 
@@ -153,10 +163,14 @@ def _journal_record(record: UnplacedRecord) -> JournalRecord:
 
 
 def _prepared(log: AnyLog, state: LogState) -> Iterator[PreparedTransaction]:
-    for number, one in state.open.items():
-        if one.ending is None:
-            continue
-        rows = [row.record for row in open_elements(log, one)]
+    found = [(number, one) for number, one in state.open.items() if one.ending is not None]
+    owners = {element.lsn: number for number, one in found for element in one.elements}
+    read: defaultdict[int, list[UnplacedRecord]] = defaultdict(list)
+    for row in live_rows(log, owners.keys()):
+        read[owners[row.lsn]].append(row.record)
+    for number, one in found:
+        assert one.ending is not None
+        rows = read[number]
         steps = tuple(
             JournalStep(_STEPS[record.code], record.key, record.user_type, record.body)
             for record in rows
