@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from tallystick.errors import (
     RolledBackError,
     TransactionUsageError,
 )
+from tallystick.indoubt.doctor import Level, examine
 from tallystick.records import State
 from tallystick.roles import DecisionOutcome
 from tallystick.services.transactions import Status, TransactionManager
-from tallystick.services.transactions.resource import BranchRolledBack
+from tallystick.services.transactions.resource import BranchRolledBack, ResourceUnreachable
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import open_decision_log
 from tallystick.testing.faults import WRITES, Fault, FaultyFileSystem
@@ -49,6 +51,26 @@ def over(folder: Path, resources: Any, log: Any, face: Face, **settings: Any) ->
 
 
 # -- other programs -----------------------------------------------------------------------------
+
+
+def test_nothing_is_written_to_another_database_under_the_name_of_one(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("right.db", "wrong.db", "right.db")]
+    for place in places[:2]:
+        with contextlib.closing(sqlite3.connect(place)) as connection:
+            connection.execute("CREATE TABLE t (id)")
+    for place in places:
+        resources = {"books": f"sqlite:///{place}"}
+        with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as tm:
+            tm.recover()
+            with contextlib.suppress(ResourceUnreachable), tm.begin() as tx:
+                tx["books"].execute("INSERT INTO t VALUES (1)")
+            wrong = place.name == "wrong.db"
+            assert ("another database" in str(tm.preflight())) == wrong
+        checks = examine(str(tmp_path / "tm"), resources)
+        problems = [one.found for one in checks if one.level is Level.PROBLEM]
+        assert any("another database" in one for one in problems) == wrong
+        with contextlib.closing(sqlite3.connect(place)) as connection:
+            assert bool(connection.execute("SELECT * FROM t").fetchall()) != wrong
 
 
 def test_a_branch_that_was_ended_by_hand_is_not_taken_for_committed(

@@ -21,6 +21,7 @@ from tallystick.records import Answer
 from tallystick.services.transactions.resource import ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.connection_resource import IDENTITY, OUTCOMES
+from tallystick.services.transactions.resources.sqlite import identity_in
 
 _CLOCK_S = 2.0
 """Seconds by which clocks may differ: ages of branches and leases are compared with them."""
@@ -47,7 +48,7 @@ def check_database(name: str, url: str, known: str | None) -> Iterator[Check]:
     """
     kind, _, path = url.partition(":")
     if url.startswith("sqlite") or kind in _STORES:
-        yield from _sqlite(name, url) if kind not in _STORES else (_store(name, path),)
+        yield from _sqlite(name, url, known) if kind not in _STORES else (_store(name, path),)
         return
     try:
         resource: Any = adapt(name, url)
@@ -316,7 +317,7 @@ def _store(name: str, path: str) -> Check:
     return judged(name, "store", good, bad[0] if bad else None, line, Level.PROBLEM)
 
 
-def _sqlite(name: str, url: str) -> Iterator[Check]:
+def _sqlite(name: str, url: str, known: str | None) -> Iterator[Check]:
     path = Path(url.partition(":///")[2])
     if not path.exists():
         yield Check(
@@ -328,6 +329,7 @@ def _sqlite(name: str, url: str) -> Iterator[Check]:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            found = _token(connection)
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -342,3 +344,10 @@ def _sqlite(name: str, url: str) -> Iterator[Check]:
         f"journal_mode is {mode}: a crash can destroy the file" if unsafe else None,
         f"sqlite3 {path} 'PRAGMA journal_mode=WAL'", Level.PROBLEM,
     )  # fmt: skip
+    if known or found:
+        yield _identity(name, found or "SQLite file without an identity", known)
+
+
+def _token(connection: sqlite3.Connection) -> str | None:
+    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (OUTCOMES,))
+    return identity_in(connection) if tables.fetchone() else None

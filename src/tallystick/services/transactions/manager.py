@@ -331,7 +331,10 @@ class TransactionManager(Uncopied):
     def preflight(self) -> Sequence[Problem]:
         """Return what is not set up in the resources, and how to mend it; empty is good."""
         self._require_open()
-        problems: list[Problem] = []
+        problems = [
+            Problem(name, text, "Correct its address")
+            for name, text in self._context.others.items()
+        ]
         for name, resource in self._timed.now().items():
             try:
                 problems.extend(resource.preflight())
@@ -371,6 +374,7 @@ class TransactionManager(Uncopied):
                 dead_before=self._dead_before,
                 lost_before=self.directory.lost_before,
                 closed=self.directory.closed,
+                others=self._context.others,
                 record_ends=self.directory.ends.record,
                 finish=self.directory.finish,
                 log=self.recovered,

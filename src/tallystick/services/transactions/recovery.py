@@ -189,6 +189,7 @@ class Recovery(Uncopied):
     tracing: Tracing
     identities: MutableMapping[str, str]
     closed: ClosedDecisions
+    others: dict[str, str]
     record_ends: Callable[[], None]
     finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
     log: RecoveryResult
@@ -275,12 +276,14 @@ class Recovery(Uncopied):
         for name, found in self._ask(known, "identity").items():
             noted = self.identities.get(name)
             self._look_for_former_names(name, found)
+            self.others.pop(name, None)
             if found is None or found == noted:
                 continue
             if noted is None:
                 self._met[name] = found
                 continue
             text = f"this is another database: {found!r}, and its branches are in {noted!r}"
+            self.others[name] = text
             self._unreachable(self.resources[name], ResourceUnreachable(text))
 
     def _note_identities(self) -> None:

@@ -400,6 +400,7 @@ class GlobalTransaction(Uncopied):
                 expected=f"one of {sorted(self._resources)}",
                 advice="Give it to the manager under that name",
             ) from None
+        self._protocol.require_known(name)
         if self._protocol.last is not None and is_last_resource(resource):
             last = self._protocol.last
             raise TransactionUsageError(

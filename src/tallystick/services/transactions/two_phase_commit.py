@@ -22,7 +22,7 @@ import asyncio
 import math
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -192,7 +192,8 @@ class CommitContext:
     ``writes_notes`` has the log record that a commit begins, which decides nothing.
     ``call_timeout`` is in seconds, for calls in the second phase and in rollback. ``committed``
     records that branches have ended as decided, ``finish`` how others have.
-    ``recover_soon`` is called when something was left to recovery.
+    ``recover_soon`` is called when something was left to recovery. ``others`` says of which
+    resources the last recovery has found another database than before.
     """
 
     decisions: DecisionLog
@@ -205,6 +206,7 @@ class CommitContext:
     call_timeout: float
     committed: Callable[[bytes, Collection[str]], None]
     finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
+    others: dict[str, str] = field(default_factory=dict)
 
 
 class Owner(Protocol):
@@ -277,6 +279,11 @@ class TwoPhaseCommit(Uncopied):
         self._trace = context.tracing.begin(gtrid, context.observe, now)
         self._observe = context.observe if self._trace is None else self._trace.observe
         context.live.add(self)
+
+    def require_known(self, name: str) -> None:
+        """Raise `ResourceUnreachable` if a resource is another database than before."""
+        if name in self._context.others:
+            raise ResourceUnreachable(f"{name!r}: {self._context.others[name]}")
 
     def prepare(self) -> Steps[None]:
         """Run the first phase. A refusal, or any error, rolls back all branches."""

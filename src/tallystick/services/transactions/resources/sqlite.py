@@ -125,6 +125,13 @@ def _note(
     return sqlite3.SQLITE_OK
 
 
+def identity_in(connection: sqlite3.Connection) -> str | None:
+    """Return the token of a file that has a table of outcomes; None if it has no token yet."""
+    query = f"SELECT min(gtrid) FROM {OUTCOMES} WHERE substr(gtrid, 1, ?) = ?"
+    (token,) = connection.execute(query, (len(IDENTITY), IDENTITY)).fetchone()
+    return None if token is None else f"SQLite file {token.removeprefix(IDENTITY).hex()}"
+
+
 class SqliteResource(ConnectionResource[sqlite3.Connection]):
     """A SQLite database file.
 
@@ -286,15 +293,14 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def identity(self) -> str:
         """Return the token of the file, which is made at the first call."""
-        query = f"SELECT min(gtrid) FROM {OUTCOMES} WHERE substr(gtrid, 1, ?) = ?"
         with self.lend() as connection:
-            known = (len(IDENTITY), IDENTITY)
-            (token,) = connection.execute(query, known).fetchone()
-            if token is None:
+            found = identity_in(connection)
+            if found is None:
                 made = IDENTITY + secrets.token_bytes(16)
                 connection.execute(f"INSERT INTO {OUTCOMES} VALUES (?)", (made,))
-                (token,) = connection.execute(query, known).fetchone()
-        return f"SQLite file {token.removeprefix(IDENTITY).hex()}"
+                found = identity_in(connection)  # perhaps that of another process
+        assert found is not None
+        return found
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:
         """Delete outcome rows."""
