@@ -134,7 +134,7 @@ def test_target_compares_numbers_after_old_ones_are_deleted(tmp_path: Path) -> N
         behind._marks.settle("shop", 5_000, behind._workers["shop"].target.settled, 4)
     with engine.connect() as connection:
         held = connection.execute(sa.text("SELECT number FROM tallystick_applied")).scalars().all()
-    assert held == [4]
+    assert [one for one in held if one >= 0] == [4]
     late = target(engine)
     late.given(3)
     late.open((tmp_path / "spool" / "identity").read_text().split()[0])

@@ -7,6 +7,7 @@ written in the same transaction: so each entry takes effect exactly once, whatev
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Hashable, Sequence
 
 import sqlalchemy as sa
@@ -51,6 +52,7 @@ class SqlTarget(Uncopied):
         self._log_id = ""
         self._known_max = -1
         self._given: int | None = None
+        self._token = 0
         self._preparing = threading.Lock()
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
 
@@ -129,7 +131,7 @@ class SqlTarget(Uncopied):
         if numbers is None or self._known_max < 0:
             return
         gone = sa.delete(numbers).where(
-            numbers.c.log == self._log_id, numbers.c.number < _signed(below)
+            numbers.c.log == self._log_id, numbers.c.number.between(0, _signed(below) - 1)
         )
         try:
             with self._engine.begin() as connection:
@@ -142,7 +144,7 @@ class SqlTarget(Uncopied):
         """Do nothing: the engine belongs to the application."""
 
     def _prepare(self) -> None:
-        """Create the table of numbers, once, and read the greatest number."""
+        """Create the table of numbers, once, read the greatest number, and take the table over."""
         numbers = self._numbers
         with self._preparing:
             if self._known_max >= 0:
@@ -150,18 +152,53 @@ class SqlTarget(Uncopied):
             greatest = 0
             if numbers is not None:
                 numbers.metadata.create_all(self._engine)
-                last = sa.select(sa.func.max(numbers.c.number)).where(numbers.c.log == self._log_id)
                 with self._engine.begin() as connection:
-                    greatest = connection.execute(last).scalar() or 0
-            if self._given is not None and greatest > _signed(self._given):
-                raise _ahead(numbers, self._log_id, greatest, self._given)
+                    self._take_over(connection, numbers)
+                    last = sa.select(sa.func.max(numbers.c.number))
+                    query = last.where(numbers.c.log == self._log_id)
+                    greatest = max(connection.execute(query).scalar() or 0, 0)
+                    if self._given is not None and greatest > _signed(self._given):
+                        raise _ahead(numbers, self._log_id, greatest, self._given)
             self._known_max = greatest
+
+    def _take_over(self, connection: Connection, numbers: sa.Table) -> None:
+        """Put a token of this opening in the place of that of the last one.
+
+        A batch of another opening, which works with a copy of the log, holds the lock of its token:
+        it is over when this returns, and is the last one of it.
+        """
+        tokens = sa.delete(numbers).where(numbers.c.log == self._log_id, numbers.c.number < 0)
+        connection.execute(tokens)
+        self._token = -1 - secrets.randbits(62)
+        connection.execute(sa.insert(numbers), {"log": self._log_id, "number": self._token})
+
+    def _hold_token(self, connection: Connection, numbers: sa.Table) -> None:
+        """Lock the token of this opening; batches of its other workers may do so, too.
+
+        Raises:
+            TargetAheadError: another opening has taken its place.
+        """
+        own = (numbers.c.log == self._log_id, numbers.c.number == self._token)
+        if connection.dialect.name == "sqlite":
+            kept = sa.update(numbers).where(*own).values(number=self._token)
+            held = connection.execute(kept).rowcount > 0
+        else:
+            query = sa.select(numbers.c.number).where(*own).with_for_update(read=True)
+            held = connection.execute(query).first() is not None
+        if not held:
+            raise TargetAheadError(
+                "another service applies a copy of this log to the same target",
+                found=f"the token of another opening in {numbers.name}",
+                advice="Let one of them work. What is pending here was not applied; a copy that is "
+                "to go on beside the other needs a database of its own",
+            )
 
     def _claim(self, connection: Connection, entries: Sequence[PersistEntry]) -> list[PersistEntry]:
         """Insert the numbers of entries that are not applied yet; return these entries."""
         numbers = self._numbers
         if numbers is None:
             return list(entries)
+        self._hold_token(connection, numbers)
         maybe_held = [one.number for one in entries if _signed(one.number) <= self._known_max]
         held: set[int] = set()
         if maybe_held:
@@ -198,12 +235,11 @@ def _numbers_table(name: str) -> sa.Table:
     )
 
 
-def _ahead(numbers: sa.Table | None, log_id: str, greatest: int, given: int) -> TargetAheadError:
-    table = "" if numbers is None else numbers.name
+def _ahead(numbers: sa.Table, log_id: str, greatest: int, given: int) -> TargetAheadError:
     return TargetAheadError(
         "the target holds transactions that the log never had: the log was lost, or is an old copy",
         expected=f"numbers up to {given}",
-        found=f"{greatest} in {table}",
+        found=f"{greatest} in {numbers.name}",
         advice="Restore the log. If it is lost for good, take a new folder for the service: its "
         f"numbers are new to the target, and those of {log_id} can be deleted",
     )
