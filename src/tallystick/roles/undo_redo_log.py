@@ -133,8 +133,17 @@ class UndoRedoLog(Protocol):
         """Promise that all logged so far is durable; wait before a page is written."""
         ...
 
-    def checkpoint(self) -> int:
-        """Start a new section once every changed page is written; returns its id."""
+    def checkpoint(self, mark: int = 0) -> int:
+        """Start a new section once every changed page is written; returns its id.
+
+        Args:
+            mark: a number of at most 62 bits that `marks` gives back, if the log has a place for
+                it.
+        """
+        ...
+
+    def marks(self) -> Sequence[int]:
+        """Return the marks of the kept sections of earlier runs, in order; 0 for one without."""
         ...
 
     def remove_until(self, section: int) -> None:

@@ -96,11 +96,15 @@ class ModelLog:
     def flush(self) -> Wait:
         return Wait(self.tape)
 
-    def checkpoint(self) -> int:
-        self._append("checkpoint")
+    def checkpoint(self, mark: int = 0) -> int:
         self.tape.section += 1
+        self._append("checkpoint", mark)
         self._images.clear()
         return self.tape.section
+
+    def marks(self) -> list[int]:
+        found = [record for record in self.tape.records if record[1] == "checkpoint"]
+        return [mark for _, _, mark, *_ in found]
 
     def remove_until(self, section: int) -> None:
         kept = [record for record in self.tape.records if record[0] >= section]

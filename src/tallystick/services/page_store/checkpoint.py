@@ -157,9 +157,10 @@ class Checkpoints(Uncopied):
         """Start a section; return the oldest one that is needed once all pages are in place."""
         latches = self._latches
         with uninterrupted, latches.gate.exclusive(), latches.latch, self._required():
+            mark = self._cache.new_mark()
             # Images first: the section that needs them ends here.
             self._log.flush().wait()
-            self.section = self._log.checkpoint()
+            self.section = self._log.checkpoint(mark)
             self._cache.start_writing()
             # A transaction prepared now may commit later; its rows are in an older section.
             needed = min([self.section, *self._needed()])

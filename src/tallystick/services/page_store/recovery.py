@@ -239,6 +239,7 @@ class NoUndo:
 
 def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity: int) -> OpenStore:
     side = path / SIDE
+    _require_same_moment(path, log, file)
     if fs.exists(str(side)):
         log.recover(_NoRecovery())
     else:
@@ -254,7 +255,7 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
     if fs.exists(str(side)):
         _install(side, read_file(fs, str(side)), file)
     file.datasync()
-    section = log.checkpoint()
+    section = log.checkpoint(_mark_of(file))
     log.flush().wait()
     log.remove_until(section)
     for done in (side, path / BACKUP_MARK):
@@ -264,6 +265,32 @@ def _recover(path: Path, fs: FileSystem, log: UndoRedoLog, file: File, capacity:
     cache = OwnPages(file, log, capacity, OWN_PAGES)
     _require_pages(path, cache)
     return _opened(log, cache, [], section)
+
+
+def _require_same_moment(path: Path, log: UndoRedoLog, file: File) -> None:
+    """Raise `CorruptLogError` if pages and log come from different moments, or copies.
+
+    Each section of the log begins with the mark that page 0 gets with it, and the pages in place
+    have that of one of the kept sections. A release without marks may have been at work last.
+    """
+    marks = log.marks()
+    try:
+        found = _mark_of(file)
+    except CorruptLogError:  # half written: then the log, or the side file, has it
+        return
+    if not marks or not marks[-1] or found in marks:
+        return
+    raise CorruptLogError(
+        "the pages of this store and its log are of different moments",
+        file=str(path / PAGES),
+        expected=f"the mark of a section of {LOG_FOLDER}",
+        advice=f"Bring back {PAGES} and {LOG_FOLDER} of one moment, or restore a backup",
+    )
+
+
+def _mark_of(file: File) -> int:
+    meta = decode(0, file.pread(PAGE_SIZE, 0))
+    return meta.mark if isinstance(meta, Meta) else 0
 
 
 def _opened(log: UndoRedoLog, cache: OwnPages, in_doubt: list[InDoubt], section: int) -> OpenStore:

@@ -67,6 +67,10 @@ class PageCache:
     limit: int = 0
     """Number of pages above which `trim` tries again."""
 
+    def new_mark(self) -> int:
+        """Put a mark into the pages for the section that begins next; 0 if they have no place."""
+        return 0
+
     def get(self, number: int) -> Any:
         """Return the node of a page, not to be changed. Raises `CorruptLogError`."""
         node = self.nodes.get(number)

@@ -11,7 +11,9 @@ are little-endian. Every page but the unused ones begins with a head of 16 bytes
     4      4    CRC-32 of the page number (8 bytes), the 4 bytes before and the rest of the page
     8      8    link: next leaf, first child, next overflow page, next free page; 0 none
 
-    meta        8 page count, 8 first free page, 8 catalogue root, 8 store id
+    meta        8 page count, 8 first free page, 8 catalogue root, 8 store id,
+                8 mark of the section of the log that began with the pages as they are, 0 in pages
+                of earlier releases
     leaf        entries: 8 key (signed), 4 length, 8 overflow page or 0; then rows back to back
     inner       entries: 8 key (signed), 8 child; keys below the first are in the linked child
 
@@ -34,7 +36,7 @@ HEAD = struct.Struct("<BxHIQ")
 CHECKED = struct.Struct("<QBxH")
 """Page number and the first bytes of the head: what the checksum covers first."""
 LINK = struct.Struct("<Q")
-META = struct.Struct("<QQQQ")
+META = struct.Struct("<QQQQQ")
 LEAF_ENTRY = struct.Struct("<qIQ")
 INNER_ENTRY = struct.Struct("<qQ")
 _LINK = HEAD.size - LINK.size
@@ -64,12 +66,13 @@ class PageKind(IntEnum):
 
 @dataclass(slots=True)
 class Meta:
-    """Page 0: the page count, the list of free pages, the catalogue's root, the store's id."""
+    """Page 0: page count, free pages, the catalogue's root, the store's id, the section's mark."""
 
     page_count: int
     first_free: int
     catalogue: int
     store_id: int
+    mark: int = 0
 
 
 @dataclass(slots=True)
@@ -150,7 +153,7 @@ def decode(number: int, page: bytes) -> Node:
 
 
 def _encode_meta(node: Meta) -> tuple[int, int, int, bytes]:
-    body = META.pack(node.page_count, node.first_free, node.catalogue, node.store_id)
+    body = META.pack(node.page_count, node.first_free, node.catalogue, node.store_id, node.mark)
     return PageKind.META, 0, 0, body
 
 

@@ -6,12 +6,15 @@ count, the first free page and the catalogue's root; free pages are linked one t
 
 from __future__ import annotations
 
+import secrets
+
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Codec
 from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.services.page_store.pages.layout import PAGE_SIZE, Free, Meta, Node, decode, encode
 
 META_PAGE = 0
+MARK_BITS = 62
 OWN_PAGES = Codec(PAGE_SIZE, encode, decode)
 
 
@@ -22,6 +25,11 @@ class OwnPages(PageCache):
     def meta(self) -> Meta:
         """The node of page 0."""
         return _as_meta(self.get(META_PAGE))
+
+    def new_mark(self) -> int:
+        """Put a new mark into page 0, for the section that begins next."""
+        mark = _as_meta(self.edit(META_PAGE)).mark = secrets.randbits(MARK_BITS)
+        return mark
 
     def allocate(self, node: Node) -> int:
         """Put ``node`` on a free page, or a new one at the end of the file; return its number."""

@@ -142,13 +142,17 @@ class SessionLog(Uncopied):
 
     # -- sections -------------------------------------------------------------------------
 
-    def checkpoint(self) -> int:
+    def checkpoint(self, mark: int = 0) -> int:  # noqa: ARG002 - no place for it
         """Start a new section and return its id; every changed page must be written before."""
         with self._mutex:
             ticket = self._log.checkpoint()
             section = self._log.log_section_id
         ticket.wait()
         return section
+
+    def marks(self) -> Sequence[int]:
+        """Return nothing: checkpoints of the format have no place for a mark."""
+        return ()
 
     def remove_until(self, section: int) -> None:
         """Free what lies before that section; sections with open or prepared sessions stay."""

@@ -47,9 +47,15 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         self.roll_back_open()
         self._unprepared: set[int] = set()
         """Sessions that have logged rows, and not prepared."""
-        self._pages: set[int] = {
-            row.record.key or 0 for row in self._section_rows() if _is_undo(row)
-        }
+        self._pages: set[int] = set()
+        """The pages of which the last section has an image."""
+        self._marks: list[int] = []
+        for row in self._kept_rows():
+            if row.record.code == Code.CHECKPOINT:
+                self._pages.clear()
+                self._marks.append(row.record.key or 0)
+            elif _is_undo(row):
+                self._pages.add(row.record.key or 0)
 
     @property
     def sealed(self) -> bool:
@@ -60,16 +66,6 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def row_max(self) -> int:
         """The size in bytes of the longest row that fits in a segment."""
         return self.log.capacity - ROW_BYTES
-
-    def _section_rows(self) -> Iterator[Row]:
-        """Yield the undo images of the last section."""
-        rows: list[Row] = []
-        for row in self._kept_rows():
-            if row.record.code == Code.CHECKPOINT:
-                rows.clear()
-            elif _is_undo(row):
-                rows.append(row)
-        return iter(rows)
 
     def _kept_rows(self) -> Iterator[Row]:
         self.log.flush()
@@ -148,11 +144,15 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
 
     # -- sections -----------------------------------------------------------------------
 
-    def checkpoint(self) -> int:
+    def checkpoint(self, mark: int = 0) -> int:
         """Start a new section; return its id. Every changed page must be written before."""
-        section = self.log.submit(UnplacedRecord(Code.CHECKPOINT)).wait()
+        section = self.log.submit(UnplacedRecord(Code.CHECKPOINT, key=mark or None)).wait()
         self._pages.clear()
         return section
+
+    def marks(self) -> Sequence[int]:
+        """Return the marks of the kept sections of earlier runs, in order; 0 for one without."""
+        return self._marks
 
     def remove_until(self, section: int) -> None:
         """Free what lies before that section; nothing while a transaction is in doubt."""
