@@ -134,7 +134,7 @@ class UndoRedoLog(Protocol):
         ...
 
     def checkpoint(self, mark: int = 0) -> int:
-        """Start a new section once every changed page is written; returns its id.
+        """Start a new section, durably, once every changed page is written; returns its id.
 
         Args:
             mark: a number of at most 62 bits that `marks` gives back, if the log has a place for

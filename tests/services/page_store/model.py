@@ -98,7 +98,7 @@ class ModelLog:
 
     def checkpoint(self, mark: int = 0) -> int:
         self.tape.section += 1
-        self._append("checkpoint", mark)
+        self._append("checkpoint", mark).wait()
         self._images.clear()
         return self.tape.section
 
