@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli.commands import backlog, replay
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import NotALogError, UnsupportedFormatError
+from tallystick.services.journal import Journal
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
 from tests.kit import untouched
 
@@ -152,3 +153,22 @@ def test_commands_of_the_guide_do_what_it_says(
     assert run(backlog.command, *owed[2:])[0] == 0
     rows = asked(Path("shop.db"), "SELECT id, state FROM orders ORDER BY id")
     assert rows == [(7, "paid"), (8, "new")]
+
+
+def test_a_backlog_of_what_is_no_write_behind_log_is_refused(tmp_path: Path) -> None:
+    """Nothing pending and exit code 0 would be the answer about another service."""
+    Journal(tmp_path / "journal").close()
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "journal", tmp_path / "empty", tmp_path):
+        ran = CliRunner().invoke(backlog.command, [str(path)])
+        assert isinstance(ran.exception, NotALogError), ran.output
+        assert "no write-behind log is here" in str(ran.exception)
+
+
+def test_a_backlog_leaves_out_the_logs_of_other_services_beside(
+    left_behind: tuple[Path, str],
+) -> None:
+    path, system = left_behind
+    Journal(path.parent / "journal").close()
+    _, text = run(backlog.command, str(path.parent), "--json")
+    assert [one["system"] for one in json.loads(text)["logs"]] == [system]

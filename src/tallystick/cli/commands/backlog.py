@@ -19,12 +19,15 @@ from tallystick.cli.output import (
     read_options,
     reading_options,
 )
+from tallystick.errors import NotALogError
 from tallystick.reading.settled import settled_judgement
-from tallystick.reading.survey import survey
+from tallystick.reading.survey import NO_LOG, survey
 from tallystick.records import Answer, Clock, Judgement, State, Transaction
+from tallystick.roles import Role
 from tallystick.services.write_behind.service_dir import IDENTITY_FILE, lacks_log
 from tallystick.storage.local import LOCAL
-from tallystick.systems.protocol import LogReading
+from tallystick.systems.protocol import LogReading, LogSource
+from tallystick.systems.registry import system
 
 _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_000_000_000}
 
@@ -39,12 +42,20 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
     """Count what is pending in the write-behind logs below PATH, per target, without touching them.
 
     Each log begins with its answer, as in tallystick explain. Exit code 1 if anything is pending,
-    or if a log may have lost something that was.
+    or if a log may have lost something that was; 2 if there is no write-behind log.
     """
     found = survey(path, options=read_options(**options)).refuse_unknown_settings()
+    found.logs = [one for one in found.logs if _may_owe(one, found.options.encryption_key)]
     lost = lacks_log(path, LOCAL)
-    if not found.logs and not lost and (Path(path) / IDENTITY_FILE).is_file():
-        found.problems.clear()  # a disposer took every file: nothing is owed
+    if not found.logs and not lost:
+        if (Path(path) / IDENTITY_FILE).is_file():
+            found.problems.clear()  # a disposer took every file: nothing is owed
+        elif all(one.code == NO_LOG for one in found.problems):
+            raise NotALogError(
+                "no write-behind log is here",
+                file=path,
+                advice="Name the folder of a write-behind service, or a tree above it",
+            )
     backlogs = []
     for reading in found.readings():
         with found.guard(reading.source):
@@ -60,6 +71,14 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
         print_problems(Printer(), found.problems, [])
     calm = all(one["answer"] == Answer.SAFE and not one["pending"] for one in backlogs)
     ctx.exit(0 if calm and not found.problems else 1)
+
+
+def _may_owe(source: LogSource, key: bytes | None) -> bool:
+    """Return whether it is a persist log, or one that does not tell what it is used for."""
+    of = system(source.system)
+    if Role.PERSIST_LOG not in of.roles:
+        return False
+    return of.role_in(source.path, LOCAL, key) in (None, Role.PERSIST_LOG)
 
 
 def _backlog(
