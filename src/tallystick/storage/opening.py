@@ -41,6 +41,8 @@ SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 ROOM_ERRORS = (*SPACE_ERRORS, errno.EMFILE, errno.ENFILE)
 """What may go on later: there is no space now, or no file descriptor."""
 
+_NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
+
 _JOIN_SECONDS = 0.05
 _IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
 _ADVICE = {
@@ -271,8 +273,9 @@ def writing_backup(
         yield
     except OSError as error:
         kind = LogFullError if error.errno in SPACE_ERRORS else LogWriteError
+        reason = "it is no folder" if error.errno in _NO_FOLDER else error.strerror or error
         raise kind(
-            f"the {what} could not be written: {error.strerror or error}",
+            f"the {what} could not be written: {reason}",
             file=os.fspath(error.filename) if isinstance(error.filename, str) else target,
             advice=f"The source is unharmed. {advice}",
         ) from error
@@ -294,6 +297,18 @@ def require_apart(target: str, *folders: str) -> None:
                 found=folder,
                 advice="Nothing was written. Choose a folder beside it",
             )
+
+
+def claim_target(fs: FileSystem, target: str, but: str = "") -> None:
+    """Make the folder of a backup; arguments as of `require_empty`.
+
+    Raises:
+        LogFullError: there is no space for it.
+        LogWriteError: it holds something, or cannot be made: what is there is somebody else's.
+    """
+    with writing_backup(target, advice="Nothing was written. Choose another folder"):
+        fs.mkdir(target)
+        require_empty(fs, target, but)
 
 
 def require_empty(fs: FileSystem, target: str, but: str = "") -> None:

@@ -163,7 +163,7 @@ def _require_complete(path: Path, fs: FileSystem) -> None:
         raise CorruptLogError(
             "this backup was never finished",
             file=str(path),
-            advice="Take another; nothing in this folder is of use",
+            advice="Remove this folder and take another backup; nothing in it is of use",
         )
 
 

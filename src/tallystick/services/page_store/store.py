@@ -49,11 +49,11 @@ from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import (
+    claim_target,
     closes,
     closing_log,
     opens_log,
     require_apart,
-    require_empty,
     writing_backup,
 )
 from tallystick.storage.scheduling import threading
@@ -201,9 +201,9 @@ class PageStore(Uncopied):
         require_apart(os.fspath(target), str(self.path))
 
         def copy() -> None:
+            folder = Path(target).absolute()
+            claim_target(self._fs, str(folder))
             with writing_backup(os.fspath(target)):
-                folder = Path(target).absolute()
-                require_empty(self._fs, str(folder))
                 self._opened.copy(self._fs, folder)
 
         self._transactions.checkpoints.run_holding(copy)

@@ -121,7 +121,8 @@ CODES = codes(
         "unfinished-backup",
         Severity.DAMAGE,
         "A backup of the log was not finished: it is refused, whatever its segments hold.",
-        "Take another backup; nothing in this folder is of use while the log itself is there",
+        "Remove this folder and take another backup; only where the log itself is gone, salvage "
+        "what had been copied",
     ),
     Code(
         "unreadable-group",

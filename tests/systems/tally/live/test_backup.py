@@ -24,9 +24,11 @@ from tallystick.errors import (
 )
 from tallystick.records import Answer
 from tallystick.services.journal import Journal
+from tallystick.services.page_store import PageStore
 from tallystick.storage.files import FileSystem
 from tallystick.systems.tally.format.layout import CONTROL_NAME, segment_name
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.salvage import salvage
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import (
     CHANGES,
@@ -281,6 +283,27 @@ def test_a_copy_cannot_be_opened_while_it_is_made(tmp_path: Path) -> None:
         journal.backup(tmp_path / "copy", progress=peek)
 
 
+@pytest.mark.parametrize("kind", [Journal, PageStore])
+@pytest.mark.parametrize("what", ["file", "link", "in a file"])
+def test_a_target_that_is_no_folder_is_refused_and_not_to_be_removed(
+    tmp_path: Path, kind: Any, what: str
+) -> None:
+    target = place = tmp_path / "target"
+    if what == "link":
+        place.symlink_to("nowhere")
+    else:
+        place.write_text("mine")
+        target = place / "copy" if what == "in a file" else place
+    with (
+        kind(tmp_path / "log") as service,
+        pytest.raises(LogWriteError, match="it is no folder") as caught,
+    ):
+        service.backup(target)
+    assert "Remove" not in str(caught.value)
+    assert "Choose another folder" in str(caught.value)
+    assert place.is_symlink() or place.read_text() == "mine"
+
+
 def test_a_progress_that_raises_ends_the_backup_which_is_then_refused(tmp_path: Path) -> None:
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
@@ -290,8 +313,12 @@ def test_a_progress_that_raises_ends_the_backup_which_is_then_refused(tmp_path: 
         with pytest.raises(KeyboardInterrupt):
             journal.backup(tmp_path / "copy", progress=stop)
         assert journal.checkpoint() > 1, "nothing is held any more"
-    with pytest.raises(CorruptLogError, match="this backup was never finished"):
+    with pytest.raises(CorruptLogError, match="this backup was never finished") as caught:
         Journal(tmp_path / "copy")
+    assert "Remove this folder and take another backup" in str(caught.value)
+    assert "acknowledged" not in str(caught.value)
+    report = salvage(str(tmp_path / "copy"), str(tmp_path / "salvaged"))
+    assert [one.code for one in report.findings] == ["unfinished-backup"]
     answer = tallystick.explain(tmp_path / "copy")
     assert [one.judgement.answer for one in answer.logs] == [Answer.REFUSES]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, write_whole
-from tallystick.storage.opening import require_apart, require_empty, writing_backup
+from tallystick.storage.opening import claim_target, require_apart, require_empty, writing_backup
 from tallystick.storage.source import unreadable
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
@@ -111,9 +111,8 @@ class _Told:
 @contextlib.contextmanager
 def _claimed(fs: FileSystem, target: str) -> Iterator[None]:
     """Own the folder ``target``, which is made if missing and must be empty."""
+    claim_target(fs, target, LOCK_NAME)
     with writing_backup(target):
-        fs.mkdir(target)
-        require_empty(fs, target, LOCK_NAME)
         lock = fs.lock(posixpath.join(target, LOCK_NAME))
         try:
             require_empty(fs, target, LOCK_NAME)  # another backup may have had the lock in between

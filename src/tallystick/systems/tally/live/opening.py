@@ -113,7 +113,8 @@ def open_log(
     """Create or recover the log in ``folder``, which the caller has locked.
 
     Raises:
-        CorruptLogError: acknowledged data is damaged or missing, or it is another owner's log.
+        CorruptLogError: acknowledged data is damaged or missing, or it is another owner's log, or
+            an unfinished backup.
         UnsupportedFormatError: the log is of a later version, of another role, or encrypted and
             without its key.
         LogUnreadableError: a file cannot be read; nothing was changed.
@@ -123,6 +124,12 @@ def open_log(
     if catalog.control is None and _never_used(catalog, access):
         _create(fs, folder, settings, claim)
         catalog, access = readable_folder(fs, folder)
+    if catalog.unfinished:
+        raise CorruptLogError(
+            "this backup was never finished",
+            file=catalog.control_path,
+            advice=CODES["unfinished-backup"].advice,
+        )
     if catalog.control is not None:
         claim.require(catalog.control, folder)
     scan, state, index = _read_tail(catalog, access, key, term) or _read_all(catalog, access, key)
