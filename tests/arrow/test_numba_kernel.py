@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+import tallystick
+from tallystick.arrow.numba_kernel import _own_folder
 
 SOURCE = """
 from tallystick.arrow.numba_kernel import kernel
@@ -50,3 +58,96 @@ def test_processes_that_compile_at_the_same_moment_never_get_each_others_code(
         later = _as_another_process(path)
         assert later(data) == 100
         assert len(later.signatures) == 1
+
+
+NOBODY = 65534
+CHILD = f"""
+import os, tempfile
+import numba, numpy
+import tallystick.arrow.numba_kernel
+numba.njit(lambda one: one)(1)  # what Python itself needs may be open to root alone
+if os.geteuid() == 0:  # no permission binds root
+    os.setuid({NOBODY})
+import summed
+print(summed.total(numpy.ones(7, numpy.int64)))
+"""
+
+
+@pytest.fixture
+def installed() -> Iterator[Path]:
+    """Return a folder with a module of kernels, and ``tmp``, the only folder that can be written.
+
+    Every user can come to it, unlike to pytest's.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "summed.py").write_text(SOURCE)
+        (folder / "tmp").mkdir()
+        (folder / "tmp").chmod(0o1777)
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)
+
+
+def test_a_user_without_a_home_has_kernels_compiled_and_kept_in_a_folder_of_its_own(
+    installed: Path,
+) -> None:
+    environment = {
+        "HOME": "/nonexistent", "TMPDIR": f"{installed}/tmp", "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join((str(installed), str(Path(tallystick.__file__).parents[1]))),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], env=environment, text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "7", "")
+    (own,) = (installed / "tmp").iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert list(own.rglob("*.nbi"))
+
+
+def test_where_no_cache_can_be_kept_kernels_are_compiled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numba.core import caching
+
+    (tmp_path / "summed.py").write_text(SOURCE)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    assert _as_another_process(tmp_path / "summed.py")(np.ones(7, np.int64)) == 7
+
+
+def test_a_cache_that_cannot_be_read_or_written_fails_no_call(tmp_path: Path) -> None:
+    path = tmp_path / "summed.py"
+    path.write_text(SOURCE)
+    total = _as_another_process(path)
+    total._cache._cache_file._index_path = str(tmp_path)  # a folder: neither opens
+    assert total(np.ones(7, np.int64)) == 7
+
+
+@pytest.mark.parametrize(
+    ("around", "mode", "used"),
+    [
+        (0o1777, None, True), (0o1777, 0o700, True), (0o755, 0o700, True), (0o1777, 0o770, False),
+        (0o1777, 0o777, False), (0o777, 0o700, False), (0o775, None, False),
+    ],
+)  # fmt: skip
+def test_code_is_kept_only_in_a_folder_that_no_other_user_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, around: int, mode: int | None, used: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"tallystick-numba-{os.geteuid()}"
+    if mode is not None:
+        folder.mkdir()
+        folder.chmod(mode)
+    tmp_path.chmod(around)
+    assert _own_folder() == (folder if used else None)
+
+
+def test_code_is_not_kept_where_a_link_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    (tmp_path / f"tallystick-numba-{os.geteuid()}").symlink_to(elsewhere)
+    assert _own_folder() is None

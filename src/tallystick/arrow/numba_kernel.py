@@ -9,6 +9,11 @@ function for different types each can take the same number, and one's code stand
 types for good. Here every file has a name of its own; at worst the index then lacks what another
 process has just compiled.
 
+Where numba finds no folder for its cache, as for a system user whose home cannot be written, a
+folder of this user's own among the temporary ones takes it. A cache is code: it is neither kept in
+nor loaded from a folder that another user could write to. What cannot be kept is compiled by each
+process anew.
+
 Compiled functions do not count references: with it every call costs two atomic operations for
 each array that it is given, more than most of them take in all. So they make no arrays and
 return none; they fill those that their caller holds.
@@ -16,42 +21,110 @@ return none; they fill those that their caller holds.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Loaded = TypeVar("_Loaded")
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def kernel(function: _Function) -> _Function:
     """Compile ``function`` with numba (no Python objects, the interpreter lock released)."""
-    try:
-        import numba
-    except ImportError:
-        return function
-    return cast(_Function, _with_own_files(numba.njit(**_OPTIONS)(function)))
+    return _compiled(function, _OPTIONS)
 
 
 def small_kernel(function: _Function) -> _Function:
     """Compile like `kernel`, and copy into the calling kernels: for what runs once per field."""
+    return _compiled(function, _OPTIONS | {"inline": "always"})
+
+
+def _compiled(function: _Function, options: dict[str, Any]) -> _Function:
     try:
         import numba
     except ImportError:
         return function
-    return cast(_Function, _with_own_files(numba.njit(inline="always", **_OPTIONS)(function)))
+    compiled = numba.njit(**options)(function)
+    if compiled is not function:  # compilation is not switched off
+        _enable_cache(compiled)
+    return cast(_Function, compiled)
 
 
-def _with_own_files(compiled: Any) -> Any:
-    """Have the files of this function's cache named so that no two processes share a name."""
-    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if files is not None:  # compilation is not switched off
-        by_number = files._data_name
-        files._data_name = lambda number: f"{uuid.uuid4().hex}.{by_number(number)}"
-    return compiled
+def _enable_cache(compiled: Any) -> None:
+    """Have the code kept in numba's folder, else in `_own_folder`, else nowhere."""
+    try:
+        compiled.enable_caching()
+    except RuntimeError:  # numba finds no folder that it can write to
+        folder = _own_folder()
+        if folder is None:
+            return
+        with _cache_in(folder), suppress(RuntimeError):
+            compiled.enable_caching()
+    _make_cache_safe(compiled._cache)
+
+
+@contextmanager
+def _cache_in(folder: Path) -> Iterator[None]:
+    """Have numba look for caches in ``folder`` first."""
+    import numba
+
+    config: Any = numba.config
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def _own_folder() -> Path | None:
+    """Return a temporary folder that only this user can write to; None where there is none."""
+    if sys.platform == "win32":
+        return None
+    try:
+        parent = Path(tempfile.gettempdir())
+        folder = parent / f"tallystick-numba-{os.geteuid()}"
+        with suppress(FileExistsError):
+            folder.mkdir(mode=stat.S_IRWXU)
+        state, around = folder.lstat(), parent.stat().st_mode
+    except OSError:
+        return None
+    own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid()
+    closed = not state.st_mode & _OTHERS_WRITE
+    # Without the sticky bit, others that can write to the parent could put a folder of theirs here.
+    fixed = around & stat.S_ISVTX or not around & _OTHERS_WRITE
+    return folder if own and closed and fixed else None
+
+
+def _make_cache_safe(cache: Any) -> None:
+    """Have no two processes share a name of a file, and no call fail because of the cache."""
+    files = getattr(cache, "_cache_file", None)
+    if files is None:  # numba has found no folder
+        return
+    by_number = files._data_name
+    files._data_name = lambda number: f"{uuid.uuid4().hex}.{by_number(number)}"
+    cache.load_overload = _or_none(cache.load_overload)
+    cache.save_overload = _or_none(cache.save_overload)
+
+
+def _or_none(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``step``, which then returns None where a file is damaged, closed or too large."""
+
+    def tried(*arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except Exception:  # unpickling a cut file can raise any
+            return None
+
+    return tried
 
 
 def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
@@ -72,5 +145,5 @@ def loaded_compiled(load: Callable[[], _Loaded]) -> _Loaded | None:
         return None
     try:
         return load()
-    except (ImportError, RuntimeError):
-        return None  # numba refuses where it finds no folder for what it compiles
+    except ImportError:
+        return None

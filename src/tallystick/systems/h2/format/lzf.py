@@ -177,10 +177,7 @@ class LateKernel:
         return self.compiled(*map(self._array, arguments))
 
     def _compile(self) -> None:
-        try:
-            compiled = kernel(self.plain)
-        except RuntimeError:
-            return  # numba refuses where it finds no folder for what it compiles
+        compiled = kernel(self.plain)
         if compiled is not self.plain:
             from numpy import asarray
 
