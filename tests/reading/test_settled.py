@@ -17,7 +17,7 @@ from tallystick.errors import LogBeingWrittenError, LogUnreadableError
 from tallystick.reading import explain, inspect, read_arrow, scan, verify
 from tallystick.reading.results import headline, is_severe
 from tallystick.reading.settled import Observer, settled_findings
-from tallystick.records import Finding, Outcome, Record, Severity, Verdict
+from tallystick.records import Answer, Finding, Outcome, Record, Severity, Verdict
 from tallystick.systems.findings import BEING_WRITTEN
 from tallystick.systems.protocol import Folder, LogReading, LogSource, ReadOptions, System
 from tests.systems.live_logs import LIVE
@@ -167,6 +167,19 @@ def test_what_was_seen_under_change_is_read_again(tmp_path: Path) -> None:
     observer, system = _observer(tmp_path, [(True, [damage]), (False, [])])
     seen = observer.observe(lambda _: None)
     assert (seen.findings, seen.settled, system.readings) == ([], True, 2)
+
+
+def test_an_answer_other_than_safe_is_read_again_though_nothing_was_found(tmp_path: Path) -> None:
+    observer, system = _observer(tmp_path, [(True, []), (False, [])])
+    seen = observer.observe(lambda reading: reading.verdict())
+    assert seen.value.judgement.answer is Answer.CANNOT_TELL
+    assert (seen.settled, system.readings) == (True, 2)
+
+
+def test_an_answer_of_a_log_that_keeps_changing_is_being_written(tmp_path: Path) -> None:
+    observer, _ = _observer(tmp_path, [(True, [])])
+    seen = observer.observe(lambda reading: reading.verdict())
+    assert seen.value.judgement.reason == BEING_WRITTEN.code
 
 
 def test_what_keeps_changing_is_being_written(tmp_path: Path) -> None:

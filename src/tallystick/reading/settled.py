@@ -1,7 +1,8 @@
 """Readings of logs that are written meanwhile: what was seen under change is no damage yet.
 
 In: a log, and what to take from a reading of it. Out: what was taken, with the findings that stand.
-A severe finding stands if no file of the log changed while it was read. Otherwise the log is read
+A severe finding, and an answer other than safe, stands if no file of the log changed while it was
+read. Otherwise the log is read
 again, a few times and later each time. What was seen every time in a file that never changed
 stands as well; of the rest only that the log is being written can be told (`BEING_WRITTEN`).
 """
@@ -140,7 +141,7 @@ class Observer:
                 cause = error
                 continue
             suspects = _suspects(value, findings)
-            if not suspects or not self._changed(before):
+            if not (suspects or _is_unsafe(value)) or not self._changed(before):
                 return Observed(reading, value, findings, settled=True)
             seen.append(suspects)
             observed = Observed(reading, value, findings, settled=False)
@@ -296,6 +297,11 @@ def _judged_whole(value: Any, findings: Iterable[Finding]) -> Any:
 def _suspects(value: object, findings: Iterable[Finding]) -> list[Suspect]:
     differences = value.differences if isinstance(value, Verdict) else ()
     return [*filter(is_severe, findings), *differences]
+
+
+def _is_unsafe(value: object) -> bool:
+    """Return True for a verdict that does not call the log safe, whether or not by a finding."""
+    return isinstance(value, Verdict) and value.judgement.answer is not Answer.SAFE
 
 
 def _standing(seen: Sequence[list[Suspect]], first: Picture) -> list[Suspect]:

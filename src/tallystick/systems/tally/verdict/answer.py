@@ -22,7 +22,7 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.read.files import Archive
 from tallystick.systems.tally.read.header_search import magic_places
-from tallystick.systems.tally.read.scan import Scan
+from tallystick.systems.tally.read.scan import Scan, open_segment
 
 _ODD_ENDS = {"odd-group", "odd-end", "misplaced-group"}
 
@@ -40,6 +40,9 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
         return
     control = scan.catalog.control
     if control is None or scan.end is None:
+        return
+    if _has_grown(scan):
+        yield Ground("last-group-whole")
         return
     if _has_misplaced_group(scan):
         yield Ground("misplaced-group")
@@ -67,6 +70,20 @@ def end_findings(scan: Scan) -> Iterator[Finding]:
         file, due = scan.end
         text = "no crash leaves this end of the log: a group may have stood there"
         yield scan.catalog.finding("end-damaged", text, file=file.path, offset=due.offset)
+
+
+def _has_grown(scan: Scan) -> bool:
+    """Return whether a whole group stands by now where the walk found the end of the log.
+
+    The log is in use, and its writer has gone on: what stands after its end was written since.
+    """
+    assert scan.end is not None
+    file, due = scan.end
+    source, view = open_segment(file, scan.access)
+    with source:
+        whole = view.look(due).case.whole
+        view.data = b""
+    return whole
 
 
 def _has_misplaced_group(scan: Scan) -> bool:
