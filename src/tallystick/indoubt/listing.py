@@ -17,8 +17,7 @@ from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.printable import shell_quoted
-from tallystick.reading.discovery import parent
-from tallystick.reading.estate import Gatherer, decisions_of, gravest_first
+from tallystick.reading.estate import Gatherer, gravest_first
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, survey
 from tallystick.reconcile.estate import Estate
@@ -227,13 +226,13 @@ def _not_asked(
     With their identities, so far as they are noted. The report says it of each, but of those that
     were ``said``.
     """
-    for folder in gathered.coordinators:
+    for folder, decisions in gathered.coordinators.items():
         try:
             identities = dict(Identities(Path(folder) / IDENTITIES_FILE))
         except (CorruptLogError, LogUnreadableError) as error:
             report.unproved.append(f"{folder}: which databases it has cannot be told: {error}")
             identities = {}
-        names = dict.fromkeys(gathered.estate.names_in(decisions_of(folder)), "") | identities
+        names = dict.fromkeys(gathered.estate.names_in(decisions), "") | identities
         left = [
             (name, identity)
             for name, identity in sorted(names.items())
@@ -260,7 +259,7 @@ def _is_among(identity: str, logs: Iterable[LogSource]) -> bool:
     """Return True if one of the logs is that of the embedded store with this identity."""
     kind, _, number = identity.rpartition(" ")
     if kind == PAGE_STORE:
-        return any(owner_of(Path(parent(one.path)), LOCAL) == identity for one in logs)
+        return any(owner_of(Path(one.path).resolve().parent, LOCAL) == identity for one in logs)
     if kind != JOURNAL:
         return False
     files = (file for one in logs for file in system(one.system).read(one, ReadOptions()).files())

@@ -6,6 +6,7 @@ transactions, the gravest first, and the logs whose own answers it changes. Noth
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from tallystick.roles.coordinator_files import (
     noted,
 )
 from tallystick.storage.local import LOCAL
+from tallystick.storage.source import is_remote
 from tallystick.systems.answers import BY_COORDINATOR, NOTHING, Reason, reasons
 from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSource
@@ -192,7 +194,8 @@ class Gatherer:
     ) -> None:
         self.estate = Estate() if estate is None else estate
         self.coordinators = _coordinators(path, logs)
-        """Directories of coordinators: the path, or what the logs lie in."""
+        """Directories of coordinators, the path or what the logs lie in: each with its log's name.
+        """
         self.systems: dict[str, str] = {}
         """The system of each log, by its name."""
         self.logs = logs
@@ -201,11 +204,11 @@ class Gatherer:
         self._gathers = len(logs) >= least
         self._most = most
         self._own: dict[str, Judgement] = {}
-        for folder in self.coordinators:
+        for folder, decisions in self.coordinators.items():
             node = (Path(folder) / NODE_FILE).read_bytes().strip()
-            self.estate.add_coordinator(node, decisions_of(folder))
+            self.estate.add_coordinator(node, decisions)
             if (Path(folder) / LOST_FILE).is_file():
-                self.estate.damaged.add(decisions_of(folder))
+                self.estate.damaged.add(decisions)
 
     def add(
         self, reading: LogReading, findings: Iterable[Finding], own: Judgement | None = None
@@ -241,10 +244,10 @@ class Gatherer:
 
     def add_closed(self) -> None:
         """Add the closed decisions that the logs of coordinators have forgotten."""
-        for folder in self.coordinators:
+        for folder, decisions in self.coordinators.items():
             file = str(Path(folder) / CLOSED_FILE)
             closed = noted(LOCAL, file, self.estate.in_doubt())
-            self.estate.add_closed_decisions(NATIVE, decisions_of(folder), file, closed)
+            self.estate.add_closed_decisions(NATIVE, decisions, file, closed)
 
     def judged(self, problems: Iterable[Finding]) -> EstateAnswer | None:
         """Return the answer; None where no log knows of a global transaction.
@@ -277,11 +280,6 @@ class Gatherer:
         return f"tallystick indoubt list {path}"
 
 
-def decisions_of(coordinator: str) -> str:
-    """Return the name of the decision log in the directory of a coordinator."""
-    return str(Path(coordinator) / LOG_FOLDER)
-
-
 def gravest_first(rows: Iterable[Row]) -> list[Row]:
     """Return the judgements on branches in doubt, and on what went against a decision."""
     waiting = [row for row in rows if _waits(row)]
@@ -294,9 +292,22 @@ def _waits(row: Row) -> bool:
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
 
 
-def _coordinators(path: str, logs: Iterable[LogSource]) -> list[str]:
-    above = sorted({parent(one.path) for one in logs if one.path.endswith(f"/{LOG_FOLDER}")})
-    return [one for one in dict.fromkeys((path, *above)) if (Path(one) / NODE_FILE).is_file()]
+def _coordinators(path: str, logs: Iterable[LogSource]) -> dict[str, str]:
+    """Return the directories of coordinators, each with the name of its decision log.
+
+    One folder can be named in many ways: `.` and a link name it too, so real paths are compared.
+    """
+    names = {os.path.realpath(one.path): log_name(one) for one in logs if not is_remote(one.path)}
+    folders = {} if is_remote(path) else {os.path.realpath(path): path}
+    for real, name in sorted(names.items()):
+        above, last = os.path.split(real)
+        if last == LOG_FOLDER:
+            folders.setdefault(above, parent(name) if Path(name).name == LOG_FOLDER else above)
+    return {
+        folder: names.get(str(Path(real) / LOG_FOLDER), str(Path(folder) / LOG_FOLDER))
+        for real, folder in folders.items()
+        if (Path(folder) / NODE_FILE).is_file()
+    }
 
 
 _UNFOUND = ("decisions-absent", "too-many")
@@ -352,7 +363,7 @@ def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]
         )
         for (kind, logs), rows in alike.items()
     ]
-    absent = [one for one in gathered.coordinators if decisions_of(one) not in systems]
+    absent = [one for one, log in gathered.coordinators.items() if log not in systems]
     unnamed = sorted({one["log"] for one in estate.unnamed} - set(estate.copies))
     for kind, logs in (
         ("log-unread", sorted(estate.damaged)),
