@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.reading import explain, scan
+from tallystick import PageStore
+from tallystick.reading import explain, scan, triage, verify
 from tallystick.records import Answer, Finding
 from tests.fixtures import fixture_dir
 
@@ -119,3 +120,21 @@ def test_a_cut_packed_log_is_read_as_far_as_it_goes_and_marked(tmp_path: Path, c
     (verdict,) = found.logs
     assert verdict.judgement.answer is Answer.CANNOT_TELL
     assert "is cut" in verdict.judgement.text
+
+
+def test_a_backup_of_a_page_store_is_named_with_what_to_type(tmp_path: Path) -> None:
+    backup = tmp_path / "a backup"
+    with PageStore(tmp_path / "store") as store:
+        store.create_table("t")
+        store.backup(backup)
+    for problems in (
+        verify(backup).findings, explain(backup).problems, triage(backup).problems
+    ):  # fmt: skip
+        (problem,) = problems
+        assert problem.code == "no-log"
+        assert problem.message.startswith(f"{backup} is a backup of a page store")
+        assert problem.advice is not None
+        assert f"tallystick store check '{backup}'" in problem.advice
+    (backup / "backup").write_bytes(b"something else")
+    (problem,) = explain(backup).problems
+    assert "page store" not in problem.message

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,8 @@ from tallystick.errors import (
     TallystickError,
     UnsupportedFormatError,
 )
-from tallystick.reading.discovery import discover
+from tallystick.printable import shell_quoted
+from tallystick.reading.discovery import discover, parent
 from tallystick.reading.estate import Gatherer
 from tallystick.reading.names import log_name
 from tallystick.reading.results import (
@@ -35,6 +36,7 @@ from tallystick.reading.results import (
 )
 from tallystick.reading.settled import Observer
 from tallystick.records import Answer, Finding, Judgement, Outcome, Record, Severity, Verdict
+from tallystick.roles.page_store_files import BACKUP_MARK, BACKUP_TEXT, PAGES
 from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
@@ -331,17 +333,34 @@ def _size(record: Record) -> int:
 
 
 def _no_log(path: str, others: list[str]) -> Finding:
+    text = f"there is no log of any known system below {path}"
+    advice = "Point at the folder that holds the log files, or at a tree above it"
+    store = next((parent(one) for one in others if _is_backup_mark(one, others)), None)
+    if store is not None:
+        text = f"{store} is a backup of a page store: whole pages, and no log yet"
+        advice = f"tallystick store check {shell_quoted(store)} begins its log and checks each page"
     return Finding(
         NO_LOG,
         Severity.WARNING,
         "",
         path,
-        f"there is no log of any known system below {path}",
+        text,
         file=path,
         expected="files of a known log system",
         found=_others_text(others),
-        advice="Point at the folder that holds the log files, or at a tree above it",
+        advice=advice,
     )
+
+
+def _is_backup_mark(path: str, others: Container[str]) -> bool:
+    """Return whether a file marks the pages beside it as a finished backup of a page store."""
+    folder, _, name = path.rpartition("/")
+    if name != BACKUP_MARK or f"{folder}/{PAGES}" not in others:
+        return False
+    try:
+        return read_head(path, len(BACKUP_TEXT)) == BACKUP_TEXT
+    except LogUnreadableError:
+        return False
 
 
 def _others_text(others: list[str]) -> str:

@@ -22,9 +22,10 @@ from tallystick.pipeline.tables.write_task import (
 )
 from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.tables import TABLES
+from tallystick.roles import page_store_files
 from tallystick.roles.coordinator_files import CLOSED_FILE, IDENTITIES_FILE, LOST_FILE, NODE_FILE
 from tallystick.services.journal import outcomes
-from tallystick.services.page_store import backup, recovery
+from tallystick.services.page_store import recovery
 from tallystick.services.transactions.coordinator_dir import TRACES_FILE
 from tallystick.services.write_behind.service_dir import IDENTITY_FILE, REFUSED_FILE
 from tallystick.storage.shared.members import PREFIX
@@ -151,7 +152,8 @@ def test_carrying_leaves_out_logs_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_files_beside_native_logs_have_the_names_that_their_stores_give_them() -> None:
-    pages = {backup.PAGES, backup.BACKUP_MARK, recovery.SIDE, recovery.FRESH}
+    names = page_store_files
+    pages = {names.PAGES, names.BACKUP_MARK, recovery.SIDE, recovery.FRESH}
     closed = {CLOSED_FILE, f"{CLOSED_FILE}.old", TRACES_FILE, f"{TRACES_FILE}.old"}
     manager = {NODE_FILE, IDENTITIES_FILE, LOST_FILE, outcomes.FILE, *closed}
     others = {IDENTITY_FILE, REFUSED_FILE, LOCK_NAME, PREFIX.removesuffix(".")}

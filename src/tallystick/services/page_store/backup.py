@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tallystick.roles.page_store_files import BACKUP_MARK, BACKUP_TEXT, PAGES
 from tallystick.storage.files import File, FileSystem, write_whole
 
-PAGES = "pages"
-BACKUP_MARK = "backup"
 _COPY_BYTES = 1 << 20
 
 
 def copy_pages(file: File, fs: FileSystem, target: Path) -> None:
     """Copy all pages of ``file`` to the folder ``target``, which is absent or empty."""
     fs.mkdir(str(target))
-    write_whole(fs, str(target / BACKUP_MARK), [b"pages without a log\n"])
+    write_whole(fs, str(target / BACKUP_MARK), [BACKUP_TEXT])
     write_whole(fs, str(target / PAGES), _chunks(file))
 
 

@@ -31,7 +31,8 @@ from pathlib import Path
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.roles import InDoubt, PagedLog, TableSpace, Ticket, UndoRedoLog
-from tallystick.services.page_store.backup import BACKUP_MARK, PAGES, copy_pages
+from tallystick.roles.page_store_files import BACKUP_MARK, PAGES
+from tallystick.services.page_store.backup import copy_pages
 from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.services.page_store.pages.layout import PAGE_SIZE, Leaf, Meta, Node, decode, encode
 from tallystick.services.page_store.pages.space import OWN_PAGES, OwnPages

@@ -31,7 +31,7 @@ from tallystick.roles import (
     UndoRedoLog,
     recovery_result,
 )
-from tallystick.services.page_store.backup import PAGES
+from tallystick.roles.page_store_files import PAGES
 from tallystick.services.page_store.checkpoint import Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
