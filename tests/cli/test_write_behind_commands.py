@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick.cli.commands import backlog, replay
+from tallystick.disposal.disposers import MoveDisposer
+from tallystick.disposal.worker import dispose_of
 from tallystick.errors import NotALogError, UnsupportedFormatError
 from tallystick.services.journal import Journal
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles import TallyPersistLog
 from tests.kit import untouched
+from tests.systems.tally.live.test_retention import OPERATIONS, SMALL
 
 
 def down(_: Any) -> None:
@@ -172,3 +178,21 @@ def test_a_backlog_leaves_out_the_logs_of_other_services_beside(
     Journal(path.parent / "journal").close()
     _, text = run(backlog.command, str(path.parent), "--json")
     assert [one["system"] for one in json.loads(text)["logs"]] == [system]
+
+
+def test_an_archive_owes_nothing_as_later_segments_may_hold_its_marks(tmp_path: Path) -> None:
+    log = TallyPersistLog(TallyLog(str(tmp_path / "log"), settings=replace(SMALL, recycle=False)))
+    numbers = [log.persisting(("a",), OPERATIONS)[0] for _ in range(20)]
+    log.log.flush()
+    for number in numbers:
+        log.persisted(number, ("a",))
+    log.roll()
+    path = log.disposable()[0]
+    disposer = MoveDisposer(str(tmp_path / "archive"))
+    dispose_of(disposer, path, log.archive_name(path))
+    log.close()
+    code, text = run(backlog.command, str(tmp_path / "archive"), "--json")
+    (one,) = json.loads(text)["logs"]
+    assert one["pending"] > 0, "the case is not the one that is meant"
+    assert (code, one["archive"]) == (0, True)
+    assert "An archive: " in run(backlog.command, str(tmp_path / "archive"))[1]

@@ -21,6 +21,8 @@ from click.testing import CliRunner
 from tallystick import Journal, PageStore
 from tallystick.cli.commands.convert import command
 from tallystick.convert.command import convert
+from tallystick.disposal.disposers import CompressDisposer, MoveDisposer
+from tallystick.disposal.worker import dispose_of
 from tallystick.errors import (
     CorruptLogError,
     LogFullError,
@@ -42,6 +44,7 @@ from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import Reporter, run_and_kill
 from tests.fixtures import fixture_dir
 from tests.kit import untouched
+from tests.systems.tally.live.test_retention import filled
 
 JBOSS = fixture_dir("jboss")
 SEQUENCES = [["tally"], ["tally", "{own}"], ["{own}"], ["{own}", "tally", "{own}"]]
@@ -564,6 +567,25 @@ def test_a_log_that_is_open_is_refused_as_such_whatever_its_end_looks_like(tmp_p
     with pytest.raises(CorruptLogError):
         convert(damaged, tmp_path / "to", "tally")
     assert convert(damaged, tmp_path / "to", "tally", force=True).left.total()
+
+
+@pytest.mark.parametrize("disposer", [MoveDisposer, CompressDisposer])
+def test_an_archive_of_a_service_is_made_a_log_by_force(
+    tmp_path: Path, disposer: type[MoveDisposer | CompressDisposer]
+) -> None:
+    log, written = filled(tmp_path / "log", recycle=False)
+    for path in log.disposable():
+        dispose_of(disposer(str(tmp_path / "archive")), str(path), log.archive_name(str(path)))
+        log.disposed(str(path))
+    log.close()
+    with pytest.raises(CorruptLogError, match=r"and no log.* convert --force"):
+        convert(tmp_path / "archive", tmp_path / "to", "cloudtran")
+    report = convert(tmp_path / "archive", tmp_path / "to", "cloudtran", force=True)
+    assert report.role == "persist log"
+    assert any("may have ended in later ones" in note for note in report.notes)
+    with closing(open_persist_log(tmp_path / "to", "cloudtran")) as new:
+        pending = [one.number for one, _ in new.pending()]
+    assert report.carried["pending entries"] == len(pending) <= len(written)
 
 
 def test_archived_segments_alone_are_a_log_by_force_only(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Reason:
         meaning: why, one sentence; the text of a judgement whose ground brings none.
         decided_by: of `Answer.CANNOT_TELL`: the file or fact that would decide it.
         after_crash: of `Answer.SAFE`: the end is what a crash of a sound machine leaves.
+        archive: these are files that have left their log: what is open in them may have ended.
     """
 
     code: str
@@ -35,6 +36,7 @@ class Reason:
     meaning: str
     decided_by: str = ""
     after_crash: bool = False
+    archive: bool = False
 
 
 Reasons = Mapping[str, Reason]

@@ -42,7 +42,8 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
     """Count what is pending in the write-behind logs below PATH, per target, without touching them.
 
     Each log begins with its answer, as in tallystick explain. Exit code 1 if anything is pending,
-    or if a log may have lost something that was; 2 if there is no write-behind log.
+    or if a log may have lost something that was; archived segments owe nothing, as later ones may
+    hold their marks. Exit code 2 if there is no write-behind log.
     """
     found = survey(path, options=read_options(**options)).refuse_unknown_settings()
     found.logs = [one for one in found.logs if _may_owe(one, found.options.encryption_key)]
@@ -69,7 +70,9 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
         if lost:
             Printer().line("CANNOT TELL  The log of this service is missing: what it owed is lost.")
         print_problems(Printer(), found.problems, [])
-    calm = all(one["answer"] == Answer.SAFE and not one["pending"] for one in backlogs)
+    calm = all(
+        one["answer"] == Answer.SAFE and (one["archive"] or not one["pending"]) for one in backlogs
+    )
     ctx.exit(0 if calm and not found.problems else 1)
 
 
@@ -79,6 +82,11 @@ def _may_owe(source: LogSource, key: bytes | None) -> bool:
     if Role.PERSIST_LOG not in of.roles:
         return False
     return of.role_in(source.path, LOCAL, key) in (None, Role.PERSIST_LOG)
+
+
+def _is_archive(source: LogSource, judgement: Judgement) -> bool:
+    reason = system(source.system).reason_table.get(judgement.reason)
+    return reason is not None and reason.archive
 
 
 def _backlog(
@@ -92,6 +100,7 @@ def _backlog(
         "system": reading.source.system,
         **judgement.to_dict(),
         "words": judgement.words,
+        "archive": _is_archive(reading.source, judgement),
         "pending": len(pending),
         "bytes": sum(one.bytes for one in pending),
         "oldest_seconds": age,
@@ -117,6 +126,9 @@ def _print(backlogs: list[dict[str, Any]]) -> None:
         answer = (one["words"], ANSWER_STYLES[one["answer"]])
         pending = f"{one['pending']:,} pending, {one['bytes']:,} bytes{oldest}"
         out.line(answer, f"  {one['log']}: {pending}")
+        if one["archive"]:
+            out.line("  An archive: what is pending in it may have been applied, as later segments")
+            out.line("  of the log say. Ask for the backlog of the service")
         if one["answer"] != Answer.SAFE:
             out.line(f"  Why: {one['reason']['text']}")
         for name, count in sorted(one["targets"].items()):

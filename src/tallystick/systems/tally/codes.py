@@ -152,6 +152,7 @@ REASONS = reasons(
         Answer.CANNOT_TELL,
         "These are archived segments of a log, and some between them are not here.",
         "the missing segments",
+        archive=True,
     ),
     Reason(
         "archive-end",
@@ -159,6 +160,7 @@ REASONS = reasons(
         "These are archived segments of a log; the last one ends in a group that is not whole, and "
         "only the segment after it says whether records were cut there.",
         "the segment that follows",
+        archive=True,
     ),
     Reason(
         "archive-unnamed",
@@ -171,7 +173,8 @@ REASONS = reasons(
         "archived-segments",
         Answer.SAFE,
         "These are archived segments of a log, every one whole up to its end. The log itself is "
-        "elsewhere, and no restart opens them.",
+        "elsewhere, and no restart opens them. What is open in them may have ended in later ones.",
+        archive=True,
     ),
     Reason(
         "refused",

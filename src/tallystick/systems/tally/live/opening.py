@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tallystick.errors import CorruptLogError, LogUnreadableError, UnsupportedFormatError
+from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.printable import logger
 from tallystick.records import Finding, Judgement
 from tallystick.storage.files import File, FileSystem, HeldFolder, write_whole
@@ -61,7 +61,7 @@ _ADVICE: Final = (
     "and write what can be read to a new log with tallystick.systems.tally.live.salvage"
 )
 _ADVICE_ARCHIVED: Final = (
-    "If these are archived segments of a log: `tallystick dump` reads them, and "
+    "If these are archived segments of a log: tallystick.scan and `tallystick dump` read them, and "
     "`tallystick convert --force` makes a log of what they hold"
 )
 _COPIES: Final = (
@@ -121,6 +121,8 @@ def open_log(
         OSError: a write failed.
     """
     catalog, access = readable_folder(fs, folder)
+    if catalog.control_path is None:
+        _refuse_archived(fs, folder)
     if catalog.control is None and _never_used(catalog, access):
         _create(fs, folder, settings, claim)
         catalog, access = readable_folder(fs, folder)
@@ -157,17 +159,22 @@ def _never_used(catalog: Catalog, access: FileAccess) -> bool:
     return not used and all(one.code != UNREADABLE.code for one in scan.findings)
 
 
-def _create(fs: FileSystem, folder: str, settings: Settings, claim: Claim) -> None:
-    """Write the first segment, then the control block, with which the log exists."""
+def _refuse_archived(fs: FileSystem, folder: str) -> None:
+    """Refuse a folder without a log in which archived segments are, packed or not."""
     names = fs.list(folder)
-    if archived := [one for one in names if archived_as(logical_name(one)) is not None]:
-        raise UnsupportedFormatError(
+    archived = [one for one in names if archived_as(logical_name(one)) is not None]
+    if archived and not any(map(is_own, names)):
+        raise CorruptLogError(
             "the folder holds archived segments of a log, and no log",
             file=posixpath.join(folder, archived[0]),
             expected="a log, or an empty folder",
-            advice="Read them with tallystick.scan or `tallystick dump`; make a log elsewhere",
+            advice=_ADVICE_ARCHIVED,
         )
-    for name in names:
+
+
+def _create(fs: FileSystem, folder: str, settings: Settings, claim: Claim) -> None:
+    """Write the first segment, then the control block, with which the log exists."""
+    for name in fs.list(folder):
         if is_own(name):
             fs.remove(posixpath.join(folder, name))
     now = time.time_ns() // 1000

@@ -235,7 +235,7 @@ def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
     """Return the catalog of the log in ``folder``, and the access to its files through ``fs``.
 
     The log may be written meanwhile: a spare segment that has got another name since the folder was
-    listed is none of it.
+    listed is none of it. Where no log is, archived segments, not packed, are what is left of one.
 
     Raises:
         UnsupportedFormatError: a file is of a later format version.
@@ -250,7 +250,9 @@ def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
 
 
 def _members(fs: FileSystem, folder: str) -> list[str]:
-    return [posixpath.join(folder, name) for name in fs.list(folder) if is_own(name)]
+    names = fs.list(folder)
+    own = [name for name in names if is_own(name)] or filter(is_member, names)
+    return [posixpath.join(folder, name) for name in own]
 
 
 def _gone(fs: FileSystem, catalog: Catalog) -> set[str]:
