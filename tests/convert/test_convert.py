@@ -437,6 +437,7 @@ def test_what_cannot_be_decrypted_is_not_passed_over_by_force(
         assert isinstance(ran.exception, UnsupportedFormatError), ran.output
         assert words in str(ran.exception)
         assert "force" not in str(ran.exception)
+        assert given or str(tmp_path / "from") in str(ran.exception)
         assert [one.name for one in tmp_path.iterdir()] == ["from"]
 
 

@@ -222,7 +222,10 @@ def _require_sound(reading: LogReading, *, force: bool) -> list[Finding]:
     for one in found:
         if codes[one.code].sealed:
             raise UnsupportedFormatError(
-                one.message, file=one.file, offset=one.offset, advice=one.advice
+                one.message,
+                file=one.file or reading.source.path,
+                offset=one.offset,
+                advice=one.advice,
             )
     bad = [one for one in found if one.severity in (Severity.DAMAGE, Severity.LOSS)]
     if bad and not force:
