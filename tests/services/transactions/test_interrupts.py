@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -16,6 +19,7 @@ from tallystick.records import Xid
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import Problem, Status, TransactionManager, Vote
+from tallystick.services.transactions.deadlines import TimedResource
 from tallystick.services.transactions.resource import ResourceUnreachable
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tests.interrupts import (
@@ -255,6 +259,34 @@ class InterruptedBranch:
 
     def close(self) -> None:
         self._do("close")
+
+
+class Slow(Interrupted):
+    """A resource whose commit goes on after its caller was interrupted."""
+
+    def __init__(self) -> None:
+        super().__init__("slow", "", wrap=False)
+        self.interrupted, self.ended = threading.Event(), False
+
+    def commit(self, xid: Xid) -> None:
+        _thread.interrupt_main(signal.SIGALRM)
+        assert self.interrupted.wait(60)
+        time.sleep(0.05)  # a call that did not wait would be over by now
+        self.ended = xid is not None
+
+    def in_doubt(self) -> list[Xid]:
+        assert self.ended
+        return []
+
+
+def test_a_call_waits_for_an_earlier_one_whose_caller_was_interrupted() -> None:
+    slow = Slow()
+    timed = TimedResource(slow, 60)
+    with handlers():
+        with pytest.raises(TimeLimit):
+            timed.commit(Xid(1, b"g", b"b"))
+        slow.interrupted.set()
+        assert timed.in_doubt() == []
 
 
 @pytest.fixture

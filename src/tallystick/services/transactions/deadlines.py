@@ -18,6 +18,7 @@ from tallystick.services.transactions.two_phase_commit import LiveTransactions, 
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import start_thread
 from tallystick.storage.scheduling import living_threads, simulated, threading, time
+from tallystick.storage.signals import uninterrupted
 
 _log = logger("tallystick.transactions")
 
@@ -174,10 +175,11 @@ after_fork_in_child(_ROUNDS.after_fork)
 
 
 class Call(Uncopied, Generic[_Result]):
-    """A call in a thread of its own, and what it returned or raised."""
+    """A call in a thread of its own, once another one has ended; what it returned or raised."""
 
-    def __init__(self, work: Callable[[], _Result]) -> None:
+    def __init__(self, work: Callable[[], _Result], after: Call[Any] | None = None) -> None:
         self._work = work
+        self._after = after if after is not None and after.is_under_way else None
         self._result: _Result
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tallystick-call", daemon=True)
@@ -185,6 +187,9 @@ class Call(Uncopied, Generic[_Result]):
 
     def _run(self) -> None:
         try:
+            if self._after is not None:
+                self._after._thread.join()
+                self._after = None
             self._result = self._work()
         except BaseException as error:
             self._error = error
@@ -211,7 +216,8 @@ class Call(Uncopied, Generic[_Result]):
 class TimedResource(Uncopied):
     """A resource whose calls are given up after a time.
 
-    A call that was given up goes on in its thread; until it ends, other calls are refused.
+    A call that was given up goes on in its thread; until it ends, other calls are refused. So does
+    one whose caller was interrupted: the next call begins when it has ended.
 
     Args:
         resource: one whose calls may wait.
@@ -223,6 +229,7 @@ class TimedResource(Uncopied):
         self.resource = resource
         self._seconds = seconds
         self._given_up: Call[Any] | None = None
+        self._last: Call[Any] | None = None
 
     def __getattr__(self, attribute: str) -> Any:
         found = getattr(self.resource, attribute)
@@ -232,7 +239,7 @@ class TimedResource(Uncopied):
 
     def close(self) -> None:
         """Close the resource, while a call that was given up may go on."""
-        self._given_up = None
+        self._given_up = self._last = None
         self.start(self.resource.close)()
 
     def start(self, work: Callable[[], _Result]) -> Callable[[], _Result]:
@@ -245,7 +252,9 @@ class TimedResource(Uncopied):
             raise ResourceUnreachable("an earlier call has had no answer yet")
         deadline = time.monotonic() + self._seconds
         try:
-            call = Call(work)
+            with uninterrupted:
+                call = Call(work, self._last)
+                self._last = call
         except OSError as error:
             raise ResourceUnreachable(str(error)) from error
 
