@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import LogClosedError
+from tallystick.errors import LogClosedError, RolledBackError
 from tallystick.services.journal import AsyncJournal
 from tallystick.services.transactions import Transaction, TransactionManager
 from tallystick.services.transactions.aio import AsyncTransaction, AsyncTransactionManager
@@ -77,13 +77,13 @@ async def test_both_faces_end_every_call_alike(tmp_path: Path, closed: bool) -> 
 
 
 async def test_work_in_threads_after_the_end_is_refused_as_everything_else(tmp_path: Path) -> None:
-    tm = AsyncTransactionManager(manager(tmp_path, durable("a")))
+    tm = AsyncTransactionManager(manager(tmp_path, durable("a"), call_timeout=0.2))
     tx = tm.begin()
     await tm.close()
     await tm.close()
     with pytest.raises(LogClosedError):
         await tm.run(lambda _: None)
-    with pytest.raises(LogClosedError):
+    with pytest.raises(RolledBackError, match="the transaction manager was closed"):
         await tx.run("a", lambda _: None)
 
 
