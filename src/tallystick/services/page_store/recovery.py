@@ -173,9 +173,15 @@ def owner_of(path: Path, fs: FileSystem) -> str:
     for name in (PAGES, FRESH):
         if fs.exists(str(path / name)):
             with closing(fs.open(str(path / name), write=False)) as file, suppress(CorruptLogError):
-                meta = decode(0, file.pread(PAGE_SIZE, 0))
-                return f"page store {meta.store_id:x}" if isinstance(meta, Meta) else ""
+                meta = _meta_of(file)
+                return "" if meta is None else f"page store {meta.store_id:x}"
     return ""
+
+
+def _meta_of(file: File) -> Meta | None:
+    """Return page 0 as it is in the file, or None for a page of another kind."""
+    meta = decode(0, file.pread(PAGE_SIZE, 0))
+    return meta if isinstance(meta, Meta) else None
 
 
 def _no_tables() -> bytes:
@@ -290,8 +296,8 @@ def _require_same_moment(path: Path, log: UndoRedoLog, file: File) -> None:
 
 
 def _mark_of(file: File) -> int:
-    meta = decode(0, file.pread(PAGE_SIZE, 0))
-    return meta.mark if isinstance(meta, Meta) else 0
+    meta = _meta_of(file)
+    return 0 if meta is None else meta.mark
 
 
 def _opened(log: UndoRedoLog, cache: OwnPages, in_doubt: list[InDoubt], section: int) -> OpenStore:
