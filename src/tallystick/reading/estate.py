@@ -194,8 +194,7 @@ class Gatherer:
     ) -> None:
         self.estate = Estate() if estate is None else estate
         self.coordinators = _coordinators(path, logs)
-        """Directories of coordinators, the path or what the logs lie in: each with its log's name.
-        """
+        """Directories of coordinators, the path or what the logs lie in, each with its log."""
         self.systems: dict[str, str] = {}
         """The system of each log, by its name."""
         self.logs = logs

@@ -2,9 +2,9 @@
 
 In: a log, and what to take from a reading of it. Out: what was taken, with the findings that stand.
 A severe finding, and an answer other than safe, stands if no file of the log changed while it was
-read. Otherwise the log is read
-again, a few times and later each time. What was seen every time in a file that never changed
-stands as well; of the rest only that the log is being written can be told (`BEING_WRITTEN`).
+read. Otherwise the log is read again, a few times and later each time. What was seen every time in
+a file that never changed stands as well; of the rest only that the log is being written can be
+told (`BEING_WRITTEN`).
 """
 
 from __future__ import annotations

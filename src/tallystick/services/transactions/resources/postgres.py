@@ -568,9 +568,8 @@ class BasePostgresBranch:
         with refusals:
             tag = yield from self._run("COMMIT")
         if tag != "COMMIT":
-            self._is_reset = (
-                False  # the request for a transaction that failed meanwhile resets none
-            )
+            # The request for a transaction that failed meanwhile resets none.
+            self._is_reset = False
             raise BranchRolledBack(f"{_FAILED}: it answered COMMIT with {tag}")
 
     def _rollback(self) -> Steps[None]:

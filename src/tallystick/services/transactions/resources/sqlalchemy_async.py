@@ -372,9 +372,8 @@ class _AsyncpgBranch:
         from tallystick.services.transactions.resources.postgres import was_ended
 
         try:
-            async with (
-                self._adapted._execute_mutex
-            ):  # not while another task's statement is at work
+            # Not while another task's statement is at work.
+            async with self._adapted._execute_mutex:
                 return cast(str, await self.raw.execute(request))
         except asyncpg.PostgresError as error:
             if was_ended(error):
