@@ -82,7 +82,7 @@ def recovered(path: Path) -> Redone:
     log = PageLog(store)
     log.open_for_reading()
     handler = Redone(table, store, {})
-    assert not log.recover(UNDO_STAGE, handler), "the log is empty"
+    log.recover(UNDO_STAGE, handler)  # an empty log, too: H2 may be ended right after a checkpoint
     store.sync()
     log.recover(ALLOCATE_STAGE)
     handler.rows = rows_of_pages(store, table)
