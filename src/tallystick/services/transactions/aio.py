@@ -288,7 +288,9 @@ class AsyncTransaction(GlobalTransaction):
                 self._begin_now(name, resource)
             return
         xid = self._xids.branch(self.gtrid)
-        branch = yield partial(in_thread, self._workers, lambda: resource.begin(xid))
+        branch = yield partial(
+            in_thread, self._workers, lambda: self._begin_in_time_left(resource, xid)
+        )
         self._join(name, resource, ThreadedBranch(branch, self._end_workers))
 
     async def __aenter__(self) -> Self:

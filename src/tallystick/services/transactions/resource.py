@@ -14,13 +14,20 @@ driver's errors into them, so that the coordinator knows no driver.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, cast
 
 from tallystick.errors import TransactionError
 from tallystick.records import Xid
+
+begins_by: ContextVar[float] = ContextVar("tallystick_begins_by", default=math.inf)
+"""The moment of the monotonic clock by which a branch that begins now must have begun.
+
+For resources whose beginning waits for others, and cannot be ended from outside."""
 
 
 class ResourceAnswer(TransactionError):  # noqa: N818 - not every answer is an error

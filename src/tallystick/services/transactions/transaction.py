@@ -19,8 +19,15 @@ from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 from tallystick.callables import require_plain
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
+from tallystick.records import Xid
 from tallystick.services.driver_errors import is_of_driver, is_retryable, kind_of, refused_by
-from tallystick.services.transactions.resource import AnyBranch, Resource, is_last_resource
+from tallystick.services.transactions.resource import (
+    AnyBranch,
+    Branch,
+    Resource,
+    begins_by,
+    is_last_resource,
+)
 from tallystick.services.transactions.steps import Hook, Steps, drive_in_block
 from tallystick.services.transactions.two_phase_commit import (
     CLOSED,
@@ -385,6 +392,8 @@ class GlobalTransaction(Uncopied):
     def _explain(self, error: BaseException | None) -> None:
         """Raise `RolledBackError` from an error that the end of its sessions has caused."""
         why = self._protocol.cut_short
+        if why is None and time.monotonic() > self._deadline:  # before another thread has noticed
+            why = TIMED_OUT
         if why is not None and isinstance(error, Exception):
             raise cut_short(why) from error
 
@@ -417,9 +426,17 @@ class GlobalTransaction(Uncopied):
 
     def _begin_now(self, name: str, resource: Resource) -> AnyBranch:
         """Begin a branch by a call that blocks, or never waits."""
-        branch = resource.begin(self._xids.branch(self.gtrid))
+        branch = self._begin_in_time_left(resource, self._xids.branch(self.gtrid))
         self._join(name, resource, branch)
         return branch
+
+    def _begin_in_time_left(self, resource: Resource, xid: Xid) -> Branch:
+        """Begin a branch that waits no longer than the transaction allows."""
+        token = begins_by.set(self._deadline)
+        try:
+            return resource.begin(xid)
+        finally:
+            begins_by.reset(token)
 
     # -- checks -----------------------------------------------------------------------------
 

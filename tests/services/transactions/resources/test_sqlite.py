@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tallystick.errors import BusyError, TransactionUsageError
+from tallystick.errors import BusyError, RolledBackError, TransactionUsageError
 from tallystick.services.driver_errors import is_conflict
-from tallystick.services.transactions import IdempotencyKey, TransactionManager
+from tallystick.services.transactions import (
+    AsyncTransactionManager,
+    IdempotencyKey,
+    TransactionManager,
+)
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 
@@ -116,6 +120,37 @@ def test_who_only_reads_need_not_wait_for_a_writer(tmp_path: Path, reading: str)
                 assert tx["readers"].execute("SELECT v FROM c").fetchone() == (0,)
         with tm.begin() as tx:
             assert tx["readers"].execute("SELECT v FROM c").fetchone() == (7,)
+
+
+@pytest.mark.parametrize("through", ["a", "engine"])
+def test_a_branch_waits_for_the_lock_no_longer_than_its_transaction(
+    tmp_path: Path, through: str
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/a.db", connect_args={"timeout": 300})
+    with manager(tmp_path, "?timeout=300", engine=engine) as tm:
+        with tm.begin() as writing:
+            writing["a"].execute("UPDATE c SET v = 7")
+            with (
+                pytest.raises(RolledBackError, match="timed out"),
+                tm.begin(independent=True, timeout=0.2) as late,
+            ):
+                late[through]
+        with tm.begin() as tx:  # the session waits as before
+            assert tx["a"].execute("PRAGMA busy_timeout").fetchone() == (300_000,)
+        with tm.begin() as tx:
+            found = tx["engine"].exec_driver_sql("PRAGMA busy_timeout").one()
+            assert tuple(found) == (300_000,)
+    engine.dispose()
+
+
+async def test_a_task_waits_for_the_lock_no_longer_than_its_transaction(tmp_path: Path) -> None:
+    with manager(tmp_path, "?timeout=300") as plain:
+        tm = AsyncTransactionManager(plain)
+        async with tm, tm.begin() as writing:
+            await writing.enlist("a")
+            with pytest.raises(RolledBackError, match="timed out"):
+                async with tm.begin(independent=True, timeout=0.2) as late:
+                    await late.enlist("a")
 
 
 def blocked(tm: TransactionManager) -> None:

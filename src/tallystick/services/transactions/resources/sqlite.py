@@ -33,6 +33,7 @@ from tallystick.services.transactions.resource import (
     Problem,
     ResourceUnreachable,
     Vote,
+    begins_by,
 )
 from tallystick.services.transactions.resources.connection_resource import (
     IDENTITY,
@@ -246,16 +247,27 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         return SqliteBranch(self, connection, xid)
 
     def _take_lock(self, connection: sqlite3.Connection) -> None:
+        """Begin, and wait for the lock no longer than the transaction, or a key, allows."""
+        usual = self._busy_timeout(connection)
         seconds = _lock_wait.get()
-        if seconds is None:
+        wait = min(
+            usual if seconds is None else seconds, max(begins_by.get() - time.monotonic(), 0)
+        )
+        if wait == usual:
             connection.execute(self._begin)
             return
-        (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
-        connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout={int(wait * 1000)}")
         try:
             connection.execute(self._begin)
         finally:
-            connection.execute(f"PRAGMA busy_timeout={before}")
+            connection.execute(f"PRAGMA busy_timeout={int(usual * 1000)}")
+
+    def _busy_timeout(self, connection: sqlite3.Connection) -> float:
+        """Return how many seconds statements of a connection wait for a lock."""
+        if isinstance(connection, _Session) and "busy_timeout" not in connection.changes:
+            return self._timeout
+        (milliseconds,) = connection.execute("PRAGMA busy_timeout").fetchone()
+        return float(milliseconds) / 1000
 
     def is_unchanged(self, connection: sqlite3.Connection) -> bool:
         """Return True if a session is as it was when it was new; make it so where that is easy."""
