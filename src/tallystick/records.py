@@ -9,6 +9,7 @@ nothing else of a log. Nothing here reads a file or knows a format.
 * A `Finding` is something a person should know, with its evidence.
 * A `Verdict` compares what the log's own engine would do with what the bytes prove, and its
   `Judgement` is the answer that follows, with the reason for it.
+* `Surroundings` are what a restart opens besides the log, each `Part` with what follows from it.
 
 `tallystick.arrow.schemas` has the Arrow schemas of the same things.
 """
@@ -16,7 +17,7 @@ nothing else of a log. Nothing here reads a file or knows a format.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -391,6 +392,53 @@ class Judgement:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a restart opens besides the log: a file or folder of the database or broker.
+
+    Attributes:
+        part: its name in the words of its system.
+        path: where it is, or would be.
+        found_by: what names this place: the layout of the system, or a setting.
+        there: it is there.
+        fits: it fits the log; None where that was not, or could not be, told.
+        why: what tells that, and what follows; one sentence.
+        answer: what a restart does because of it; safe where nothing follows from it.
+        at_stake: how much that is about.
+        decided_by: of `Answer.CANNOT_TELL`: the file or fact that would decide it.
+    """
+
+    part: str
+    path: str
+    found_by: str
+    there: bool = True
+    fits: bool | None = None
+    why: str = ""
+    answer: Answer = Answer.SAFE
+    at_stake: AtStake = AtStake()
+    decided_by: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return one entry of ``surroundings`` in ``tallystick explain --json``."""
+        names = ("part", "path", "found_by", "there", "fits", "why")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What one restart starts: the database or broker of a log.
+
+    Attributes:
+        path: its folder; that of the log where there is nothing but the log.
+        kind: ``database`` or ``broker``; ``log`` where there is nothing but the log.
+        parts: what a restart opens besides the log; none of a log alone.
+    """
+
+    path: str
+    kind: str
+    parts: tuple[Part, ...] = ()
+
+
 class Deferred(Mapping[str, Any]):
     """A mapping that is made when it is first asked for: it may list every record of a log."""
 
@@ -419,7 +467,9 @@ class Verdict:
     is what can be known from the bytes, always with the keys
     ``records`` (counts by outcome), ``transactions`` (counts by state), ``in_doubt``,
     ``lost`` (what a restart would lose silently) and ``findings`` (codes and counts).
-    ``judgement`` is the answer; a system that gives none cannot tell.
+    ``judgement`` is the answer about what a restart starts; a system that gives none cannot tell.
+    ``surroundings`` is what it opens besides the log, None of systems that look for nothing, and
+    ``own`` the answer about the log alone, None where that is the same.
     """
 
     system: str
@@ -429,14 +479,28 @@ class Verdict:
     strict: dict[str, Any]
     differences: tuple[Difference, ...] = ()
     judgement: Judgement = Judgement()
+    surroundings: Surroundings | None = None
+    own: Judgement | None = None
+
+    @property
+    def log_judgement(self) -> Judgement:
+        """The answer about the log alone."""
+        return self.judgement if self.own is None else self.own
+
+    def judged(self, judgement: Judgement) -> Verdict:
+        """Return the verdict with another answer; that about the log alone stays."""
+        own = self.own if judgement == self.judgement else self.log_judgement
+        return replace(self, judgement=judgement, own=own)
 
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick explain --json``."""
+        own = self.log_judgement.to_dict()
         return {
             "path": self.path,
             "system": self.system,
             "format": self.format,
             **self.judgement.to_dict(),
+            **{f"log_{name}": value for name, value in own.items()},
             "engine": jsonable(self.engine),
             "strict": jsonable(self.strict),
             "differences": [difference.to_dict() for difference in self.differences],

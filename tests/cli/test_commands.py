@@ -42,6 +42,7 @@ def test_explain_prints_both_verdicts_and_their_difference(run: Run, logs: Path)
     assert set(bad) == {
         *("path", "system", "format", "answer", "at_stake", "reason"),
         *("engine", "strict", "differences"),
+        *("log_answer", "log_at_stake", "log_reason"),
     }
     assert bad["answer"] == "loses"
     assert bad["at_stake"] == {"transactions": 1, "rows": None}

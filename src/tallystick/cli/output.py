@@ -26,8 +26,9 @@ from rich.text import Text
 
 from tallystick.printable import printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
-from tallystick.records import Answer, Finding, Judgement, Severity
+from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
 from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.surroundings import ALONE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Found = TypeVar("_Found", bound="_Reply")
@@ -85,7 +86,7 @@ class Told:
 
 _WORD = re.compile(r"\w+")
 
-Part: TypeAlias = str | tuple[str, str]
+Piece: TypeAlias = str | tuple[str, str]
 """A piece of a line: text, or text and its style."""
 
 
@@ -105,7 +106,7 @@ class Printer:
         self._console = _Console(highlight=False, soft_wrap=True, width=200 if plain else None)
         self._console.streams = streams
 
-    def line(self, *parts: Part, style: str = "") -> None:
+    def line(self, *parts: Piece, style: str = "") -> None:
         """Print one line of pieces of text."""
         line = Text(style=style)
         for part in parts:
@@ -189,7 +190,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda name: shown.update(task, description=f"{what} {printable(name)}")
 
 
-def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Part]]:
+def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Piece]]:
     name = f"  {finding.severity.value} {finding.code}"
     message = f": {finding.message}" if told.is_new(finding.message) else ""
     yield [(name, STYLES[finding.severity]), message]
@@ -229,6 +230,27 @@ def print_estate(out: Printer, estate: EstateAnswer) -> None:
             )
     if estate.lines[0].judgement.reason != NOTHING_DUE:
         out.line(f"    {estate.command}", style="bold")
+
+
+def print_surroundings(out: Printer, around: Surroundings, told: Told | None = None) -> None:
+    """Print what a restart opens besides a log, without what is ``told`` already."""
+    if around.kind == ALONE:
+        out.line("  This is about the log alone: nothing else of its database is beside it.")
+        return
+    odd = [one for one in around.parts if not one.there or not one.fits]
+    fitting = [one.part for one in around.parts if one not in odd]
+    if fitting:
+        out.line(f"  Beside the log, and fitting: {', '.join(fitting)}", style="dim")
+    for one in odd:
+        state = "not looked into" if one.fits is None else "does not fit"
+        out.line((f"  {one.part}: {state if one.there else 'not there'}", _part_style(one)))
+        out.line(f"      at {one.path} ({one.found_by})", style="dim")
+        if (told or Told()).is_new(one.why):
+            out.line(f"      {one.why}")
+
+
+def _part_style(one: Part) -> str:
+    return "dim" if one.answer is Answer.SAFE else ANSWER_STYLES[one.answer]
 
 
 def stake_text(one: Judgement) -> str:
@@ -291,6 +313,7 @@ def read_options(
     boot_password: str | None,
     encryption_key: str | None,
     settings: tuple[str, ...] = (),
+    log_only: bool = False,
 ) -> ReadOptions:
     """Return `ReadOptions` from the options above. Raises `click.BadParameter`."""
     pairs = [setting.partition("=") for setting in settings]
@@ -301,6 +324,7 @@ def read_options(
         boot_password=boot_password,
         encryption_key=key_from_hex(encryption_key, "--encryption-key"),
         settings={name: value for name, _, value in pairs},
+        log_only=log_only,
     )
 
 

@@ -7,11 +7,20 @@ In: verdicts, findings and readings of single logs. Out: one answer for a person
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tallystick.reading.databases import SCHEMA, Database
 from tallystick.reading.estate import EstateAnswer
-from tallystick.records import Answer, Finding, Outcome, Severity, State, Verdict
+from tallystick.records import (
+    Answer,
+    Finding,
+    Outcome,
+    Severity,
+    State,
+    Surroundings,
+    Verdict,
+)
 from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading
 
@@ -28,6 +37,8 @@ class Explanation:
     others: list[str]
     estate: EstateAnswer | None = None
     """What the logs say together; None where there is one, or none of global transactions."""
+    databases: list[Database] = field(default_factory=list)
+    """What the logs belong to: of ``logs``, the answer is that of the database."""
 
     @property
     def exit_code(self) -> int:
@@ -40,7 +51,9 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick explain --json`` prints."""
         return {
+            "schema": SCHEMA,
             "estate": estate_dict(self.estate),
+            "databases": [one.to_dict() for one in self.databases],
             "logs": [verdict.to_dict() for verdict in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
             "others": list(self.others),
@@ -64,11 +77,17 @@ class Summary:
     transactions: dict[str, int]
     """Transactions by state."""
     findings: list[Finding]
+    surroundings: Surroundings | None = None
+    """What a restart opens besides the log; None of systems that look for nothing."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick inspect --json``."""
         plain = {name: getattr(self, name) for name in self.__slots__}
-        return plain | {"findings": [finding.to_dict() for finding in self.findings]}
+        around = self.surroundings
+        return plain | {
+            "findings": [finding.to_dict() for finding in self.findings],
+            "surroundings": [one.to_dict() for one in around.parts] if around else [],
+        }
 
 
 @dataclass(slots=True)
@@ -89,11 +108,14 @@ class Inspection:
             return 2
         found = [one for log in self.logs for one in log.findings] + self.problems
         found += self.estate.findings if self.estate is not None else ()
-        return int(any(map(is_severe, found)))
+        parts = [one for log in self.logs if log.surroundings for one in log.surroundings.parts]
+        unfit = any(one.answer in (Answer.REFUSES, Answer.LOSES) for one in parts)
+        return int(unfit or any(map(is_severe, found)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick inspect --json`` prints."""
         return {
+            "schema": SCHEMA,
             "estate": estate_dict(self.estate),
             "logs": [log.to_dict() for log in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
@@ -217,7 +239,8 @@ def summary_of(reading: LogReading, title: str) -> Summary:
     for file in files:
         for outcome, size in file.bytes_by_outcome().items():
             totals[outcome.value] += size
-    strict = reading.verdict().strict
+    verdict = reading.verdict()
+    strict = verdict.strict
     return Summary(
         source.path,
         source.system,
@@ -229,6 +252,7 @@ def summary_of(reading: LogReading, title: str) -> Summary:
         counts(strict.get("records")),
         counts(strict.get("transactions"), [state.value for state in State]),
         list(reading.findings()),
+        verdict.surroundings,
     )
 
 

@@ -23,6 +23,7 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.printable import shell_quoted
+from tallystick.reading.databases import whole_databases
 from tallystick.reading.discovery import discover, parent
 from tallystick.reading.estate import Gatherer
 from tallystick.reading.names import log_name
@@ -247,9 +248,10 @@ def explain(
     answer.estate = gathered.judged(found.problems)
     if answer.estate is not None:
         answer.logs = [
-            replace(one, judgement=answer.estate.logs.get(name, one.judgement))
+            one.judged(answer.estate.logs.get(name, one.judgement))
             for name, one in zip(names, answer.logs, strict=True)
         ]
+    answer.databases, answer.logs = whole_databases(answer.logs)
     return answer
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.printable import shell_quoted
+from tallystick.reading.databases import SCHEMA, Database, databases
 from tallystick.reading.estate import EstateAnswer, Gatherer
 from tallystick.reading.names import log_name
 from tallystick.reading.results import counts, estate_dict, is_calm, is_severe
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Path, Progress, Survey, survey
-from tallystick.records import Answer, Finding, Judgement, State
+from tallystick.records import Answer, Finding, Judgement, State, Surroundings
 from tallystick.systems.protocol import LogSource, ReadOptions
 
 GRAVEST_FIRST = (Answer.LOSES, Answer.REFUSES, Answer.CANNOT_TELL, Answer.SAFE)
@@ -69,6 +70,8 @@ class Triage:
     others: list[str] = field(default_factory=list)
     estate: EstateAnswer | None = None
     """What the logs say together; None where there is one, or none of global transactions."""
+    databases: list[Database] = field(default_factory=list)
+    """What the logs belong to: of ``logs``, the answer is that of the database."""
 
     @property
     def exit_code(self) -> int:
@@ -85,7 +88,9 @@ class Triage:
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick triage --json`` prints."""
         return {
+            "schema": SCHEMA,
             "estate": estate_dict(self.estate),
+            "databases": [one.to_dict() for one in self.databases],
             "logs": [one.to_dict() for one in self.logs],
             "problems": [finding.to_dict() for finding in self.problems],
             "others": list(self.others),
@@ -113,8 +118,19 @@ def triage(
         with found.guard(log.source):
             seen.append(_seen(log, gathered))
     result.estate = gathered.judged(found.problems)
-    result.logs = sorted((_triaged(found, one, result.estate) for one in seen), key=_gravity)
+    result.databases, answers = databases(
+        (one.source.path, one.around, _answer(one, result.estate)) for one in seen
+    )
+    rows = (_triaged(found, *one, result.estate) for one in zip(seen, answers, strict=True))
+    result.logs = sorted(rows, key=_gravity)
     return result
+
+
+def _answer(seen: _Seen, estate: EstateAnswer | None) -> Judgement:
+    """Return the answer of a log, or that which others change it to."""
+    if estate is None:
+        return seen.judgement
+    return estate.logs.get(log_name(seen.source), seen.judgement)
 
 
 def _gravity(one: TriagedLog) -> tuple[int, int, bool, bool, int, str]:
@@ -133,6 +149,7 @@ class _Seen:
     in_doubt: int
     agree: bool
     severe: bool
+    around: Surroundings | None
 
 
 def _seen(log: Observer, gathered: Gatherer) -> _Seen:
@@ -141,18 +158,20 @@ def _seen(log: Observer, gathered: Gatherer) -> _Seen:
     states = counts(verdict.strict.get("transactions"))
     in_doubt = sum(states.get(state.value, 0) for state in _IN_DOUBT)
     gathered.add(seen.reading, seen.findings, verdict.judgement)
-    return _Seen(log.source, verdict.judgement, in_doubt, not verdict.differences, severe)
+    agree, around = not verdict.differences, verdict.surroundings
+    return _Seen(log.source, verdict.judgement, in_doubt, agree, severe, around)
 
 
-def _triaged(found: Survey, seen: _Seen, estate: EstateAnswer | None) -> TriagedLog:
-    source, answer = seen.source, seen.judgement
-    if estate is not None:
-        answer = estate.logs.get(log_name(source), answer)
+def _triaged(
+    found: Survey, seen: _Seen, answer: Judgement, estate: EstateAnswer | None
+) -> TriagedLog:
+    source = seen.source
     fine = answer.answer is Answer.SAFE and seen.agree and not seen.severe
     path, in_doubt = _path(source), seen.in_doubt
     whole = shell_quoted(path) if estate is None else shell_quoted(found.path)
     command = _command(found, source, answer, shell_quoted(path), fine=fine)
-    if (answer.answer is Answer.SAFE and in_doubt) or answer is not seen.judgement:
+    by_others = _answer(seen, estate) is not seen.judgement
+    if (answer.answer is Answer.SAFE and in_doubt) or by_others:
         command = f"tallystick indoubt list {whole}"
     return TriagedLog(path, source.system, answer, in_doubt, seen.agree, fine, command)
 

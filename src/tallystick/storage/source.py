@@ -195,6 +195,23 @@ def source_size(path: str) -> int:
         raise unreadable(path, error) from error
 
 
+def list_names(folder: str) -> frozenset[str]:
+    """Return the names of the files and folders in a folder, as they are stored.
+
+    Raises:
+        LogUnreadableError: it is not there, is no folder, or cannot be read.
+        MissingExtraError: A package for this kind of URL is not installed.
+    """
+    try:
+        if not is_remote(folder):
+            return frozenset(os.listdir(folder.removeprefix("file://")))  # noqa: PTH208 - or a URL
+        system, start = _remote(folder)
+        system.invalidate_cache()  # an old listing would hide new files
+        return frozenset(PurePath(one).name for one in system.ls(start, detail=False))
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
 def packing_damage(path: str) -> str:
     """Return why the bytes of a packed file are not all that were packed; empty if they are.
 
@@ -301,6 +318,15 @@ def _open_remote(path: str) -> IO[bytes]:
         raise MissingExtraError("fsspec", "remote") from error
     stream: IO[bytes] = fsspec.open(path, "rb").open()
     return stream
+
+
+def _remote(path: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError("fsspec", "remote") from error
+    system, _, (start,) = fsspec.get_fs_token_paths(path)
+    return system, start
 
 
 def _unpacking(path: str, stream: IO[bytes]) -> Any:

@@ -65,7 +65,34 @@ BEING_WRITTEN = Reason(
     "The log changed each time while it was read; what looked damaged may be half written.",
     "a reading while its writer rests, or a copy that was taken at one moment",
 )
-"""The rows that every table has."""
+BESIDE_THE_LOG = Reason(
+    "beside-the-log",
+    Answer.CANNOT_TELL,
+    "A part that a restart opens besides the log is missing or cannot be read.",
+    "that part",
+)
+PART_REFUSED = Reason(
+    "part-refused",
+    Answer.REFUSES,
+    "The system does not start: a part that it opens besides the log is missing or does not fit.",
+)
+PART_LOST = Reason(
+    "part-lost",
+    Answer.LOSES,
+    "A part that a restart opens besides the log is missing or does not fit, and what was "
+    "acknowledged is lost with it.",
+)
+"""The rows that every table has; the last three are of what stands beside a log."""
+
+_EVERYWHERE = (
+    DAMAGED,
+    NO_PROOF,
+    UNREADABLE,
+    BEING_WRITTEN,
+    BESIDE_THE_LOG,
+    PART_REFUSED,
+    PART_LOST,
+)
 
 BY_COORDINATOR = "the log of the coordinator: what it decided for the prepared transactions"
 """What would decide an answer that hangs on prepared transactions: reading the logs together does.
@@ -95,7 +122,7 @@ def reasons(*rows: Reason) -> Reasons:
     Raises:
         ValueError: a code stands in two rows, or a row that cannot tell does not say what would.
     """
-    table = {row.code: row for row in (DAMAGED, NO_PROOF, UNREADABLE, BEING_WRITTEN)}
+    table = {row.code: row for row in _EVERYWHERE}
     for row in rows:
         if row.code in table:
             raise ValueError(f"the reason {row.code} stands twice in the table")
@@ -108,7 +135,7 @@ def reasons(*rows: Reason) -> Reasons:
 NO_REASONS: Reasons = reasons()
 """The table of a system without reasons of its own."""
 
-_GRAVEST_FIRST = (Answer.REFUSES, Answer.LOSES, Answer.CANNOT_TELL, Answer.SAFE)
+DECIDES_FIRST = (Answer.REFUSES, Answer.LOSES, Answer.CANNOT_TELL, Answer.SAFE)
 
 
 def judgement_of(
@@ -127,7 +154,7 @@ def judgement_of(
     """
     stated = [*grounds, *_of_findings(codes, findings)]
     answers = {table[ground.code].answer for ground in stated}
-    gravest = next((one for one in _GRAVEST_FIRST if one in answers), None)
+    gravest = next((one for one in DECIDES_FIRST if one in answers), None)
     ground = next((one for one in stated if table[one.code].answer is gravest), None)
     ground = ground or Ground(NO_PROOF.code)
     row = table[ground.code]

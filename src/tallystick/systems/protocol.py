@@ -112,12 +112,14 @@ class ReadOptions:
         boot_password: Derby's secret.
         encryption_key: the native log's secret, as raw bytes.
         settings: names that a single system documents (`System.settings`).
+        log_only: judge the log alone, not what a restart opens besides it.
     """
 
     timezone: str = "UTC"
     boot_password: str | None = field(default=None, repr=False)
     encryption_key: bytes | None = field(default=None, repr=False)
     settings: Mapping[str, str] = field(default_factory=dict)
+    log_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

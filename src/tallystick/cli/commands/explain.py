@@ -17,6 +17,7 @@ from tallystick.cli.output import (
     place,
     print_estate,
     print_problems,
+    print_surroundings,
     reading_options,
     reply,
     stake_text,
@@ -34,13 +35,15 @@ SHORT = 40
 
 @click.command()
 @path_argument
+@click.option("--log-only", is_flag=True, help="Judge the log alone, not what is beside it.")
 @as_json
 @reading_options
 def command(path: str, as_json: bool, **options: Any) -> None:
     """Say what a restart would keep, undo, leave in doubt and silently lose.
 
-    Per log below PATH: the verdict of the log's own engine, the strict one from the bytes
-    alone, and where the two part.
+    Per log below PATH: the answer about its database or broker, with what a restart opens besides
+    the log; the verdict of the log's own engine, the strict one from the bytes alone, and where
+    the two part.
     """
     reply(partial(explain, whole=as_json), path, _show, as_json=as_json, **options)
 
@@ -57,7 +60,9 @@ def _show(out: Printer, answer: Explanation) -> None:
 def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
     one, told = verdict.judgement, Told()
     answer = (one.words, ANSWER_STYLES[one.answer])
-    out.line(answer, f"  {verdict.system}  {verdict.path}  ({verdict.format})")
+    around = verdict.surroundings
+    path = verdict.path if around is None else around.path
+    out.line(answer, f"  {verdict.system}  {path}  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
     told.is_new(one.text)
     out.line(f"  Why: {one.text}")
@@ -65,6 +70,12 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
         out.line(f"  At stake: {stake}")
     if one.decided_by:
         out.line(f"  What would decide it: {one.decided_by}")
+    if around is not None:
+        print_surroundings(out, around, told)
+    if verdict.log_judgement != one:
+        own = verdict.log_judgement
+        told.is_new(own.text)
+        out.line(f"  The log alone: {own.words}: {own.text}")
     for difference in verdict.differences[:LISTED_MAX]:
         _show_difference(out, difference, told)
     _show_rest(out, len(verdict.differences))

@@ -14,6 +14,7 @@ from tallystick.cli.output import (
     print_estate,
     print_json_lines,
     print_problems,
+    print_surroundings,
     progress,
     read_options,
     reading_options,
@@ -68,6 +69,8 @@ def _show_log(out: Printer, log: Summary) -> None:
     out.line(f"  files         {log.files}, {sum(log.bytes.values()):,} bytes: {listed(log.bytes)}")
     out.line(f"  records       {listed(log.records)}")
     out.line(f"  transactions  {listed(log.transactions)}")
+    if log.surroundings is not None:
+        print_surroundings(out, log.surroundings)
     for finding in log.findings:
         out.finding(finding)
     out.line()

@@ -20,6 +20,7 @@ from tallystick.records import (
     Outcome,
     Record,
     Span,
+    Surroundings,
     Transaction,
     Verdict,
 )
@@ -45,6 +46,7 @@ from tallystick.systems.derby.read.following import OpenAt, part_between
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
+from tallystick.systems.derby.read.surroundings import surroundings_of
 from tallystick.systems.derby.read.tables import Database, Numbers
 from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.findings import find_all
@@ -52,6 +54,7 @@ from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
 from tallystick.systems.rests import unpacked
 from tallystick.systems.runs import RunCount
+from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -290,20 +293,29 @@ class DerbyReading:
 
     def verdict(self) -> Verdict:
         """Return both judgements and their differences."""
-        return verdict(
+        found = verdict(
             self.source.path,
             self.format,
             self.scan,
             self._analysis,
             self.recovery,
             self.findings(),
-            self.judgement,
+            self._own,
             self._runs,
         )
+        return found if self._options.log_only else judged_whole(found, self._around)
 
     @cached_property
     def judgement(self) -> Judgement:
-        """The answer about the log."""
+        """The answer about the database, or about a log alone."""
+        return self._own if self._options.log_only else joined(self._own, self._around)
+
+    @cached_property
+    def _around(self) -> Surroundings:
+        return surroundings_of(self.source.path)
+
+    @cached_property
+    def _own(self) -> Judgement:
         return judgement(self.scan, self._analysis, self.recovery, self.findings(), self._runs)
 
     @cached_property

@@ -16,6 +16,8 @@ from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
 
 SYSTEM_NAME: Final = "derby"
+SEGMENT: Final = "seg0"
+"""The folder of the containers' files in that of a database."""
 
 # -- format ids: two bytes in front of every object ----------------------------------------------
 

@@ -17,6 +17,7 @@ from tallystick.storage.crc import crc32
 from tallystick.storage.source import PACKINGS, ByteSource, open_source
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.format.layout import SEGMENT
 from tallystick.systems.derby.format.page_rows import (
     FIELD_NONEXISTENT,
     FIELD_OVERFLOW,
@@ -35,7 +36,6 @@ Key = tuple[int, int]
 CONTROL_ROW: Key = (1, 6)
 """Every table's first row, which describes the table itself."""
 
-_SEGMENT = "seg0"
 _INFO_AT, _INFO = 0x6C, struct.Struct(">Biii")
 _INFO_SIZE, _INFO_FORMAT = 80, 116
 _PAGE = struct.Struct(">HxxBBqH")
@@ -291,7 +291,7 @@ def open_container(log: str, number: int) -> ByteSource | None:
     database = log.rstrip("/").rpartition("/")[0]
     for packing in ("", *PACKINGS):
         try:
-            return open_source(f"{database}/{_SEGMENT}/c{number:x}.dat{packing}")
+            return open_source(f"{database}/{SEGMENT}/c{number:x}.dat{packing}")
         except LogUnreadableError:
             continue
     return None

@@ -43,7 +43,7 @@ from tallystick.systems.java_properties import parse_properties
 from tallystick.systems.protocol import LogSource, ReadOptions
 
 _FILE_NAME = re.compile(r"log(\d{1,10})\.dat")
-_PROPERTIES = "service.properties"
+PROPERTIES = "service.properties"
 _PLAIN = format_id(LOG_RECORD)
 _PROBED = 3
 
@@ -262,13 +262,17 @@ def _opens(cipher: LogCipher, log: LogFiles, file: LogBytes) -> bool:
     return cipher.decrypt(log.raw(file.number, envelope)).startswith(_PLAIN)
 
 
+def database_of(path: str) -> str:
+    """Return the folder of the database that the folder of a log belongs to."""
+    return path.rpartition("/")[0] or str(PurePosixPath(path).parent)
+
+
 def _properties(path: str) -> dict[str, str]:
     """Read the database's properties, empty if they are not there."""
-    above = path.rpartition("/")[0] or str(PurePosixPath(path).parent)
-    for folder in (path, above):
+    for folder in (path, database_of(path)):
         for packing in ("", *PACKINGS):
             try:
-                with open_source(f"{folder}/{_PROPERTIES}{packing}") as source:
+                with open_source(f"{folder}/{PROPERTIES}{packing}") as source:
                     return parse_properties(bytes(source.data))
             except LogUnreadableError:
                 continue

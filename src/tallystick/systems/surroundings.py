@@ -1,0 +1,83 @@
+"""The answer about a database or broker: that of its log, with what a restart opens besides it.
+
+In: the log's own answer, and the parts that its system names (`Part`), each with what follows from
+it. Out: one answer. A reader that looks for parts returns `judged_whole` of its verdict; a log
+alone has no parts, and its answer stays. A part is looked for only where the layout or a setting
+of its system names a place, never by a search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import Answer, Judgement, Part, Surroundings, Verdict
+from tallystick.storage.source import PACKINGS, ByteSource, list_names, open_source
+from tallystick.systems.answers import BESIDE_THE_LOG, DECIDES_FIRST, PART_LOST, PART_REFUSED
+
+ALONE = "log"
+"""The kind of a log with nothing of its database or broker beside it."""
+
+_ROWS = {
+    Answer.CANNOT_TELL: BESIDE_THE_LOG,
+    Answer.REFUSES: PART_REFUSED,
+    Answer.LOSES: PART_LOST,
+}
+
+
+def alone(path: str) -> Surroundings:
+    """Return the surroundings of a log with nothing of its database or broker beside it."""
+    return Surroundings(path, ALONE)
+
+
+def judged_whole(
+    verdict: Verdict, around: Surroundings, decided: Judgement | None = None
+) -> Verdict:
+    """Return the verdict of a log as that of what a restart starts.
+
+    Args:
+        verdict: about the log alone.
+        around: what a restart opens besides it.
+        decided: the log's answer without what the parts decide; None where they decide nothing.
+    """
+    own = verdict.judgement
+    answer = joined(own if decided is None else decided, around)
+    return replace(verdict, judgement=answer, surroundings=around, own=own)
+
+
+def joined(own: Judgement, around: Surroundings) -> Judgement:
+    """Return the graver of a log's own answer and what follows from the parts.
+
+    Of equally grave ones the log's own stands, then the first part.
+    """
+    answers = [own, *(_judgement(one) for one in around.parts if one.answer in _ROWS)]
+    return min(answers, key=lambda one: DECIDES_FIRST.index(one.answer))
+
+
+def _judgement(one: Part) -> Judgement:
+    row = _ROWS[one.answer]
+    decided_by = (one.decided_by or one.path) if row.decided_by else ""
+    return Judgement(one.answer, row.code, one.why, at_stake=one.at_stake, decided_by=decided_by)
+
+
+def open_part(path: str) -> ByteSource | None:
+    """Open a file beside the log, packed or not; None if it is not there.
+
+    Raises:
+        LogUnreadableError: it is there, and cannot be read.
+    """
+    for packing in ("", *PACKINGS):
+        try:
+            return open_source(path + packing)
+        except LogUnreadableError as error:
+            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                raise
+    return None
+
+
+def names_beside(folder: str) -> frozenset[str]:
+    """Return the names in a folder; none where it is not there, or cannot be read."""
+    try:
+        return list_names(folder)
+    except LogUnreadableError:
+        return frozenset()

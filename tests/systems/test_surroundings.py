@@ -1,0 +1,50 @@
+"""The answer about a database is the graver of its log's and of what follows from its parts."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import Answer, AtStake, Judgement, Part, Surroundings, Verdict
+from tallystick.systems.answers import DECIDES_FIRST
+from tallystick.systems.surroundings import judged_whole, open_part
+
+
+def verdict(answer: Answer) -> Verdict:
+    return Verdict("one", "/log", "1", {}, {}, judgement=Judgement(answer, "own", "The log."))
+
+
+def part(answer: Answer) -> Part:
+    return Part("name", "/name", "layout", why="The part.", answer=answer, at_stake=AtStake(3))
+
+
+@pytest.mark.parametrize(("own", "beside"), list(itertools.product(Answer, Answer)))
+def test_the_graver_of_log_and_part_is_the_answer(own: Answer, beside: Answer) -> None:
+    found = judged_whole(verdict(own), Surroundings("/", "database", (part(beside),)))
+    gravest = min(own, beside, key=DECIDES_FIRST.index)
+    assert found.judgement.answer is gravest
+    assert found.log_judgement.answer is own
+    of_part = gravest is not own
+    assert found.judgement.text == ("The part." if of_part else "The log.")
+    assert found.judgement.at_stake.transactions == (3 if of_part else None)
+    tells = not (of_part and gravest is Answer.CANNOT_TELL)
+    assert found.judgement.decided_by == ("" if tells else "/name")
+
+
+def test_what_the_parts_decide_is_no_answer_any_more() -> None:
+    around = Surroundings("/", "database", (part(Answer.SAFE),))
+    found = judged_whole(verdict(Answer.CANNOT_TELL), around, Judgement(Answer.SAFE, "whole"))
+    assert found.judgement.answer is Answer.SAFE
+    assert found.to_dict()["log_answer"] == "cannot-tell"
+
+
+def test_a_part_that_is_missing_is_none_and_one_that_cannot_be_read_an_error(
+    tmp_path: Path,
+) -> None:
+    assert open_part(f"{tmp_path}/missing") is None
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(LogUnreadableError):
+        open_part(f"{tmp_path}/loop")
