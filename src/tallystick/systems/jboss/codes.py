@@ -162,9 +162,8 @@ REASONS = reasons(
     Reason(
         "ids-missing",
         Answer.CANNOT_TELL,
-        "Each file id is given out once, and one has no owner: no file has it in its name, its "
-        "header or older records, and no compaction explains it. Its file was deleted as not "
-        "needed, used again too often, renumbered by a load, or lost.",
+        "Each file id is given out once, and one has no owner. Records after it do not go on from "
+        "the ids before it: its file may have held records that are named nowhere else.",
         "a listing of the journal's folder from before",
     ),
     Reason(

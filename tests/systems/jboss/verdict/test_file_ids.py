@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.records import Answer
 from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tests.systems.jboss.build import add, add_tx, commit, delete, delete_tx, file_name, image, read
 
 SIZE = 1024
@@ -57,24 +58,66 @@ def test_the_one_id_without_an_owner_is_that_of_the_file_of_a_compaction(tmp_pat
     assert judged(tmp_path) == SAFE
 
 
-@pytest.mark.parametrize("gone", [1, 2, 3, 4, 5, 6])
-def test_a_file_that_was_removed_leaves_an_id_without_an_owner(gone: int, tmp_path: Path) -> None:
-    """But for the file opened last before its ids were known, of which another reason tells."""
-    compacted_twice(tmp_path)
-    (tmp_path / file_name("g3", gone)).unlink()
+def full(first: int) -> list[Item]:
+    """As many records as a file holds, with ids from ``first`` on."""
+    size = len(record(1, add(1, b"x")))
+    return [add(first + one, b"x") for one in range((SIZE - 16) // size)]
+
+
+def following(folder: Path, gone: range, *items: Item) -> None:
+    """Files of which some are gone; what stands after them are these items."""
+    for number in range(1, gone.start):
+        put(folder, number, number, full(100 * number))
+    put(folder, gone.stop, gone.stop, list(items))
+    put(folder, gone.stop + 1, gone.stop + 1, [])
+
+
+@pytest.mark.parametrize("gone", [range(1, 2), range(1, 9), range(2, 3), range(3, 7)])
+@pytest.mark.parametrize(
+    ("items", "answer"),
+    [
+        ([delete(899), add(900)], SAFE),
+        ([delete(898), add(900)], SAFE),
+        ([add_tx(899, 900), commit(899, 1)], SAFE),
+        ([delete(897), add(900)], MISSING),
+        ([add(900), delete(901)], MISSING),
+        ([add(ID_BATCH + 7)], SAFE),
+        ([add(ID_BATCH + 90)], MISSING),
+        ([delete(500)], SAFE),
+    ],
+)
+def test_files_were_done_with_where_what_follows_them_goes_on_from_their_last_record(
+    gone: range, items: list[Item], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """An original deletes such files. Ids rise: many that nothing names are those of lost ones."""
+    following(tmp_path, gone, *items)
+    assert judged(tmp_path) == answer
+
+
+def test_where_nothing_is_added_later_a_record_that_is_gone_is_deleted(tmp_path: Path) -> None:
+    following(tmp_path, range(2, 3), delete(101))
     assert judged(tmp_path) == MISSING
+    following(tmp_path, range(2, 3), delete(201))
+    assert judged(tmp_path) == SAFE
 
 
-def test_a_file_that_a_compaction_may_have_created_owns_no_second_id(tmp_path: Path) -> None:
-    """File 4 may have been created with the id under which it was opened; then 5 is lost.
+def test_a_broker_gives_its_first_ids_to_what_is_no_message(tmp_path: Path) -> None:
+    following(tmp_path, range(1, 2), add(16))
+    assert judged(tmp_path) == SAFE
 
-    More than half of the file in use is full: a record may have gone to the next one.
-    """
-    put(tmp_path, 4, 1, copies(4))
-    put(tmp_path, 3, 3, [add(20 + one, b"x" * 64) for one in range(7)])
-    put(tmp_path, 6, 6, [])
-    put(tmp_path, 1, 7, [])
-    put(tmp_path, 2, 8, [])
+
+@pytest.mark.parametrize("gone", [6, 7, 4])
+def test_files_of_a_compaction_have_ids_in_a_row(gone: int, tmp_path: Path) -> None:
+    """Theirs, their names, and that of the file which was current then, come one after another."""
+    for number in (1, 2, 3):
+        first = 50 * number
+        items = [replace(one, compact_count=1) for one in full(first)]
+        put(tmp_path, 4 + number, number, items)
+    put(tmp_path, 4, 4, full(300))
+    put(tmp_path, 8, 8, [delete(301), add(350)])
+    put(tmp_path, 9, 9, [])
+    assert judged(tmp_path) == SAFE
+    (tmp_path / file_name("g3", gone)).unlink()
     assert judged(tmp_path) == MISSING
 
 
@@ -87,14 +130,12 @@ def test_what_a_compaction_replaced_needs_no_owner(tmp_path: Path) -> None:
     assert judged(tmp_path) == SAFE
 
 
-def test_the_file_after_those_of_a_compaction_is_needed_though_they_are_half_free(
-    tmp_path: Path,
-) -> None:
-    """The free file may have had ids from 2 on; a compaction begins with a file of its own."""
+def test_the_file_that_was_current_for_a_compaction_may_have_been_empty(tmp_path: Path) -> None:
+    """A load then gave it another id."""
     put(tmp_path, 3, 1, copies(2))
     put(tmp_path, 2, 6, [])
     put(tmp_path, 1, 7, [])
-    assert judged(tmp_path) == MISSING
+    assert judged(tmp_path) == SAFE
 
 
 @pytest.mark.parametrize(("item", "answer"), [(add(9), SAFE), (copies(1)[0], MISSING)])
@@ -119,7 +160,7 @@ def test_a_compaction_leaves_room_only_after_records_that_were_copied_often(
     counts: tuple[int, int], answer: tuple[Answer, str], tmp_path: Path
 ) -> None:
     put(tmp_path, 1, 1, copies(3, counts[0]))
-    put(tmp_path, 2, 2, [replace(one, record_id=7) for one in copies(1, counts[1])])
+    put(tmp_path, 2, 2, [replace(one, record_id=70) for one in copies(1, counts[1])])
     put(tmp_path, 5, 5, [add(20)])
     put(tmp_path, 8, 8, [])
     put(tmp_path, 3, 9, [])
@@ -211,11 +252,10 @@ def test_a_load_gives_ids_in_a_row(tmp_path: Path) -> None:
     assert judged(tmp_path) == MISSING
 
 
-def test_a_file_that_was_created_after_every_load_explains_no_id_before_it(tmp_path: Path) -> None:
-    """File 8 has the id with which it was created: 7 is a lost file's, here of a compaction."""
-    put(tmp_path, 6, 1, copies(4))
-    put(tmp_path, 1, 5, [add(20)])
+def test_a_load_deletes_empty_files_that_the_pool_does_not_need(tmp_path: Path) -> None:
+    """File 8 was created after that; another one had the id 7."""
+    put(tmp_path, 1, 5, [add(9)])
     put(tmp_path, 8, 8, [])
-    for name, file_id in ((3, 9), (2, 10), (4, 11)):
-        put(tmp_path, name, file_id, [], stale=record(name, add(40 + name)))
+    assert judged(tmp_path) == SAFE
+    put(tmp_path, 1, 5, full(9))
     assert judged(tmp_path) == MISSING

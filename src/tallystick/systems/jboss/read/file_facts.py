@@ -6,14 +6,16 @@ lives of files are judged. A `KnownFile` gives them whichever way the file was r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Protocol
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
-from tallystick.systems.jboss.format.layout import STAMP_SIZE, RecordType, Shape
+from tallystick.systems.jboss.format.layout import STAMP_SIZE, Item, RecordType, Shape
 from tallystick.systems.jboss.read.classify import Classified, FileReading
 from tallystick.systems.jboss.read.files import JournalFile
 
@@ -23,6 +25,7 @@ NEVER_COMPACTED = frozenset({RecordType.EVENT, RecordType.DELETE, RecordType.ROL
 """A compaction drops what they end, and them."""
 COUNTED = frozenset({RecordType.ADD, RecordType.UPDATE, RecordType.ADD_TX, RecordType.UPDATE_TX})
 """A compaction raises their compact counts."""
+ADDS = frozenset({RecordType.ADD, RecordType.ADD_TX})
 DELETES = frozenset({RecordType.DELETE, RecordType.DELETE_TX})
 
 
@@ -112,6 +115,17 @@ class KnownFile(Protocol):
         """Return the ids of records that any whole record in the file deletes."""
         ...
 
+    def first_added(self) -> int | None:
+        """Return the id in the first add of this life; None without one."""
+        ...
+
+    def named_below(self, limits: Sequence[int]) -> Sequence[int]:
+        """Return for each limit the highest number below it of a record or transaction, or 0.
+
+        Of those that the records of this life name.
+        """
+        ...
+
 
 class ClassifiedFile:
     """A `KnownFile` whose ranges were classified one by one."""
@@ -161,6 +175,20 @@ class ClassifiedFile:
             whole = one.outcome in (Outcome.VALID, Outcome.STALE) and reading.whole(one)
             if whole and _kind(reading, one) in DELETES:
                 yield reading.item(one).record_id or 0
+
+    def first_added(self) -> int | None:
+        """Return the id in the first add of this life; None without one."""
+        added = (item.record_id for item in self._items() if item.type in ADDS)
+        return next(added, None)
+
+    def named_below(self, limits: Sequence[int]) -> list[int]:
+        """Return for each limit the highest number below it of a record or transaction, or 0."""
+        pairs = ((item.record_id or 0, item.transaction or 0) for item in self._items())
+        named = sorted({0, *chain.from_iterable(pairs)})
+        return [named[max(bisect_left(named, one) - 1, 0)] for one in limits]
+
+    def _items(self) -> Iterator[Item]:
+        return map(self.reading.item, filter(self.reading.belongs, self.reading.ranges))
 
 
 def _facts(reading: FileReading) -> FileFacts:

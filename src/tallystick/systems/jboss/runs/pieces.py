@@ -6,7 +6,7 @@ which is then classified row by row. The rows of one file are in memory at a tim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from tallystick.systems.jboss.read.classify import (
     is_damaged_id,
 )
 from tallystick.systems.jboss.read.file_facts import (
+    ADDS,
     BLOCKS,
     COUNTED,
     DELETES,
@@ -37,7 +38,7 @@ from tallystick.systems.jboss.read.file_facts import (
 )
 from tallystick.systems.jboss.read.files import JournalFile
 from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
-from tallystick.systems.jboss.runs.chunk import fields_of, rows_of, type_table
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, rows_of, type_table
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""
@@ -142,6 +143,22 @@ class PlainFile:
         rows = file_rows(self.file, self.shape)
         return self._ids(rows[_whole(rows)], _DELETES)
 
+    def first_added(self) -> int | None:
+        """Return the id in the first add of this life; None without one."""
+        records = self._records()
+        added = records.ids[_ADDED[records.kinds]]
+        return int(added[0]) if len(added) else None
+
+    def named_below(self, limits: Sequence[int]) -> list[int]:
+        """Return for each limit the highest number below it of a record or transaction, or 0."""
+        records = self._records()
+        named = np.unique(np.concatenate(([0], records.ids, records.transactions)))
+        return [int(named[max(at - 1, 0)]) for at in np.searchsorted(named, limits)]
+
+    def _records(self) -> Chunk:
+        rows = valid_rows(file_rows(self.file, self.shape))
+        return chunk_of(self.shape, self.file.data(), rows)
+
     def _ids(self, rows: Any, kinds: Any) -> list[int]:
         data = self.file.data()
         wanted = kinds[np.frombuffer(data, np.uint8)[rows[:, _OFFSET]]]
@@ -179,6 +196,7 @@ def _classified(runs: Any) -> Iterator[Classified]:
 
 
 _ADDS = type_table([ADD])
+_ADDED = type_table(ADDS)
 _DELETES = type_table(DELETES)
 _COUNTED = type_table(COUNTED)
 _TELLING = type_table(COUNTED | NEVER_COMPACTED)

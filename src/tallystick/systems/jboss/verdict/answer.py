@@ -7,13 +7,15 @@ is full. So the file after the last record's, and what stands after that record,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
+from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
+from tallystick.systems.jboss.read.files import JournalFile
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
@@ -22,9 +24,9 @@ from tallystick.systems.jboss.verdict.ends import (
     fills,
     full_before_empty,
     never_left,
-    room_left,
+    rooms_left,
 )
-from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, odd_id
+from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, not_followed, odd_id
 
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
@@ -92,7 +94,7 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
             yield Ground("same-file-id", text)
     if odd := odd_id(readings) or not_done_with(readings, evidence.analysis.live):
         yield Ground("odd-id", f"{odd}.")
-    if gone := lost_ids(readings):
+    if gone := lost_ids(readings, spent=evidence.analysis.unknown_deletes > 0):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
         yield Ground("ids-missing", text)
     if evidence.journal.leftovers:
@@ -108,10 +110,6 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         return
     files = evidence.journal.files
     size = max((file.size for file in files), default=0)
-    for file in files:
-        if file.header is None:
-            yield Ground("odd-end", f"{file.name} is shorter than a header.")
-            return
     for one in readings:
         if problem := never_left(one, block, size):
             yield Ground("odd-end", f"{one.file.name}: {problem}.")
@@ -120,7 +118,13 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         yield Ground("odd-end", "Some files are filled with J, others with zeros.")
     if full := full_before_empty(readings, block):
         yield Ground("empty-after-full", f"{full} is full, and two files were opened after it.")
-    if short := room_left(readings, block):
-        yield Ground("room-left", f"{short}, and the next record would have fit.")
+    for text in not_followed(readings, rooms_left(readings, block)):
+        yield Ground("room-left", f"{text}, and the next record would have fit.")
     if readings:
-        yield Ground("next-file-missing" if readings[-1].has_records else "next-file")
+        opened = not readings[-1].has_records or _created(files, readings[-1].effective_id)
+        yield Ground("next-file" if opened else "next-file-missing")
+
+
+def _created(files: Sequence[JournalFile], newest: int) -> bool:
+    """Return whether a file was created after the newest one, and not filled before a crash."""
+    return any(one.header is None and number_of(one.name) > newest for one in files)

@@ -7,7 +7,7 @@ appended without gaps; block-aligned writing fills up to the next block with zer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from tallystick.storage.zeros import is_zero
@@ -65,8 +65,8 @@ def never_left(reading: KnownFile, block: int, size: int) -> str:
     )
 
 
-def room_left(readings: Sequence[KnownFile], block: int) -> str:
-    """Return which file ends although the next file's first record would have fit; empty if none.
+def rooms_left(readings: Sequence[KnownFile], block: int) -> Iterator[tuple[str, int]]:
+    """Yield which files end although the next record would have fit, and the id of the next file.
 
     A file that holds no record is opened, and used, after all that have lower ids.
 
@@ -77,12 +77,11 @@ def room_left(readings: Sequence[KnownFile], block: int) -> str:
     used = [one for one in readings if one.has_records]
     for one in readings:
         if not one.has_records and used and one.effective_id < used[-1].effective_id:
-            return f"{one.file.name} is empty, before files with records"
+            yield f"{one.file.name} is empty, before files with records", one.effective_id
     for before, after in pairwise(used):
         free = before.file.size - -(-before.facts.end // block) * block
         if after.facts.first_size <= free and not _compaction_changed(before, after):
-            return f"{before.file.name} ends {free:,} bytes before it is full"
-    return ""
+            yield f"{before.file.name} ends {free:,} bytes before it is full", after.effective_id
 
 
 def is_compacted(reading: KnownFile) -> bool | None:
@@ -158,7 +157,8 @@ def _untouched(reading: KnownFile, data: memoryview, end: int) -> bool:
     # What is left of the record of the earlier life that the last one has overwritten in part.
     tail = end + len(rest.rstrip(FILL)) if stale == len(data) else stale
     tails = range(tail, min(stale, tail + CHECK_SIZE) + 1)
-    reused = reading.file.file_id != number_of(reading.file.name)
+    file = reading.file
+    reused = file.file_id != number_of(file.name) or bool(reading.facts.stale_ids)
     return reused and any(_overlaps(data, end, one) for one in tails)
 
 

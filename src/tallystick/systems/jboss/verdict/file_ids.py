@@ -3,15 +3,22 @@
 In: `KnownFile`s by ascending id. Out: ranges of ids that may be those of a lost file.
 
 A counter gives each id once: to a file that is created, which has it in its name for ever, or to
-one that is used again. So a file that is lost had ids that no other file ever had, one of them in
-its name. Where all ids have another owner, no file can be lost. An id has an owner if a file has
-it in its name, its header, or the records of an earlier life.
+one that is used again. An id has an owner if a file has it in its name, its header, or the records
+of an earlier life.
+
+An id without an owner is no loss in itself. A journal deletes files that it does not need, uses
+files more than once, and gives new ids to empty ones, or deletes them, at each load. But a file
+goes only when all that was added in it is done with. Ids of records rise, too: the id just before
+that of the first add after such a file is one that was live when that file was full, or one of its
+last. So a record, mostly a delete, that is there names it, or one next to it. Where instead many
+ids before that add are named nowhere, the records that had them may stand in a lost file.
 
 A compaction replaces all files before the one that is current when it begins. It takes files that
 were opened, which have ids as well, and writes lower ones into their headers: those of the replaced
 files, from the first on. So
 
-* ids up to the highest of such a file hold nothing else that counts;
+* ids up to the highest of such a file, and of the files before the one that was current, hold
+  nothing else that counts;
 * such a file has an id of its own above these. If its name cannot be that, it is one of the ids
   without an owner, and a different one for each such file. Where these files are as many as the ids
   without an owner, they are the owners.
@@ -21,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.read.file_facts import KnownFile
@@ -29,30 +36,136 @@ from tallystick.systems.jboss.read.generations import FILE_ID_MAX
 from tallystick.systems.jboss.verdict.ends import is_compacted
 
 
-def lost_ids(readings: Sequence[KnownFile]) -> list[range]:
-    """Return ranges of file ids that no file and no compaction explains.
+ID_BATCH = 0x7FFFFFFF
+"""Record ids that a broker takes at once; after a kill it goes on with the next batch."""
+UNNAMED_MAX = 1
+"""Ids in a row that a broker gives to what it does not write, at work."""
+UNNAMED_AT_START_MAX = 16
+"""The same at a start."""
 
-    A load gives new ids, in a row, to all files that hold no records. That explains ids between the
-    last file with records and the first without, and only while half of the former is free: else
-    the next record may not have fit. And only if that first one has its id from a load: one that
-    has the id of its name was created after every load.
+
+def lost_ids(readings: Sequence[KnownFile], *, spent: bool = False) -> list[range]:
+    """Return ranges of file ids that no file, no compaction and no life of a journal explains.
+
+    A load gives new ids, in a row, to all files that hold no records, or deletes them. That
+    explains ids between the last file with records and the first without, while the next record
+    would have fit into the former.
+
+    Args:
+        readings: the files, by ascending id.
+        spent: whether a record that is nowhere is deleted.
     """
     compacted = [one for one in readings if is_compacted(one)]
-    floor = max((one.effective_id for one in compacted), default=0)
+    floor = _replaced(compacted)
     owned = {range(life, life + 1) for one in readings for life in _lives(one)}
     missing = list(islice(chain.from_iterable(_gaps(owned, floor)), len(readings) + 1))
     if len(missing) <= _hidden(compacted, missing, floor):
-        return []
-    last = next((one for one in reversed(readings) if one.has_records), None)
-    if last is not None and is_compacted(last) is False and _half_free(last):
-        empty = [one for one in readings if not one.has_records]
-        first = min((one.effective_id for one in empty), default=0)
-        loaded = all(number_of(one.file.name) < first for one in empty if one.effective_id == first)
-        for one in empty:
-            owned.add(range(one.effective_id, one.effective_id + 1))
-            if loaded:
-                owned.add(range(max(number_of(one.file.name), last.effective_id + 1), first + 1))
-    return list(_gaps(owned, floor))
+        owned |= {range(one, one + 1) for one in missing}
+    last = max((one.effective_id for one in readings if one.has_records), default=0)
+    empty = [one.effective_id for one in readings if one.effective_id > last]
+    if empty and last and (fits := _has_room(readings, last)) is not None:
+        owned.add(range(last + 1, (min(empty) if fits else max(empty)) + 1))
+    gaps = [*_gaps_between(compacted), *_gaps(owned, floor)]
+    known = _done_with(readings, [gap for gap in gaps if gap.stop <= last], spent=spent)
+    return [gap for gap in gaps if gap not in known]
+
+
+def _replaced(compacted: Sequence[KnownFile]) -> int:
+    """Return the highest id of a file that a compaction has surely replaced; 0 for none.
+
+    A compaction opens its files right after the one that is current when it begins.
+    """
+    floor = max((one.effective_id for one in compacted), default=0)
+    names = (number_of(one.file.name) for one in compacted)
+    opened = min((name for name in names if name > floor), default=floor)
+    return max(floor, opened - 2)
+
+
+def _gaps_between(compacted: Sequence[KnownFile]) -> Iterator[range]:
+    """Yield ids between those of the files of a compaction, which it gives in a row."""
+    for before, after in pairwise(one.effective_id for one in compacted):
+        if after > before + 1:
+            yield range(before + 1, after)
+
+
+def _has_room(readings: Sequence[KnownFile], last: int) -> bool | None:
+    """Return whether the largest record there is would fit into the last file with records.
+
+    None if it would not. False if a compaction wrote that file: the next one, which was opened for
+    it, may have been empty, and files of another compaction may have had higher ids.
+    """
+    used = [one for one in readings if one.has_records]
+    file = next(one for one in used if one.effective_id == last)
+    if is_compacted(file):
+        return False
+    free = file.file.size - file.facts.end
+    return True if free >= max(one.facts.largest for one in used) else None
+
+
+def _done_with(
+    readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool
+) -> list[range]:
+    """Return of which ids the files were done with, by the records after them.
+
+    Where nothing was added later, a delete of a record that is nowhere stands for it.
+    """
+    before = {gap: next(one for one in readings if one.effective_id >= gap.stop) for gap in gaps}
+    unnamed = _ids_unnamed(readings, [one.effective_id for one in before.values()])
+    found = []
+    for gap, one in before.items():
+        count = unnamed[one.effective_id]
+        place = readings.index(one)
+        begins = place > 0 and is_compacted(readings[place - 1]) and not is_compacted(one)
+        limit = UNNAMED_AT_START_MAX if begins else UNNAMED_MAX
+        if spent if count is None else count <= limit:
+            found.append(gap)
+    return found
+
+
+def not_followed(
+    readings: Sequence[KnownFile], places: Iterable[tuple[str, int]]
+) -> list[str]:
+    """Return the texts of the places where records may have stood before a file, of that id.
+
+    A compaction that was interrupted changes files as well: the first add in the next one follows
+    what is named before it.
+    """
+    found = list(places)
+    unnamed = _ids_unnamed(readings, [file_id for _, file_id in found])
+    counts = ((text, unnamed[file_id]) for text, file_id in found)
+    return [text for text, count in counts if count is None or count > UNNAMED_MAX]
+
+
+def _ids_unnamed(readings: Sequence[KnownFile], ids: Sequence[int]) -> dict[int, int | None]:
+    """Return how many record ids before the first that is added from a file on are named nowhere.
+
+    Args:
+        readings: the files, by ascending id.
+        ids: those of files.
+
+    Returns:
+        The number by file id; 0 at a start with new ids, None where nothing is added.
+    """
+    firsts = {one: _first_added(readings, one) for one in ids}
+    limits = sorted({first for first in firsts.values() if first is not None})
+    below = dict.fromkeys(limits, 0)
+    for one in readings if limits else ():
+        for limit, found in zip(limits, one.named_below(limits), strict=True):
+            below[limit] = max(below[limit], found)
+    return {
+        one: None if first is None else _unnamed(first, below[first])
+        for one, first in firsts.items()
+    }
+
+
+def _first_added(readings: Sequence[KnownFile], file_id: int) -> int | None:
+    later = (one for one in readings if one.effective_id >= file_id)
+    return next((found for one in later if (found := one.first_added()) is not None), None)
+
+
+def _unnamed(first: int, below: int) -> int:
+    started = 0 <= first % ID_BATCH <= UNNAMED_AT_START_MAX
+    return 0 if started else first - below - 1
 
 
 def odd_id(readings: Sequence[KnownFile]) -> str:
@@ -116,7 +229,3 @@ def _gaps(owned: Iterable[range], floor: int) -> Iterator[range]:
         if ids.start > begin:
             yield range(begin, ids.start)
         begin = max(begin, ids.stop)
-
-
-def _half_free(reading: KnownFile) -> bool:
-    return 2 * reading.facts.end <= reading.file.size
