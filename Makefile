@@ -10,8 +10,8 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_LOCAL_IP := 127.0.0.1
 # Where it is set, every process of a run compiles all it imports, and pytest rewrites all tests again.
 unexport PYTHONDONTWRITEBYTECODE
-# Two workers: the suites are bound by processors.
-WORKERS ?= 2
+# Three workers on two cores: a test waits for disks and databases half of its time.
+WORKERS ?= 3
 PYTEST := $(PYTHON) -m pytest
 SPREAD := -n $(WORKERS) --dist loadscope
 # Where tests are that run on the compiled core of group commit and again on its twin.
