@@ -253,17 +253,38 @@ def h2_change(change: Callable[[H2Reading, bytearray], object]) -> Change:
     return apply
 
 
-def zero_last_pages(count: int) -> Change:
-    """Zero the last data pages of the log."""
+def zeroed(*, trunk: bool = False, first: int = 0, last: int | None = None) -> Change:
+    """Zero data pages of the log from the first to the last one, and its first trunk page."""
 
     def change(reading: H2Reading, data: bytearray) -> None:
         found = reading._stream()
         assert found is not None
-        size = found[1].pages.page_size
-        for page in found[1].data_pages[-count:]:
+        stream = found[1]
+        size = stream.pages.page_size
+        trunks = [one.page for one in stream.chain.trunks[:1]] if trunk else []
+        dropped = stream.dropped if trunk else []
+        for page in [*trunks, *dropped, *stream.data_pages[first:last]]:
             data[page * size : (page + 1) * size] = bytes(size)
 
     return h2_change(change)
+
+
+def flip_last_page(reading: H2Reading, data: bytearray) -> None:
+    """Damage the checksum of the last log page."""
+    found = reading._stream()
+    assert found is not None
+    data[found[1].data_pages[-1] * found[1].pages.page_size + 1] ^= 1
+
+
+def _created(key: int, pages: int) -> Callable[[H2Reading, bytearray], None]:
+    """Leave headers without a log, and empty pages."""
+
+    def change(_reading: H2Reading, data: bytearray) -> None:
+        header = h2.encode_variable_header(h2.VariableHeader(1, key, 0, 0), 512)
+        first = h2.encode_static_header(h2.StaticHeader(512))
+        data[:] = (first + header * 2).ljust(pages * 512, b"\0")[: pages * 512]
+
+    return change
 
 
 def _named_log(_reading: H2Reading, data: bytearray) -> None:
@@ -509,7 +530,31 @@ PROOFS = [
         h2_change(lambda _, data: data.extend(b"\b" + bytes(511))),
         "log-not-named",
     ),
-    (Row("h2", "large-log-512", as_it_is, "flushed-end"), zero_last_pages(1), "full-last-page"),
+    (
+        Row("h2", "large-log-512", as_it_is, "flushed-end"),
+        h2_change(flip_last_page),
+        "changes-lost",
+    ),
+    (
+        Row("h2", "large-log-512", zeroed(first=-1), "full-last-page"),
+        zeroed(first=-2, last=-1),
+        "changes-lost",
+    ),
+    (
+        Row("h2", "committed-2048", zeroed(), "log-begun"),
+        zeroed(first=0, last=1),
+        "changes-lost",
+    ),
+    (
+        Row("h2", "committed-2048", zeroed(trunk=True), "log-freed"),
+        zeroed(trunk=True, last=-2),
+        "changes-lost",
+    ),
+    (
+        Row("h2", "clean-512", h2_change(_created(0, 5)), "being-created"),
+        h2_change(_created(3, 4)),
+        "changes-lost",
+    ),
     (
         Row("jboss", ARTEMIS, as_it_is, "next-file"),
         without("activemq-data-2.amq"),
@@ -538,7 +583,7 @@ OTHERS = [
     Row("derby", "halted", cut_to(lambda _: 90_000), "odd-size"),
     Row("derby", "halted", older_control, "older-control"),
     Row("derby", "halted", control_without_checkpoint, "no-checkpoint"),
-    Row("h2", "committed-2048", zero_last_pages(1), "ends-in-checkpoint"),
+    Row("h2", "clean-512", h2_change(_created(0, 1)), "header-only"),
     Row("h2", "clean-512", h2_change(_other_inner_magic), "encrypted"),
     Row("h2", "large-log-512", h2_change(_closed_in(1)), "closed-in-one-copy"),
     Row("h2", "large-log-512", h2_change(_closed_in(1, 2)), "log-not-named"),

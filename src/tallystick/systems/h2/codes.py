@@ -198,11 +198,11 @@ REASONS = reasons(
         "The engine opens the file without some of the changes that stand in it.",
     ),
     Reason(
-        "ends-in-checkpoint",
+        "header-only",
         Answer.CANNOT_TELL,
-        "The last record is a checkpoint, which fills its page, and the page that the log would go "
-        "on with is zero: never written, or zeroed.",
-        "a copy of the file from before",
+        "The file ends where the engine has not written more of it while it makes a new database; "
+        "or it was cut there.",
+        "whether there was a database before; a copy of it",
     ),
     Reason(
         "ends-in-prepare",
@@ -211,13 +211,6 @@ REASONS = reasons(
         "with is zero: never written, or zeroed. The engine says that a prepared transaction is "
         "committed before it writes that.",
         BY_COORDINATOR,
-    ),
-    Reason(
-        "full-last-page",
-        Answer.CANNOT_TELL,
-        "The last log page is full, and the page that the log would go on with is zero: never "
-        "written, or zeroed.",
-        "a copy of the file from before",
     ),
     Reason(
         "odd-size",
@@ -258,6 +251,36 @@ REASONS = reasons(
         "Every log page is whole, and the last one ends in the zeros of a flush, which only the "
         "last page has. The engine acknowledges a commit up to WRITE_DELAY (500 ms) before it "
         "writes it: such commits may be missing.",
+        after_crash=True,
+    ),
+    Reason(
+        "full-last-page",
+        Answer.SAFE,
+        "Every log page is whole and full, as within a transaction that is longer than a page and "
+        "after a checkpoint, and nothing of the log was written after them. The engine "
+        "acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits may be "
+        "missing.",
+        after_crash=True,
+    ),
+    Reason(
+        "log-begun",
+        Answer.SAFE,
+        "The log that the header names has just begun, and nothing of it was written. The engine "
+        "acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits may be "
+        "missing.",
+        after_crash=True,
+    ),
+    Reason(
+        "log-freed",
+        Answer.SAFE,
+        "Nothing is left of the log that the header names, as while the database is being opened: "
+        "every change of it is written to the tables before its pages are freed.",
+        after_crash=True,
+    ),
+    Reason(
+        "being-created",
+        Answer.SAFE,
+        "The process ended while it made the database, which never had a log or a table.",
         after_crash=True,
     ),
 )

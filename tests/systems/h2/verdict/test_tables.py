@@ -149,7 +149,7 @@ def leaf_of(data: bytes) -> int:
     file = opened(data)
     assert file.pages is not None
     tables = Tables(UndonePages(file.pages), file.zone)
-    tables.open_meta(closed=True)
+    tables.open_meta()
     return tables.meta[TABLE].root
 
 
@@ -231,7 +231,7 @@ def test_page_of_an_index_with_another_parent_is_damaged(tmp_path: Path) -> None
     file = opened(bytes(data))
     assert file.pages is not None
     tables = Tables(UndonePages(file.pages), file.zone)
-    tables.open_meta(closed=True)
+    tables.open_meta()
     page = next(one.root for one in tables.meta.values() if one.kind == INDEX_KIND and one.root)
     part = data[page * 512 : page * 512 + 512]
     part[layout.PARENT_OFFSET + 3] = 9
@@ -286,7 +286,7 @@ def test_page_in_use_that_the_free_list_calls_free_is_not_safe(
     file = opened(bytes(data))
     assert file.pages is not None
     tables = Tables(UndonePages(file.pages), file.zone)
-    tables.open_meta(closed=True)
+    tables.open_meta()
     root = next(one.root for one in tables.meta.values() if one.kind == kind and one.root)
     begin = PAGE * layout.FREE_LIST_ROOT
     page = bytearray(PAGE) if zeroed else data[begin : begin + PAGE]

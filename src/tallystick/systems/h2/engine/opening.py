@@ -123,13 +123,24 @@ class Opening:
 class EngineResult:
     """What the engine does with a file.
 
-    ``recovery`` and ``digest`` are None where the log cannot be followed.
+    ``recovery`` and ``digest`` are None where the log cannot be followed, ``redo`` where it comes
+    to no redo.
     """
 
     file: OpenedFile
     opening: Opening
     recovery: Recovery | None = None
     digest: LogDigest | None = None
+    redo: Redo | None = None
+
+    def redone(self) -> Iterator[Entry]:
+        """Yield the records that redo applies, with their bytes."""
+        if self.redo is None or self.recovery is None:
+            return
+        for entry in _redone(self.redo.stream, self.recovery, self.redo.zone, frozenset()):
+            if entry.pos >= self.opening.redone_before:
+                return
+            yield entry
 
     def decisions(self, entry: Entry) -> dict[str, Any]:
         """Return what the engine did with an entry, as far as its opening came."""
@@ -162,8 +173,8 @@ def judge(file: OpenedFile, plain: PlainLog | None = None) -> EngineResult:
     digest = LogDigest(file.stream)
     recovery = recover(file.stream, file.zone, digest, plain)
     digest.finish()
-    opening = refusal or _open_log(file.stream, recovery, file.zone, plain)
-    return EngineResult(file, opening, recovery, digest)
+    opening, redo = (refusal, None) if refusal else _open_log(file, file.stream, recovery, plain)
+    return EngineResult(file, opening, recovery, digest, redo)
 
 
 def _failed(code: int, error: str, *stages: int, read: int = EVERY) -> Opening:
@@ -185,7 +196,7 @@ def _header_refusal(pages: PageFile) -> Opening | None:
     return None
 
 
-def _open_log(stream: LogStream, recovery: Recovery, zone: Zone, plain: PlainLog | None) -> Opening:
+def _log_refusal(stream: LogStream, recovery: Recovery) -> Opening | None:
     if recovery.end.error:
         return _failed(GENERAL_ERROR, recovery.end.error)
     if recovery.short_index_row is not None:
@@ -193,17 +204,25 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone, plain: PlainLog
         failed = _failed(GENERAL_ERROR, "a row of the page index is too short", read=pos)
         failed.failed_at = stream.file_offset(start)
         return failed
-    read_only = stream.pages.static.write_version > layout.VERSION
-    if read_only and recovery.undo:
+    if stream.pages.static.write_version > layout.VERSION and recovery.undo:
         first = min(pos for pos, _ in recovery.undo.values())
         return _failed(READ_ONLY, "the database is read only", read=first)
     if min(recovery.used_pages, default=0) < 0:
         return _failed(GENERAL_ERROR, f"the log lists page {min(recovery.used_pages)}", 0)
-    tables = Tables(UndonePages(stream.pages, stream, recovery), zone)
+    return None
+
+
+def _open_log(
+    file: OpenedFile, stream: LogStream, recovery: Recovery, plain: PlainLog | None
+) -> tuple[Opening, Redo | None]:
+    if refusal := _log_refusal(stream, recovery):
+        return refusal, None
+    read_only = stream.pages.static.write_version > layout.VERSION
+    tables = Tables(UndonePages(stream.pages, stream, recovery), file.zone)
     try:
-        tables.open_meta(closed=not stream.chain.trunks)
+        tables.open_meta(never_written=file.in_first_life)
     except StoreError as error:
-        return _failed(error.code, error.text, 0)
+        return _failed(error.code, error.text, 0), None
     opening = Opening(
         in_doubt=tuple(state.in_doubt or "" for state in recovery.in_doubt()),
         stages=(0, 2),
@@ -214,8 +233,9 @@ def _open_log(stream: LogStream, recovery: Recovery, zone: Zone, plain: PlainLog
     outside = [root for root in recovery.index_roots if not stream.pages.exists(root)]
     opening.damaged_pages |= dict.fromkeys(outside, _CUT)
     opening.odd_index_rows = tuple(map(stream.file_offset, recovery.odd_index_rows))
-    _simulate_redo(Redo(tables, stream, zone, opening.odd_changes), recovery, opening, plain)
-    return opening
+    redo = Redo(tables, stream, file.zone, opening.odd_changes)
+    _simulate_redo(redo, recovery, opening, plain)
+    return opening, redo
 
 
 def _simulate_redo(

@@ -174,14 +174,17 @@ class Tables:
     """The page of the free list that was asked last, and its bits; None where it is damaged."""
     _key_columns: dict[int, int] | None = None
 
-    def open_meta(self, *, closed: bool = False) -> None:
+    def open_meta(self, *, never_written: bool = False) -> None:
         """Read the first page of the free list, the meta table and every root page.
 
-        A database that was ``closed`` has a meta table: of a zeroed one the engine makes a new one.
+        Of a zeroed meta table the engine makes a new one. A new database has ``never_written`` one,
+        nor a free list.
         """
-        if closed and self.undone.page(layout.META_ROOT) is None:
-            self.emptied[TABLE_META] = layout.META_ROOT
         free = self.undone.page(layout.FREE_LIST_ROOT)
+        if self.undone.page(layout.META_ROOT) is None and not (
+            self.undone.is_undone(layout.META_ROOT) or (never_written and free is None)
+        ):
+            self.emptied[TABLE_META] = layout.META_ROOT
         if free is not None and free[0] != layout.FREE_LIST:
             raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
         for _, values in self.rows(layout.META_ROOT):
@@ -270,8 +273,8 @@ class Tables:
             except StoreError as error:
                 yield page_id, error.text
                 continue
-            if problem or self._is_free(page_id):
-                yield page_id, problem or _CALLED_FREE
+            if problem or (part is not None and self._is_free(page_id)):
+                yield page_id, problem or _CALLED_FREE  # of an empty root the engine takes the page
             if isinstance(part, DataNode):
                 waiting += below.children(part)
 
@@ -329,7 +332,7 @@ class Tables:
                 continue
             if page is None and below.parent:
                 yield below.page_id, "it is zeroed"
-            elif self._is_free(below.page_id):
+            elif page is not None and self._is_free(below.page_id):
                 yield below.page_id, _CALLED_FREE
             waiting += [_Below(child, below.page_id) for child in children]
 

@@ -40,6 +40,8 @@ VARIABLE_HEADER_PAGES = (1, 2)
 FREE_LIST_ROOT = 3
 META_ROOT = 4
 FIRST_FREE_PAGE = 5
+FIRST_LOG = (1, 5, 6)
+"""Key, first trunk and first data page of the log that a new database begins with."""
 PAGE_COUNT_MIN = 5
 """A shorter file is taken for empty, and overwritten, by the engine."""
 

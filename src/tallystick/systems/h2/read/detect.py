@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from tallystick.errors import LogUnreadableError
 from tallystick.systems.h2.format.layout import (
-    INNER_MAGIC_OFFSET,
     MAGIC,
-    MAGIC_SIZE,
     STATIC_HEADER,
     SYSTEM_NAME,
+    valid_page_size,
 )
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
 SUFFIX = ".h2.db"
+OTHERS = (".temp.db", ".lob.db", ".data.db", ".index.db", ".log.db", ".trace.db", ".part")
+"""Ends of names of files that begin as a page store does and are none: what a sort left, large
+objects, databases of H2 1.0 and 1.1, and parts of a database after the first one."""
 
 
 def detect(folder: Folder) -> list[LogSource]:
@@ -33,7 +35,16 @@ def _recognised(entry: Entry) -> bool:
         head = entry.head
     except LogUnreadableError:
         return False
-    if len(head) < STATIC_HEADER.size:
-        return entry.name.endswith(SUFFIX)
-    inner = head[INNER_MAGIC_OFFSET : INNER_MAGIC_OFFSET + MAGIC_SIZE]
-    return MAGIC in (head[:MAGIC_SIZE], inner)
+    if entry.name.endswith(SUFFIX):
+        return len(head) < STATIC_HEADER.size or MAGIC in _magics(head)
+    if entry.name.endswith(OTHERS) or len(head) < STATIC_HEADER.size:
+        return False
+    magics = _magics(head)
+    if magics[0] == magics[1]:  # every file of H2 has both, a page store a page size after them
+        return magics[0] == MAGIC and valid_page_size(STATIC_HEADER.unpack_from(head)[3])
+    return MAGIC in magics
+
+
+def _magics(head: bytes) -> tuple[bytes, bytes]:
+    outer, _, inner, *_ = STATIC_HEADER.unpack_from(head)
+    return outer, inner

@@ -21,6 +21,10 @@ JULIAN = "julian"
 """Reads dates before 1582-10-15 as H2 1.2 and 1.3 do; the default is 1.4.200's way."""
 
 
+_FIRST_TRUNK = bytes((layout.EMPTY, layout.EMPTY, layout.STREAM_TRUNK))
+"""Types of the pages after the headers once the first page of a log is written."""
+
+
 @dataclass(slots=True)
 class OpenedFile:
     """One file before recovery.
@@ -50,6 +54,38 @@ class OpenedFile:
         return next(
             (at for at, copy in enumerate(copies, layout.VARIABLE_HEADER_PAGES[0]) if copy), 0
         )
+
+    @property
+    def in_first_life(self) -> bool:
+        """True where the header is that of a new database, before its first checkpoint.
+
+        The engine writes it without a log, then with the first pages as its log. The free list and
+        the page index come with the first checkpoint, which moves the beginning of the log, as
+        closing and opening give it a later key. Source: ``PageStore.openNew``.
+        """
+        header = self.header
+        return header is not None and (
+            header.log_key,
+            header.first_trunk,
+            header.first_data,
+        ) in ((0, 0, 0), layout.FIRST_LOG)
+
+    @property
+    def being_created(self) -> bool:
+        """True where a database was being made when its process ended: it never had a log."""
+        pages = self.pages
+        if pages is None or not self.in_first_life or (self.header and self.header.log_key):
+            return False
+        written = pages.types()[layout.FREE_LIST_ROOT :].rstrip(bytes((layout.EMPTY,)))
+        return written in (b"", _FIRST_TRUNK)
+
+    @property
+    def header_only(self) -> bool:
+        """True where the file is as long as the engine has made it before the second header."""
+        if self.pages is None:
+            return self.size in range(0, layout.PAGE_SIZE_OFFSET + 1, layout.MAGIC_SIZE)
+        whole = layout.encode_static_header(self.pages.static)
+        return bytes(self.pages.data) == whole
 
     @property
     def encrypted(self) -> bool:

@@ -213,6 +213,16 @@ class LogStream:
         return self.pages.page_size - layout.DATA_START
 
     @property
+    def ends_unwritten(self) -> bool:
+        """True where the page that the log would go on with was never written.
+
+        It is in the file, and zero, or has what stood there before.
+        """
+        if self.fault is not None:
+            return self.fault in (DataFault.EMPTY, DataFault.NOT_DATA, DataFault.WRONG_KEY)
+        return self.chain.end in (TrunkEnd.EMPTY, TrunkEnd.NOT_A_TRUNK, TrunkEnd.WRONG_KEY)
+
+    @property
     def size(self) -> int:
         """Bytes of the stream."""
         return len(self.data_pages) * self.body_size

@@ -15,15 +15,14 @@ from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.verdict.closed import not_closed
-from tallystick.systems.h2.verdict.losses import lost_with
+from tallystick.systems.h2.verdict.closed import is_freed, not_closed
+from tallystick.systems.h2.verdict.losses import dropped_with, missing_of
 
 _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
 """Codes of losses that are certain although the log does not count them."""
-_PAGE_ENDS: dict[int, str] = {
-    Type.CHECKPOINT: "ends-in-checkpoint",
-    Type.PREPARE_COMMIT: "ends-in-prepare",
-}
+_WHOLE = frozenset({"header-drops-log", "partial-redo"})
+"""Codes of losses of which the log has every record: others hide some on damaged pages."""
+_PAGE_ENDS = (Type.CHECKPOINT, Type.PREPARE_COMMIT)
 """Records after which a page is filled with zeros and the log goes on with the next one."""
 
 
@@ -32,6 +31,9 @@ def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
     opening, file = result.opening, result.file
     if file.encrypted:
         yield Ground("encrypted")
+        return
+    if file.being_created or file.header_only:
+        yield Ground("header-only" if file.header_only else "being-created")
         return
     if not opening.opened and not _differs_by_version(result):
         text = f"The database does not open: error {opening.error_code}, {opening.error}."
@@ -54,13 +56,17 @@ def _differs_by_version(result: EngineResult) -> bool:
 
 
 def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
-    losses = [one for one in findings if one.severity is Severity.LOSS]
-    counted = [(one, lost_with(result, one.code)) for one in losses]
-    known = [loss for _, loss in counted if loss is not None]
-    commits, rows = sum(one.commits for one in known), sum(one.rows for one in known)
-    for one, loss in counted:
-        if one.code in _SURE or (loss is not None and (loss.commits or loss.rows)):
-            yield Ground("changes-lost", one.message, AtStake(commits or None, rows or None))
+    for one in findings:
+        if one.severity is not Severity.LOSS:
+            continue
+        if one.code in _SURE:
+            yield Ground("changes-lost", one.message)
+            continue
+        missing = missing_of(result, dropped_with(result, one.code) or ())
+        if missing.rows:
+            known = one.code in _WHOLE
+            stake = AtStake(missing.commits, missing.rows) if known else AtStake()
+            yield Ground("changes-lost", one.message, stake)
 
 
 def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
@@ -74,12 +80,18 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
             return
         yield Ground("closed-in-one-copy" if others else "log-closed")
         return
+    if header is not None and is_freed(stream.pages, stream, header):
+        yield Ground("log-freed")
+        return
     for start in digest.after_fill:
         place = stream.file_offset(start)
         yield Ground("record-after-fill", f"Zeros stand before the record at {place}.")
     if digest.last is None:
-        return
-    if digest.last.code in _PAGE_ENDS:
-        yield Ground(_PAGE_ENDS[digest.last.code])
-    else:
-        yield Ground("flushed-end" if digest.filled else "full-last-page")
+        if stream.ends_unwritten and not stream.misnamed:
+            yield Ground("log-begun")
+    elif digest.filled and digest.last.code not in _PAGE_ENDS:
+        yield Ground("flushed-end")
+    elif digest.last.code == Type.PREPARE_COMMIT:
+        yield Ground("ends-in-prepare")
+    elif stream.ends_unwritten:
+        yield Ground("full-last-page")

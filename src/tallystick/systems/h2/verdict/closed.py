@@ -1,6 +1,7 @@
-"""Whether a file of which no header names a log is as closing the database leaves it.
+"""Whether a file whose header leads to no log is as closing, or opening, the database leaves it.
 
-In: the pages and the header in force. Out: what closing would have left otherwise, in words.
+In: the pages and the header in force. Out: what closing would have left otherwise, in words; or
+whether the log that the header names was freed.
 Closing frees the log, gives the header a higher key than any page of the log has, and cuts the file
 after the last page that the free list says is in use. Source: ``PageStore.compact``. Empty pages
 after that one, which our own copies have, hold nothing.
@@ -14,25 +15,61 @@ from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.salvage import salvaged
-from tallystick.systems.h2.read.stream import PageFile
+from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkEnd, data_fault
 
 
 def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
-    """Return what closing the database does not leave; empty if it may have been closed."""
-    newer = [trunk.page for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
+    """Return what closing the database does not leave; empty if it may have been closed.
+
+    An opening of it that was interrupted has begun a log that no header names yet.
+    """
+    newer = [trunk for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
     last = _last_in_use(pages)
-    rest = pages.types()[last + 1 :]
+    rest = bytearray(pages.types()[last + 1 :])
+    if begun := _begun(pages, header, newer):
+        newer = []
+        if begun.page > last:
+            rest[begun.page - last - 1] = layout.EMPTY
     if not newer and not rest.strip(bytes([layout.EMPTY])):
         return ""
     commits = sum(entry.code == Type.COMMIT for entry, *_ in salvaged(pages, None, zone))
     if newer:
-        what = f"trunk page {newer[0]} is of a log with the key that the header has, or a later one"
+        what = (
+            f"trunk page {newer[0].page} is of a log with the key that the header has, or a later "
+            "one"
+        )
     else:
         what = f"after page {last}, the last one in use, the file has pages that are not empty"
     return (
         f"No header names a log, but closing does not leave this: {what}. Pages of logs hold "
         f"{commits} commits, and which of them are in the tables is not known."
     )
+
+
+def is_freed(pages: PageFile, stream: LogStream, header: VariableHeader) -> bool:
+    """Return True if nothing is left of the log that the header names.
+
+    Opening a database frees the pages of its log, the first trunk page first, after redo and before
+    the header names a new one. Source: ``PageStore.openForWriting``.
+    """
+    if stream.chain.trunks or stream.chain.end is not TrunkEnd.EMPTY or not header.first_trunk:
+        return False
+    newer = [trunk for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
+    if newer and not _begun(pages, header, newer):
+        return False
+    return not any(
+        layout.decode_data_header(pages.page(page))[1] - header.log_key >= 0
+        for page in pages.of_type(layout.STREAM_DATA)
+    )
+
+
+def _begun(pages: PageFile, header: VariableHeader, newer: list[Trunk]) -> Trunk | None:
+    """Return the only trunk page of a later log, of which no page is written yet."""
+    if len(newer) != 1 or newer[0].key <= header.log_key:
+        return None
+    (trunk,) = newer
+    written = (data_fault(pages, page, trunk.key) is None for page in trunk.data_pages)
+    return None if any(written) else trunk
 
 
 def _trunks(pages: PageFile) -> list[Trunk]:

@@ -18,6 +18,7 @@ from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd
 from tallystick.systems.h2.read.transactions import LoggedTransaction
+from tallystick.systems.h2.verdict.closed import is_freed
 from tallystick.systems.h2.verdict.losses import (
     after_damage,
     after_end,
@@ -35,7 +36,7 @@ _CHAIN_DAMAGES = (TrunkEnd.CHECKSUM, TrunkEnd.WRONG_PREVIOUS, TrunkEnd.CYCLE)
 def findings_of(result: EngineResult, finding: FindingBuilder) -> Iterator[Finding]:
     """Yield every finding of a file."""
     file = result.file
-    if result.opening.replaced:
+    if result.opening.replaced and not (file.being_created or file.header_only):
         yield finding(
             "file-would-be-replaced",
             "the file is so short that the engine takes it for empty and starts a new database "
@@ -62,7 +63,7 @@ def findings_of(result: EngineResult, finding: FindingBuilder) -> Iterator[Findi
 
 
 def _file_findings(file: OpenedFile, finding: FindingBuilder) -> Iterator[Finding]:
-    if file.problem is not None:
+    if file.problem is not None and not file.header_only:
         error = file.problem
         yield finding(
             "unreadable-structure", error.message, advice=error.advice, offset=error.offset
@@ -100,7 +101,10 @@ def _header_findings(
 def _misnamed_findings(
     file: OpenedFile, stream: LogStream, finding: FindingBuilder
 ) -> Iterator[Finding]:
-    if not stream.misnamed or stream.lost:
+    header = file.header
+    if not stream.misnamed or stream.lost or header is None:
+        return
+    if is_freed(stream.pages, stream, header):
         return
     copy = file.used_copy
     lost = after_header(file)
@@ -270,11 +274,20 @@ def _impossible_findings(stream: LogStream, finding: FindingBuilder) -> Iterator
 def _lost_finding(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Finding:
     where = stream.fault_page if stream.fault is not None else stream.chain.end_page
     reason = stream.fault if stream.fault is not None else stream.chain.end
+    lost, after = after_damage(stream, zone), len(stream.lost) - (where in stream.lost)
+    if not lost.commits:
+        return finding(
+            "log-page-damaged",
+            f"log page {where} is damaged ({reason}), and the engine takes it for the end; no "
+            f"commit stands on the {after} whole pages of this log after it, and what stood on the "
+            "page itself is not known",
+            offset=where * stream.pages.page_size,
+        )
     return finding(
         "lost-behind-damage",
         f"log page {where} is damaged ({reason}), and the engine takes it for the end: a restart "
-        f"silently drops at least {after_damage(stream, zone)} that stand on it or on "
-        f"the {len(stream.lost) - (where in stream.lost)} whole pages of this log after it",
+        f"silently drops at least {lost} that stand on it or on "
+        f"the {after} whole pages of this log after it",
         offset=where * stream.pages.page_size,
         bytes_at_risk=len(stream.lost) * stream.body_size,
     )

@@ -1,17 +1,23 @@
 """How much a restart would lose: commits and rows, counted where the log tells.
 
-In: an `EngineResult` or its stream. Out: a `Loss` for each way to lose something.
+In: an `EngineResult` or its stream. Out: a `Loss` for each way to lose something: what stands on
+pages that a restart does not read, and of this what its tables do not have either. A checkpoint
+writes changes to the tables, so a dropped commit is lost only where its rows are not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
-from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.engine.redo import Redo
+from tallystick.systems.h2.engine.tables import StoreError
+from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.types import Value, decode_row
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import entries_after, salvaged
 from tallystick.systems.h2.read.scan import Scan
@@ -31,17 +37,26 @@ class Loss:
 
 
 def _counted(entries: Iterable[Entry]) -> Loss:
+    """Count commits, and the row changes before them of their sessions."""
     commits = rows = 0
+    open_rows: Counter[int] = Counter()
     for entry in entries:
-        commits += entry.code == Type.COMMIT
-        rows += entry.session_bound
+        if entry.session_bound:
+            open_rows[entry.session] += 1
+        elif entry.code == Type.COMMIT:
+            commits += 1
+            rows += open_rows.pop(entry.session, 0)
     return Loss(commits, rows)
+
+
+def _after_damage(stream: LogStream, zone: Zone) -> Iterator[Entry]:
+    every = salvaged(stream.pages, stream, zone)
+    return (entry for entry, _, run in every if run.pages[0] in stream.lost)
 
 
 def after_damage(stream: LogStream, zone: Zone) -> Loss:
     """Count what stands on the pages of the log that the engine does not reach."""
-    every = salvaged(stream.pages, stream, zone)
-    return _counted(entry for entry, _, run in every if run.pages[0] in stream.lost)
+    return _counted(_after_damage(stream, zone))
 
 
 def after_end(digest: LogDigest, zone: Zone) -> Loss:
@@ -49,40 +64,120 @@ def after_end(digest: LogDigest, zone: Zone) -> Loss:
     return _counted(entries_after(digest.stream, digest.known_to, zone))
 
 
+def _after_header(file: OpenedFile) -> Iterable[Entry]:
+    if file.other is not None:
+        return Scan(file.other, file.zone).entries()
+    if file.stream is None:
+        return ()
+    dropped, every = set(file.stream.dropped), salvaged(file.stream.pages, file.stream, file.zone)
+    return (entry for entry, _, run in every if run.pages[0] in dropped)
+
+
 def after_header(file: OpenedFile) -> Loss:
     """Count what the log holds that the header in force should name."""
-    if file.other is not None:
-        return _counted(Scan(file.other, file.zone).entries())
-    if file.stream is None:
-        return Loss()
-    dropped, every = set(file.stream.dropped), salvaged(file.stream.pages, file.stream, file.zone)
-    return _counted(entry for entry, _, run in every if run.pages[0] in dropped)
+    return _counted(_after_header(file))
 
 
-def after_redo(result: EngineResult) -> Loss:
-    """Count the commits and the committed rows after the place where redo ended."""
+def _after_redo(result: EngineResult) -> Iterable[Entry]:
     stream, recovery = result.file.stream, result.recovery
     if stream is None or recovery is None:
-        return Loss()
+        return ()
     first = result.opening.redone_before
-    return _counted(
+    return (
         entry
         for entry in Scan(stream, result.file.zone).entries()
         if entry.pos >= first and (not entry.session_bound or recovery.redo(entry))
     )
 
 
-def lost_with(result: EngineResult, code: str) -> Loss | None:
-    """Return what a restart loses with a finding of this code; None: it is lost already."""
+def after_redo(result: EngineResult) -> Loss:
+    """Count the commits and the committed rows after the place where redo ended."""
+    return _counted(_after_redo(result))
+
+
+def dropped_with(result: EngineResult, code: str) -> Iterable[Entry] | None:
+    """Return what a restart does not read for a finding of this code; None: it is gone already."""
     stream, zone = result.file.stream, result.file.zone
     if code == "file-cut-short":
         return None
     if code == "partial-redo":
-        return after_redo(result)
+        return _after_redo(result)
     if code == "header-drops-log":
-        return after_header(result.file)
+        return _after_header(result.file)
     if stream is not None and code == "lost-behind-damage":
-        return after_damage(stream, zone)
+        return _after_damage(stream, zone)
     if result.digest is not None and code == "log-cut-short":
-        return after_end(result.digest, zone)
-    return Loss()
+        return entries_after(result.digest.stream, result.digest.known_to, zone)
+    return ()
+
+
+def lost_with(result: EngineResult, code: str) -> Loss | None:
+    """Return what a restart drops with a finding of this code; None: it is gone already."""
+    dropped = dropped_with(result, code)
+    return None if dropped is None else _counted(dropped)
+
+
+# -- what of it the tables do not have --------------------------------------------------------
+
+KEYS_MAX = 1 << 18
+"""Rows of dropped transactions that are looked for at most."""
+_Place = tuple[int, int]
+"""A table and the key of a row."""
+_Row = bytes | tuple[Value | None, ...] | None
+"""A row as its bytes or its values; None where there is none."""
+
+
+def missing_of(result: EngineResult, dropped: Iterable[Entry]) -> Loss:
+    """Count of dropped commits and rows those that the tables do not have after a restart.
+
+    They are compared row by row, as the last of the dropped commits leaves it: changes that a
+    checkpoint wrote to the pages are no loss, and neither are those that no commit ended.
+    """
+    due = _due(dropped)
+    if result.redo is None or not due:
+        return Loss()
+    held = dict[_Place, _Row]()
+    for entry in result.redone():
+        if (place := (entry.table, entry.key)) in due:
+            held[place] = bytes(entry.row) if entry.code == Type.ADD else None
+    wrong = Counter[int]()
+    for place, (row, commit) in due.items():
+        try:
+            found = held[place] if place in held else _on_pages(result.redo, *place)
+        except StoreError:  # what the engine makes of a damaged page is not known
+            continue
+        wrong[commit] += not _same(row, found, result.redo)
+    return Loss(sum(map(bool, wrong.values())), wrong.total())
+
+
+def _due(dropped: Iterable[Entry]) -> dict[_Place, tuple[bytes | None, int]]:
+    """Return the last state of each row that was committed, and the number of its commit."""
+    due: dict[_Place, tuple[bytes | None, int]] = {}
+    open_rows = defaultdict[int, dict[_Place, bytes | None]](dict)
+    commits = count = 0
+    for entry in dropped:
+        if entry.code in (Type.ADD, Type.REMOVE) and count < KEYS_MAX:
+            row = bytes(entry.row) if entry.code == Type.ADD else None
+            open_rows[entry.session][entry.table, entry.key] = row
+            count += 1
+        elif entry.code == Type.COMMIT:
+            commits += 1
+            for place, row in open_rows.pop(entry.session, {}).items():
+                due[place] = row, commits
+        elif entry.code == Type.TRUNCATE:
+            for places in (due, open_rows[entry.session]):
+                for place in [one for one in places if one[0] == entry.table]:
+                    places.pop(place)
+    return due
+
+
+def _on_pages(redo: Redo, table: int, key: int) -> _Row:
+    if table in redo.emptied or (table != TABLE_META and table not in redo.tables.meta):
+        return None
+    return redo.tables.row(redo.root(table).root, key)
+
+
+def _same(row: bytes | None, found: _Row, redo: Redo) -> bool:
+    if row is None or found is None or isinstance(found, bytes):
+        return row == found
+    return decode_row(row, redo.zone)[0] == found

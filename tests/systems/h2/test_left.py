@@ -1,0 +1,49 @@
+"""Databases as H2 itself left them: what it opens with everything is no damage, and not in doubt.
+
+In: files below ``left``, made by the engine and killed between two of its writes; what the engine
+makes of a copy of each stands beside its name. Out: the answers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallystick.records import Answer, Severity
+from tests.systems.h2.kit import reading_of
+
+LEFT = Path(__file__).parent / "left"
+HEALTHY = {
+    "created-log-not-named": "being-created",  # opens, without tables
+    "first-log-begun": "log-begun",  # opens, without tables
+    "first-life-1.3.176": "flushed-end",  # opens: 5 rows of 5
+    "first-life-1.4.200": "flushed-end",  # opens: 5 rows of 5
+    "first-life-3-commits": "flushed-end",  # opens: every acknowledged row
+    "ends-in-checkpoint": "full-last-page",  # opens: 18 transactions of 18
+    "opened-after-close": "log-closed",  # opens: 2 transactions of 2
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_the_engine_opens_with_everything_is_safe(name: str) -> None:
+    one = reading_of(LEFT / f"{name}.h2.db.gz")
+    judgement = one.judgement
+    assert (judgement.answer, judgement.reason) == (Answer.SAFE, HEALTHY[name])
+    assert not [
+        found for found in one.findings() if found.severity in (Severity.DAMAGE, Severity.LOSS)
+    ]
+
+
+def test_of_a_file_with_nothing_but_its_first_header_it_cannot_be_told_what_it_was() -> None:
+    one = reading_of(LEFT / "header-only.h2.db.gz")  # 1.4.200 makes a new database of it
+    assert (one.judgement.answer, one.judgement.reason) == (Answer.CANNOT_TELL, "header-only")
+    assert not one.findings()
+
+
+def test_changes_that_no_commit_ended_are_not_counted_as_lost() -> None:
+    one = reading_of(LEFT / "uncommitted-page-zeroed.h2.db.gz")  # 1.4.200 opens it: 16 rows of 16
+    judgement = one.judgement
+    assert (judgement.answer, judgement.reason) == (Answer.CANNOT_TELL, "damaged")
+    assert judgement.at_stake.transactions is judgement.at_stake.rows is None
+    assert "no commit" in judgement.text
