@@ -35,7 +35,6 @@ from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
 from tallystick.systems.jboss.verdict.ends import is_compacted
 
-
 ID_BATCH = 0x7FFFFFFF
 """Record ids that a broker takes at once; after a kill it goes on with the next batch."""
 UNNAMED_MAX = 1
@@ -102,9 +101,7 @@ def _has_room(readings: Sequence[KnownFile], last: int) -> bool | None:
     return True if free >= max(one.facts.largest for one in used) else None
 
 
-def _done_with(
-    readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool
-) -> list[range]:
+def _done_with(readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool) -> list[range]:
     """Return of which ids the files were done with, by the records after them.
 
     Where nothing was added later, a delete of a record that is nowhere stands for it.
@@ -122,9 +119,7 @@ def _done_with(
     return found
 
 
-def not_followed(
-    readings: Sequence[KnownFile], places: Iterable[tuple[str, int]]
-) -> list[str]:
+def not_followed(readings: Sequence[KnownFile], places: Iterable[tuple[str, int]]) -> list[str]:
     """Return the texts of the places where records may have stood before a file, of that id.
 
     A compaction that was interrupted changes files as well: the first add in the next one follows
