@@ -18,6 +18,7 @@ from tallystick.records import (
     Judgement,
     LogFile,
     Outcome,
+    Part,
     Record,
     Span,
     Surroundings,
@@ -27,6 +28,7 @@ from tallystick.records import (
 from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.analysis import LogAnalysis, analyse
+from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.recovery import reach_from, reach_of, recover
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
@@ -50,11 +52,12 @@ from tallystick.systems.derby.read.surroundings import surroundings_of
 from tallystick.systems.derby.read.tables import Database, Numbers
 from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.findings import find_all
+from tallystick.systems.derby.verdict.pages import Containers
 from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
 from tallystick.systems.rests import unpacked
 from tallystick.systems.runs import RunCount
-from tallystick.systems.surroundings import joined, judged_whole
+from tallystick.systems.surroundings import ALONE, joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -303,16 +306,36 @@ class DerbyReading:
             self._own,
             self._runs,
         )
-        return found if self._options.log_only else judged_whole(found, self._around)
+        if self._options.log_only:
+            return found
+        return judged_whole(found, self._around, self._decided)
 
     @cached_property
     def judgement(self) -> Judgement:
         """The answer about the database, or about a log alone."""
-        return self._own if self._options.log_only else joined(self._own, self._around)
+        return self._own if self._options.log_only else joined(self._decided, self._around)
 
     @cached_property
     def _around(self) -> Surroundings:
-        return surroundings_of(self.source.path)
+        around = surroundings_of(self.source.path)
+        if around.kind == ALONE or not self.recovery.may_boot:
+            return around
+        return replace(around, parts=(*around.parts, *self._containers(around.path)))
+
+    def _containers(self, database: str) -> Iterator[Part]:
+        if "encrypted" in self.format:
+            return iter(())
+        flushed = flushed_pages(self.scan, self.recovery, self._runs)
+        return Containers(database).parts(self.recovery, flushed)
+
+    @cached_property
+    def _decided(self) -> Judgement:
+        """The answer about the log, without what the pages of the database have decided."""
+        found = self.recovery
+        if self._around.kind == ALONE or not found.gaps_decide:
+            return self._own
+        booted = replace(found, boots=True, depends="", reason="")
+        return judgement(self.scan, self._analysis, booted, self.findings(), self._runs)
 
     @cached_property
     def _own(self) -> Judgement:

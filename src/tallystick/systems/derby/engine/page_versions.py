@@ -6,8 +6,10 @@ In: records that are redone, in log order. Out: `PageGap`s.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tallystick.systems.derby.engine.forward_scan import ScanFailureError, Scanned
 from tallystick.systems.derby.format import operations
@@ -50,6 +52,24 @@ class PageGap:
         )
 
 
+class RedonePage(NamedTuple):
+    """A page that redo meets.
+
+    Attributes:
+        page: the page.
+        first: the version that its first change was made on.
+        after: its version after its last change.
+        last: the instant of that change.
+        undone: that change took another one back, which may have raised the version by more.
+    """
+
+    page: Page
+    first: int
+    after: int
+    last: int
+    undone: bool
+
+
 class PageVersions:
     """The versions of pages after their changes in the log; notes the gaps between them.
 
@@ -58,8 +78,14 @@ class PageVersions:
 
     def __init__(self, gaps: list[PageGap]) -> None:
         self.gaps = gaps
-        self.versions: dict[Page, tuple[int, int]] = {}
-        """Version after the last change, and the instant of that change."""
+        self.versions: dict[Page, tuple[int, int, int, bool]] = {}
+        """Version after the last change, the instant of that change, the version before the first,
+        and whether the last one is an undo."""
+        self.changed: dict[Container, bool] = {}
+        """Containers that are created or dropped by what is redone; True where that creates them
+        first."""
+        self.dropped: set[Container] = set()
+        """Those of them that were not created last."""
         self.built: dict[Container, float] = {}
         """Instant at which the transaction that created the container ended."""
         self.creators: dict[int | None, set[Container]] = {}
@@ -72,16 +98,34 @@ class PageVersions:
     def note(self, place: int, body: Body) -> None:
         """Take in a record that is redone."""
         self.note_creation(place, body)
+        if "containerVersion" in body.fields:
+            self.note_change(body)
         page: Page | None = body.fields.get("pageId")
         if page is None:
             return
         version = body.fields["pageVersion"]
-        known, before = self.versions.get(page, (version, place))
+        known, before, first, _ = self.versions.get(page, (version, place, version, False))
         if version > known:
             built = before < self.built.get(Container(page.segment, page.container), 0)
             self.gaps.append(PageGap(place, page, known, version, built))
         step = body.fields[COUNTED[body.operation]] if body.operation in COUNTED else 1
-        self.versions[page] = version + step, place
+        undone = body.operation == operations.PHYSICAL_UNDO
+        self.versions[page] = version + step, place, first, undone
+
+    def note_change(self, body: Body) -> None:
+        """Take in a record that creates or drops a container and is redone."""
+        container = body.fields["containerId"]
+        creates = body.fields.get("operation") == operations.CONTAINER_CREATE
+        self.changed.setdefault(container, creates)
+        if creates:
+            self.dropped.discard(container)
+        else:
+            self.dropped.add(container)
+
+    def pages(self) -> Iterator[RedonePage]:
+        """Yield the pages that were redone."""
+        for page, (after, last, first, undone) in self.versions.items():
+            yield RedonePage(page, first, after, last, undone)
 
     def note_creation(self, place: int, body: Body) -> None:
         """Take in what a record says of containers that are created."""

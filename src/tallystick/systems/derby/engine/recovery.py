@@ -20,7 +20,8 @@ Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tallystick.storage.crc import crc32
@@ -31,7 +32,7 @@ from tallystick.systems.derby.engine.forward_scan import (
     check_header,
     scanned_range,
 )
-from tallystick.systems.derby.engine.page_versions import PageVersions
+from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Container, Page
@@ -185,7 +186,20 @@ def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
     finally:
         if plain is not None:
             plain.settle()
+    result.pages = partial(_pages, versions, plain)
+    result.containers, result.built = versions.changed, versions.built
     _note_end(log, result, scan)
+
+
+def _pages(versions: PageVersions, plain: RedoOfRuns | None) -> Iterator[RedonePage]:
+    """Yield the pages that were redone, those of a container together."""
+    yield from sorted(versions.pages(), key=_by_container)
+    if plain is not None:
+        yield from plain.pages()
+
+
+def _by_container(one: RedonePage) -> tuple[int, int, int]:
+    return one.page.segment, one.page.container, one.page.number
 
 
 def _redo_of(runs: Runs, result: Recovery, versions: PageVersions) -> RedoOfRuns:
@@ -326,6 +340,7 @@ def _check_gaps(result: Recovery) -> None:
         result.boots, result.place = None, first.place
         result.reason = f"XSDB4 if the page is older on disk: {first}"
         result.depends = first.file
+        result.gaps_decide = True
 
 
 def _check_undo(log: LogFiles, result: Recovery) -> None:

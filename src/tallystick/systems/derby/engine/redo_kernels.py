@@ -37,9 +37,10 @@ Flags = NDArray[np.int64]
 NUMBER, FIRST, LAST, INTERNAL, XID, PREPARED, RECORDS = range(7)
 """Columns of the table of transactions. XID is the instant of the XA format id, or -1."""
 TRANSACTION_COLUMNS = 7
-PAGE_VERSION, PAGE_PLACE = 3, 4
-"""Columns of the table of pages, after segment, container and number of the page."""
-PAGE_COLUMNS = 5
+PAGE_VERSION, PAGE_PLACE, PAGE_FIRST, PAGE_UNDONE = 3, 4, 5, 6
+"""Columns of the table of pages, after segment, container and number of the page: as
+`PageVersions.versions` has them."""
+PAGE_COLUMNS = 7
 FREE = -1
 """In the first column: the slot is free."""
 
@@ -214,6 +215,7 @@ def _has_gap(
         pages[slot, 0] = segment
         pages[slot, 1] = container
         pages[slot, 2] = page
+        pages[slot, PAGE_FIRST] = version
         counters[PAGES] += 1
     elif version > pages[slot, PAGE_VERSION]:
         gap[0] = pages[slot, PAGE_VERSION]
@@ -222,6 +224,7 @@ def _has_gap(
     counted = columns[OPERATION, row] in _COUNTED
     pages[slot, PAGE_VERSION] = version + (columns[COUNT, row] if counted else 1)
     pages[slot, PAGE_PLACE] = base | columns[OFFSET, row]
+    pages[slot, PAGE_UNDONE] = columns[OPERATION, row] == operations.PHYSICAL_UNDO
     return missing
 
 

@@ -7,13 +7,13 @@ is everything after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from tallystick.records import Xid
 from tallystick.systems.derby.engine import redo_kernels as kernels
-from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions
+from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
@@ -65,9 +65,18 @@ class RedoOfRuns:
         self.settle()
         used = self._pages[self._pages[:, 0] != kernels.FREE].tolist()
         self._versions.versions |= {
-            Page(*page[: kernels.PAGE_VERSION]): (page[kernels.PAGE_VERSION], page[-1])
+            Page(*page[: kernels.PAGE_VERSION]): (*page[kernels.PAGE_VERSION : -1], bool(page[-1]))
             for page in used
         }
+        self._pages = self._pages[:0]
+
+    def pages(self) -> Iterator[RedonePage]:
+        """Yield the pages that were redone and not handed over, those of a container together."""
+        used = self._pages[self._pages[:, 0] != kernels.FREE]
+        used = used[np.lexsort(used[:, [2, 1, 0]].T)]
+        for begin in range(0, len(used), SLOTS):
+            for *page, after, last, first, undone in used[begin : begin + SLOTS].tolist():
+                yield RedonePage(Page(*page), first, after, last, bool(undone))
 
     def settle(self) -> None:
         """Bring the table of the result up to date."""
@@ -128,6 +137,8 @@ class RedoOfRuns:
         place = int(chunk.instants[row])
         if chunk.columns[OPERATION, row] == CONTAINER_CHANGE:
             self._versions.note_creation(place, chunk.bodies[row])
+            if place >= self._result.redo_mark:
+                self._versions.note_change(chunk.bodies[row])
         else:
             self._versions.note_end(place, int(chunk.columns[TRANSACTION, row]))
 

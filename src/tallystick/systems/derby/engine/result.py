@@ -5,10 +5,12 @@ In: nothing. Out: `Recovery`, which is filled while the log is scanned and redon
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tallystick.records import Xid
-from tallystick.systems.derby.engine.page_versions import PageGap
+from tallystick.systems.derby.engine.page_versions import PageGap, RedonePage
+from tallystick.systems.derby.format.field_types import Container
 
 
 @dataclass(slots=True)
@@ -48,6 +50,12 @@ class Recovery:
         table: transactions that are open at the end of the log, by number.
         trailing_wrong: instants of the ends of records whose trailing length is too large.
         gaps: pages of which the log does not have every version.
+        gaps_decide: it boots or not by the pages of ``gaps`` alone.
+        pages: returns the pages that are redone, those of a container together.
+        containers: those that are created or dropped by what is redone; True where redo creates
+            them first.
+        built: containers that the log creates, and the instant until which they may have been
+            filled without log records.
         newer_than_judged: why an engine whose recovery was compared with ours refuses the log, if
             no setting names a newer one.
         followed: what the engine does is known to the end, but for what pages on disk decide.
@@ -77,6 +85,10 @@ class Recovery:
     table: dict[int, OpenTransaction] = field(default_factory=dict)
     trailing_wrong: list[int] = field(default_factory=list)
     gaps: list[PageGap] = field(default_factory=list)
+    gaps_decide: bool = False
+    pages: Callable[[], Iterable[RedonePage]] = field(default=tuple, repr=False, compare=False)
+    containers: Mapping[Container, bool] = field(default_factory=dict)
+    built: Mapping[Container, float] = field(default_factory=dict)
     followed: bool = True
     newer_than_judged: str = ""
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
 from tallystick.storage.crc import crc32
-from tallystick.storage.source import PACKINGS, ByteSource, open_source
+from tallystick.storage.source import (
+    PACKINGS,
+    ByteSource,
+    open_source,
+    read_part,
+    source_size,
+)
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.layout import SEGMENT
@@ -37,13 +43,18 @@ CONTROL_ROW: Key = (1, 6)
 """Every table's first row, which describes the table itself."""
 
 _INFO_AT, _INFO = 0x6C, struct.Struct(">Biii")
+_INFO_HEAD = struct.Struct(">iii")
 _INFO_SIZE, _INFO_FORMAT = 80, 116
+_INFO_WHOLE = 1 + _INFO_SIZE
+_COMMITTED_DROP = 2
 _PAGE = struct.Struct(">HxxBBqH")
-_PAGE_FORMAT, _VALID = 117, 1
+_PAGE_FORMAT, _ALLOC_FORMAT, _VALID = 117, 118, 1
 _SLOT = struct.Struct(">HHH")
 _CHECKSUM_SIZE = 8
 _DELETED = 1
 _CACHED = 64
+_READ_AT_ONCE = 1 << 18
+"""Bytes of pages near each other that are read at once."""
 
 
 @dataclass(slots=True)
@@ -284,6 +295,75 @@ def _purged_fields(body: Body, record: int) -> dict[int, Field]:
     except LogFormatError:
         return {}
     return next((part_of(row).fields for row in rows if row.record_id == record), {})
+
+
+@dataclass(frozen=True, slots=True)
+class PageHead:
+    """What recovery asks of a page: its version, or what is wrong with it.
+
+    ``version`` is None where the page is not there or cannot be read; ``problem`` says why, and
+    ``unwritten`` that it was never written: it is after the end of the file, or all zeros.
+    """
+
+    number: int
+    version: int | None
+    problem: str = ""
+    unwritten: bool = False
+
+
+class PageFile:
+    """A container's file, of which single pages are read.
+
+    Attributes:
+        page_size: in bytes; 0 if the head of the container cannot be read.
+        removed: the container was dropped and its end is committed: recovery leaves it alone.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.size = source_size(path)
+        info = read_part(path, _INFO_AT, _INFO_WHOLE)[1:]
+        self.page_size, self.removed = 0, False
+        if len(info) < _INFO_SIZE or crc32(info[:-8]) != int.from_bytes(info[-8:]):
+            return
+        kind, status, page_size = _INFO_HEAD.unpack_from(info)
+        if kind == _INFO_FORMAT and 1 << 10 <= page_size <= 1 << 20:
+            self.page_size, self.removed = page_size, bool(status & _COMMITTED_DROP)
+
+    def heads(self, numbers: Iterable[int]) -> Iterator[PageHead]:
+        """Yield what recovery asks of pages, whose numbers grow."""
+        near: list[int] = []
+        for number in numbers:
+            if near and (number - near[0]) * self.page_size >= _READ_AT_ONCE:
+                yield from self._heads(near)
+                near = []
+            near.append(number)
+        yield from self._heads(near)
+
+    def _heads(self, near: list[int]) -> Iterator[PageHead]:
+        if not near:
+            return
+        first, size = near[0], self.page_size
+        data = memoryview(read_part(self._path, first * size, (near[-1] + 1 - first) * size))
+        for number in near:
+            begin = (number - first) * size
+            yield _head(number, data[begin : begin + size], size)
+
+
+def _head(number: int, page: memoryview, size: int) -> PageHead:
+    if len(page) < size:
+        return PageHead(number, None, "it is after the end of its file (XSDG0)", unwritten=True)
+    kind, _, _, version, _ = _PAGE.unpack_from(page)
+    if kind not in (_PAGE_FORMAT, _ALLOC_FORMAT):
+        return PageHead(number, None, f"its format id is {kind} (XSDBB)", unwritten=not any(page))
+    summed = page[:-_CHECKSUM_SIZE]
+    if number == 0:  # the head of the container in it is written by itself
+        summed = memoryview(
+            b"%b%b%b" % (page[: _INFO_AT + 1], bytes(_INFO_SIZE), summed[_INFO_AT + _INFO_WHOLE :])
+        )
+    if crc32(summed) != int.from_bytes(page[-_CHECKSUM_SIZE:]):
+        return PageHead(number, None, "its checksum is wrong (XSDG2)")
+    return PageHead(number, version)
 
 
 def open_container(log: str, number: int) -> ByteSource | None:

@@ -1,0 +1,233 @@
+"""What follows from the database's containers for a boot: their pages against the log.
+
+In: the folder of the database, the pages that redo meets and those that the last checkpoint wrote.
+Out: parts of the `Surroundings`. Only pages that the log names are read, and of each only what
+recovery asks: a change is redone where the page has the version that it was made on, left out
+where the page is newer, and stops the boot where it is older (XSDB4). Source:
+docs/formats/derby.md, section "Recovery".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import Answer, Part
+from tallystick.storage.source import PACKINGS, logical_name
+from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
+from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.format.field_types import Container, Page
+from tallystick.systems.derby.format.layout import SEGMENT
+from tallystick.systems.derby.read.containers import PageFile, PageHead
+from tallystick.systems.surroundings import names_beside
+
+BACKUP_HISTORY: Final = "BACKUP.HISTORY"
+"""The file that a backup is made with."""
+FOUND_BY: Final = "the log, which names the container"
+_CONTAINER_NAME = re.compile(r"c([0-9a-f]{1,15})\.dat(?:\.gz|\.zst)?")
+_OTHER_TIME = "log and pages are of different times or databases."
+_LOGGED_FROM = 4
+"""What is logged of a page that is then filled without log records raises its version to less."""
+
+
+class Wanted(NamedTuple):
+    """What the log says of the version of a page on disk.
+
+    Attributes:
+        redo: where it is smaller, the boot stops; None for a page that is not redone.
+        flushed: the last checkpoint has written this version.
+        most: the log explains no larger one; None where it cannot tell.
+    """
+
+    redo: int | None
+    flushed: int
+    most: int | None
+
+
+class Containers:
+    """Holds the files of containers against a log.
+
+    Args:
+        database: the folder of the database.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._folder = f"{database}/{SEGMENT}"
+        # While a backup is taken nothing is written without log records.
+        self._backup = BACKUP_HISTORY in names_beside(database)
+        self._names = names_beside(self._folder)
+        self._looked_at = [0, 0]
+
+    def parts(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
+        """Yield what does not fit, up to what stops a boot; what fits as one part."""
+        found = []
+        for one in self._problems(recovery, flushed):
+            found.append(one)
+            if one.answer is Answer.REFUSES:
+                break
+        containers, pages = self._looked_at
+        text = f"{pages:,} pages of {containers:,} containers that the log names were looked at"
+        fits = not any(one.there and one.fits is False for one in found)
+        if not found:
+            yield Part(SEGMENT, self._folder, "the layout of a database", fits=fits, why=text)
+        yield from found
+
+    def _problems(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
+        early = _by_container(flushed)
+        built = {**flushed.built, **recovery.built}
+        gaps = _least_versions(recovery)
+        met = set[int]()
+        for number, group in groupby(recovery.pages(), _tables_number):
+            if number is None:
+                continue
+            met.add(number)
+            wanted = _wanted(group, gaps, early.pop(number, {}), built.get(Container(0, number), 0))
+            made = recovery.containers.get(Container(0, number), False)
+            yield from self._container(number, wanted, made=made)
+        for one, made in sorted(recovery.containers.items(), key=lambda one: one[0].number):
+            if not one.segment and one.number not in met:
+                yield from self._container(one.number, {}, made=made)
+        yield from self._later(built)
+        for one in flushed.dropped:
+            early.pop(one.number, None)
+        for number, pages in sorted(early.items()):
+            wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
+            yield from self._container(number, wanted, made=None)
+
+    def _later(self, created: Iterable[Container]) -> Iterator[Part]:
+        """Yield a container that was created after the log ends: numbers grow.
+
+        Its file is written before the creation is logged, so a crash may leave one of one page.
+        """
+        last = max((one.number for one in created if not one.segment), default=None)
+        if last is None:
+            return
+        for name in sorted(self._names):
+            match = _CONTAINER_NAME.fullmatch(name)
+            if match is None or int(match[1], 16) <= last:
+                continue
+            part, path = f"{SEGMENT}/{logical_name(name)}", f"{self._folder}/{name}"
+            file = PageFile(path)
+            if file.page_size and file.size > file.page_size:
+                text = f"{part} was created after the end of the log: {_OTHER_TIME}"
+                yield Part(
+                    part, path, "its number", fits=False, why=text, answer=Answer.CANNOT_TELL
+                )
+                return
+
+    def _container(
+        self, number: int, wanted: Mapping[int, Wanted], *, made: bool | None
+    ) -> Iterator[Part]:
+        """Yield what does not fit; redo makes it, or meets it, or does not (None)."""
+        name = f"c{number:x}.dat"
+        part, path = f"{SEGMENT}/{name}", f"{self._folder}/{name}"
+        stored = next((one for one in ("", *PACKINGS) if name + one in self._names), None)
+        if stored is None:
+            if any(f"d{number:x}.dat{one}" in self._names for one in ("", *PACKINGS)):
+                return  # what a drop leaves until the next checkpoint: it is not redone any more
+            if not made or not self._backup or any(one.redo for one in wanted.values()):
+                yield _missing(part, path, number, wanted, made=made)
+            return
+        try:
+            file = PageFile(path + stored)
+            if file.removed:
+                return
+            if not file.page_size:
+                text = f"the head of {part} is damaged (XSDB2): the database does not boot."
+                yield Part(part, path, FOUND_BY, fits=False, why=text, answer=Answer.REFUSES)
+                return
+            self._looked_at[0] += 1
+            for head in file.heads(sorted(wanted)):
+                self._looked_at[1] += 1
+                page = Page(0, number, head.number)
+                if (found := _page(part, path, page, head, wanted[head.number])) is not None:
+                    yield found
+                    return
+        except LogUnreadableError as error:
+            yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
+
+
+def _missing(
+    part: str, path: str, number: int, wanted: Mapping[int, Wanted], *, made: bool | None
+) -> Part:
+    answer = Answer.REFUSES
+    if made is None:
+        text = "and the log does not drop it: its table or index is gone."
+        answer = Answer.CANNOT_TELL
+    elif not made:
+        text = f"and redo meets Container(0, {number}): the database does not boot (40XD2)."
+    elif any(one.redo for one in wanted.values()):
+        text = "and the log does not have all that was written to it: no boot (XSDB4)."
+    else:
+        text = "and redo makes it anew: what it held without log records, if anything, is lost."
+        answer = Answer.CANNOT_TELL
+    why = f"{part} is missing, {text}"
+    return Part(part, path, FOUND_BY, there=False, why=why, answer=answer)
+
+
+def _page(part: str, path: str, page: Page, head: PageHead, wanted: Wanted) -> Part | None:
+    version = head.version
+    if version is None and not wanted.redo and head.unwritten and wanted.redo is not None:
+        return None  # redo makes it anew
+    if version is None:
+        answer = Answer.CANNOT_TELL if wanted.redo is None else Answer.REFUSES
+        text = f"{page} cannot be read: {head.problem}"
+    elif wanted.redo is not None and version < wanted.redo:
+        answer = Answer.REFUSES
+        text = f"{page} is at version {version}, the log changes version {wanted.redo} (XSDB4)"
+    elif wanted.redo is None and version < wanted.flushed:
+        answer = Answer.CANNOT_TELL
+        text = f"{page} is at version {version}, and the last checkpoint wrote {wanted.flushed}"
+    elif wanted.most is not None and version > wanted.most:
+        answer = Answer.CANNOT_TELL
+        text = f"{page} is at version {version}, and the log ends with version {wanted.most}"
+    else:
+        return None
+    follows = {
+        Answer.REFUSES: "the database does not boot.",
+        Answer.CANNOT_TELL: _OTHER_TIME,
+    }
+    text = f"{text}: {follows[answer]}"
+    return Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
+
+
+def _tables_number(one: RedonePage) -> int | None:
+    return None if one.page.segment else one.page.container
+
+
+def _least_versions(recovery: Recovery) -> dict[Page, int]:
+    """Return the versions that pages must have because the log leaves out what leads to them."""
+    found: dict[Page, int] = {}
+    for gap in recovery.gaps:
+        found[gap.page] = max(gap.before_second, found.get(gap.page, 0))
+    return found
+
+
+def _by_container(flushed: PageVersions) -> dict[int, dict[int, RedonePage]]:
+    found: dict[int, dict[int, RedonePage]] = {}
+    for one in flushed.pages():
+        if not one.page.segment:
+            found.setdefault(one.page.container, {})[one.page.number] = one
+    return found
+
+
+def _wanted(
+    redone: Iterable[RedonePage],
+    gaps: Mapping[Page, int],
+    early: Mapping[int, RedonePage],
+    built: float,
+) -> dict[int, Wanted]:
+    """Return what is wanted of the pages of one container, built up to that instant."""
+    found = {number: Wanted(None, one.after, _most(one, built)) for number, one in early.items()}
+    for one in redone:
+        first = max(one.first, gaps.get(one.page, 0))
+        found[one.page.number] = Wanted(first, 0, _most(one, built))
+    return found
+
+
+def _most(one: RedonePage, built: float) -> int | None:
+    known = one.last > built and not one.undone and one.after >= _LOGGED_FROM
+    return one.after if known else None

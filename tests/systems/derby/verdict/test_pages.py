@@ -1,0 +1,165 @@
+"""What a boot meets in the files of the database decides; the real Derby booted each case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.records import Answer
+from tallystick.systems.derby.engine.flushed_pages import flushed_pages
+from tallystick.systems.derby.engine.page_versions import RedonePage
+from tallystick.systems.derby.engine.recovery import recover
+from tallystick.systems.derby.read.containers import PageFile
+from tallystick.systems.derby.runs.chunk import Runs
+from tests.systems.derby.databases import database, killed, odd_parts, verdict_of
+from tests.systems.derby.logs import reading_of
+
+CASES = {
+    # What the original did: refused with that code, or booted without what was committed.
+    "no-service-properties": (Answer.REFUSES, "XJ004"),
+    "service.properties-missing": (Answer.REFUSES, "XJ004"),
+    "page-older-than-log": (Answer.REFUSES, "XSDB4"),
+    "table-file-missing": (Answer.REFUSES, "40XD2"),
+    "torn-live-copy-log-first": (Answer.REFUSES, "40XD2"),
+    "foreign-log": (Answer.CANNOT_TELL, "of different times or databases"),
+    "log-of-yesterday-data-of-today": (Answer.CANNOT_TELL, "of different times or databases"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_database_is_no_safer_than_its_parts(case: str) -> None:
+    answer, code = CASES[case]
+    found = verdict_of(database(case))
+    assert found.judgement.answer is answer
+    assert code in found.judgement.text
+    assert found.log_judgement.answer is Answer.SAFE
+    assert found.judgement.text in [one.why for one in odd_parts(found)]
+
+
+def test_the_log_folder_alone_as_path_is_judged_with_its_database() -> None:
+    found = verdict_of(database("page-older-than-log") / "log")
+    assert "XSDB4" in found.judgement.text
+
+
+def test_a_killed_database_with_all_of_its_parts_is_safe(tmp_path: Path) -> None:
+    found = verdict_of(killed(tmp_path))
+    assert (found.judgement.answer, odd_parts(found)) == (Answer.SAFE, [])
+    assert found.surroundings is not None
+    assert [one.part for one in found.surroundings.parts] == ["service.properties", "seg0"]
+
+
+# -- one thing wrong in a database that was whole ------------------------------------------------
+
+
+def redone(path: Path, wanted: Callable[[RedonePage, int], bool]) -> tuple[Path, int, int]:
+    """File, offset and size of a page that redo meets and that is on disk at a version."""
+    for one in reading_of(path).recovery.pages():
+        file = path / one.page.file
+        if not file.exists():  # it was dropped
+            continue
+        pages = PageFile(str(file))
+        (head,) = pages.heads([one.page.number])
+        if one.page.number and head.version is not None and wanted(one, head.version):
+            return file, one.page.number * pages.page_size, pages.page_size
+    raise AssertionError("there is no such page")
+
+
+def is_new(one: RedonePage, version: int) -> bool:
+    return one.first == version == 0
+
+
+def is_old(one: RedonePage, version: int) -> bool:
+    return 0 < one.first == version
+
+
+def flipped(data: bytearray, begin: int, size: int) -> bytes:
+    data[begin + size // 2] ^= 1
+    return data
+
+
+def zeroed(data: bytearray, begin: int, size: int) -> bytes:
+    data[begin : begin + size] = bytes(size)
+    return data
+
+
+def cut(data: bytearray, begin: int, _: int) -> bytes:
+    return data[:begin]
+
+
+def beheaded(data: bytearray, _: int, __: int) -> bytes:
+    data[0x70] ^= 1
+    return data
+
+
+Damage = Callable[[bytearray, int, int], bytes]
+
+DAMAGED: list[tuple[Callable[[RedonePage, int], bool], Damage, str]] = [
+    (is_old, flipped, "XSDG2"),
+    (is_old, zeroed, "XSDBB"),
+    (is_old, cut, "XSDG0"),
+    (is_new, flipped, "XSDG2"),
+    (is_new, zeroed, ""),
+    (is_new, cut, ""),
+    (is_old, beheaded, "XSDB2"),
+]
+"""A page, what is done to it, and how the original refuses; empty where it boots with all rows."""
+
+
+@pytest.mark.parametrize(("wanted", "damage", "code"), DAMAGED)
+def test_a_page_that_redo_meets_decides(
+    wanted: Callable[[RedonePage, int], bool], damage: Damage, code: str, tmp_path: Path
+) -> None:
+    path = killed(tmp_path)
+    file, begin, size = redone(path, wanted)
+    file.write_bytes(damage(bytearray(file.read_bytes()), begin, size))
+    found = verdict_of(path).judgement
+    assert found.answer is (Answer.REFUSES if code else Answer.SAFE)
+    assert code in found.text
+
+
+def containers(path: Path, *, made: bool) -> list[Path]:
+    """The files of containers that redo makes, or drops."""
+    found = reading_of(path).recovery.containers
+    files = [path / one.file for one, first in found.items() if first is made]
+    return [one for one in files if one.exists()]
+
+
+def test_a_container_that_redo_makes_may_be_missing_from_a_backup_only(tmp_path: Path) -> None:
+    """The original boots each time; in a backup nothing can have been written past the log."""
+    path = killed(tmp_path)
+    containers(path, made=True)[0].unlink()
+    found = verdict_of(path).judgement
+    assert (found.answer, "anew" in found.text) == (Answer.CANNOT_TELL, True)
+    (path / "BACKUP.HISTORY").write_text("Backup started", "utf-8")
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
+def test_a_container_that_redo_meets_must_be_there_unless_a_drop_left_its_stub(
+    tmp_path: Path,
+) -> None:
+    path = killed(tmp_path)
+    file, _, _ = redone(path, is_old)
+    stub = file.rename(file.with_name(file.name.replace("c", "d", 1)))
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+    stub.unlink()
+    assert "40XD2" in verdict_of(path).judgement.text
+
+
+
+def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> None:
+    for case in CASES:
+        log = reading_of(database(case)).log
+        plain, slow = recover(log, {}, Runs(log)), recover(log, {}, None)
+        assert sorted(plain.pages(), key=repr) == sorted(slow.pages(), key=repr)
+        assert plain.containers == slow.containers
+        scan = reading_of(database(case)).scan
+        runs = flushed_pages(scan, plain, Runs(log))
+        ranges = flushed_pages(scan, slow, None)
+        assert {one.page: one[2:] for one in runs.pages()} == {
+            one.page: one[2:] for one in ranges.pages()
+        }
+        assert (runs.changed, runs.dropped, runs.built) == (
+            ranges.changed, ranges.dropped, ranges.built,
+        )  # fmt: skip
