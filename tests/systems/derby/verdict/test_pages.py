@@ -74,26 +74,26 @@ def is_old(one: RedonePage, version: int) -> bool:
     return 0 < one.first == version
 
 
-def flipped(data: bytearray, begin: int, size: int) -> bytes:
+def flipped(data: bytearray, begin: int, size: int) -> bytearray:
     data[begin + size // 2] ^= 1
     return data
 
 
-def zeroed(data: bytearray, begin: int, size: int) -> bytes:
+def zeroed(data: bytearray, begin: int, size: int) -> bytearray:
     data[begin : begin + size] = bytes(size)
     return data
 
 
-def cut(data: bytearray, begin: int, _: int) -> bytes:
+def cut(data: bytearray, begin: int, _: int) -> bytearray:
     return data[:begin]
 
 
-def beheaded(data: bytearray, _: int, __: int) -> bytes:
+def beheaded(data: bytearray, _: int, __: int) -> bytearray:
     data[0x70] ^= 1
     return data
 
 
-Damage = Callable[[bytearray, int, int], bytes]
+Damage = Callable[[bytearray, int, int], bytearray]
 
 DAMAGED: list[tuple[Callable[[RedonePage, int], bool], Damage, str]] = [
     (is_old, flipped, "XSDG2"),
@@ -145,7 +145,6 @@ def test_a_container_that_redo_meets_must_be_there_unless_a_drop_left_its_stub(
     assert verdict_of(path).judgement.answer is Answer.SAFE
     stub.unlink()
     assert "40XD2" in verdict_of(path).judgement.text
-
 
 
 def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> None:

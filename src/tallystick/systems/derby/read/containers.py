@@ -358,9 +358,8 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
         return PageHead(number, None, f"its format id is {kind} (XSDBB)", unwritten=not any(page))
     summed = page[:-_CHECKSUM_SIZE]
     if number == 0:  # the head of the container in it is written by itself
-        summed = memoryview(
-            b"%b%b%b" % (page[: _INFO_AT + 1], bytes(_INFO_SIZE), summed[_INFO_AT + _INFO_WHOLE :])
-        )
+        head, rest = bytes(page[: _INFO_AT + 1]), bytes(summed[_INFO_AT + _INFO_WHOLE :])
+        summed = memoryview(head + bytes(_INFO_SIZE) + rest)
     if crc32(summed) != int.from_bytes(page[-_CHECKSUM_SIZE:]):
         return PageHead(number, None, "its checksum is wrong (XSDG2)")
     return PageHead(number, version)
