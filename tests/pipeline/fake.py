@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import record_batches
@@ -33,7 +34,15 @@ from tallystick.records import (
 from tallystick.storage.source import open_source
 from tallystick.systems.answers import Ground, Reason, judgement_of, reasons
 from tallystick.systems.findings import NO_CODES
-from tallystick.systems.protocol import Folder, LogSource, ReadOptions, Split, System
+from tallystick.systems.protocol import (
+    Folder,
+    LogSource,
+    Missing,
+    Reached,
+    ReadOptions,
+    Split,
+    System,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +70,16 @@ class FakeReading:
     options: ReadOptions
     format: str = "1"
     clock: Clock = Clock.WALL_MS
+
+    log_identity = None
+    damage_ends_log = False
+
+    def number(self, path: str) -> int:
+        """A file is named by its number."""
+        return int(Path(path).name.partition(".")[0])
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Files may go at any time."""
 
     def files(self) -> Sequence[LogFile]:
         found = []

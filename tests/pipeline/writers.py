@@ -22,7 +22,7 @@ from tallystick.disposal.disposers import MoveDisposer
 from tallystick.disposal.retention import KeepForReader, ReaderOffset
 from tallystick.disposal.worker import LogDisposer, Postponed
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.source.positions import Position, reader_offset
+from tallystick.pipeline.source.positions import UNREAD, Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED, COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
@@ -113,15 +113,9 @@ class Writer(ABC):
         """Wait until all streams have read all files but the newest, and copy them all."""
         tailer = Tailer(SourceOptions((self.path,)))
         while True:
-            there = {path: entry[:3] for path, entry in tailer.latest().items()}
-            newest = max(there, key=lambda path: there[path][:2])
+            ((key, newest),) = tailer.latest().items()
             done = [committed(one.checkpoint) for one in self.streams]
-            if all(
-                one.get(path, [])[:3] == there[path]
-                for one in done
-                for path in there
-                if path != newest
-            ):
+            if all(one.get(key, UNREAD)["number"] >= newest["number"] for one in done):
                 shutil.copytree(self.path, self.home / "archive" / f"{self.changed:04}")
                 self.changed += 1
                 return

@@ -42,6 +42,7 @@ NAMES = (
     "timestamps",
     "splitBytes",
     "mode",
+    "failOnDataLoss",
     "salvage",
     "search",
     "feed",
@@ -135,6 +136,8 @@ class SourceOptions:
     """Parquet with the rows before the first change of the logs, or at a commit."""
     images_folder: str | None = None
     """Where a stream keeps the newest image of every row."""
+    fail_on_data_loss: bool = True
+    """False lets a stream go on without records that are gone or damaged."""
 
     @property
     def feeds(self) -> bool:
@@ -187,6 +190,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         _collection(given, table),
         (),
         *_images(given, table),
+        fail_on_data_loss=_one_of(given, "failOnDataLoss", ("true", "false"), "true") == "true",
     )
 
 

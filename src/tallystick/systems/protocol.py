@@ -255,6 +255,69 @@ class ProvesDurability(Protocol):
         ...
 
 
+class Reached(NamedTuple):
+    """How far the records of a log are known.
+
+    Attributes:
+        number: of the last file whose records are known, or of a later one: those up to it are.
+        place: of the last record known, as `ChangesBetween.places` has it; None: not known.
+        there: True if the file of that record is still there, so that what it held is known.
+    """
+
+    number: int
+    place: int | None
+    there: bool = True
+
+
+class Missing(NamedTuple):
+    """What a log has no more, as its own numbers tell.
+
+    Attributes:
+        expected: what should come next, in words.
+        found: what is there, in words.
+        certain: False if nothing tells whether it held records.
+        ends_log: True if a reading of the whole log ends there.
+    """
+
+    expected: str
+    found: str
+    certain: bool = True
+    ends_log: bool = False
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A `LogReading` of which each file continues the one before: it can be followed."""
+
+    @property
+    def log_identity(self) -> int | None:
+        """What tells the log from another one at its path; None if nothing does."""
+        ...
+
+    @property
+    def damage_ends_log(self) -> bool:
+        """True if a reading of the whole log gives no record that lies behind damage."""
+        ...
+
+    def number(self, path: str) -> int | None:
+        """Return what orders a file in its log; None if it can hold no records.
+
+        Later files have higher numbers. Only the head of the file is read.
+        """
+        ...
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return what is missing between the records that are known and those of a file.
+
+        With ``reached`` None no record is known, and the file is the first one. None if the file
+        continues what is known.
+
+        Raises:
+            LogUnreadableError: a file that would tell cannot be read.
+        """
+        ...
+
+
 @runtime_checkable
 class Separable(Protocol):
     """A `LogReading` of which a split needs few of the files, so that a task carries only these."""

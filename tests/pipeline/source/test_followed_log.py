@@ -114,7 +114,6 @@ def test_a_slow_stream_over_a_native_log_that_is_reclaimed_and_disposed_of_loses
     assert log.log.first_segment > 3
 
 
-@pytest.mark.xfail(strict=True, reason="a position forgets files that are gone")
 def test_a_log_whose_folder_was_away_for_a_step_is_not_handed_on_again(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     with TallyLog(str(volume / "log"), settings=SMALL) as plain:
@@ -136,7 +135,7 @@ def test_a_log_whose_folder_was_away_for_a_step_is_not_handed_on_again(tmp_path:
     assert stream.seen == written
 
 
-def test_a_file_that_grew_before_the_next_was_seen_is_not_let_go(tmp_path: Path) -> None:
+def test_a_file_is_let_go_once_records_of_the_next_one_were_read(tmp_path: Path) -> None:
     from tallystick.pipeline.source.stream import LogStreamReader
 
     path, hold = tmp_path / "log", tmp_path / "hold"
@@ -146,15 +145,12 @@ def test_a_file_that_grew_before_the_next_was_seen_is_not_let_go(tmp_path: Path)
                 log.append(b"%d %d" % (segment, number)).wait()
             log.roll()
     stream = LogStreamReader(SourceOptions((str(path),), hold_folder=str(hold)))
-    whole = stream.tailer.latest()
-    first, second = sorted(whole)
-    seen_before_it_grew = whole | {first: [*whole[first][:2], whole[first][2] - 1]}
     offset = reader_offset(str(hold), str(path))
-    stream.commit(seen_before_it_grew)
+    position = stream.tailer.advance({}, Limit(rows=2))
+    stream.commit(position)
     assert offset() is None
-    stream.commit(whole)
-    assert offset() == Path(first).name
-    assert Path(second).name > segment_name(1)
+    stream.commit(stream.tailer.advance(position))
+    assert offset() == segment_name(1)
 
 
 def test_a_log_that_cannot_be_read_for_a_while_keeps_its_place(
@@ -257,6 +253,10 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def _places(position: Position) -> dict[str, tuple[str, int, str]]:
+    return {key: (one["file"], one["offset"], one["digests"]) for key, one in position.items()}
+
+
 def _segments(log: TallyLog, count: int) -> None:
     for number in range(count):
         log.append(b"%d" % number).wait()
@@ -275,7 +275,8 @@ def test_of_a_log_of_many_files_only_those_that_changed_are_read_again(
         looked_at.clear()
         log.append(b"one more").wait()
         log.mark()
-        assert tailer.latest() == tailer.advance(position) != position
+        after = tailer.advance(position)
+        assert _places(tailer.latest()) == _places(after) != _places(position)
         assert looked_at == [segment_name(9)]
 
 
@@ -296,8 +297,8 @@ def test_a_file_that_did_not_change_is_not_read_again_for_another_of_its_log(
     source = max(_copies(name, tmp_path), key=lambda one: len(one.files))
     tailer = Tailer(SourceOptions((source.path,)))
     position = tailer.advance({})
-    assert len(position) > 1
-    changed = list(position)[-1]
+    (entry,) = position.values()
+    changed = entry["file"]
     looked_at.clear()
     os.utime(changed, (1, 1))
     assert tailer.advance(position) == position
@@ -372,12 +373,12 @@ def test_a_stream_that_starts_again_goes_on_where_it_was(tmp_path: Path) -> None
     with TallyLog(str(tmp_path), settings=SMALL) as log:
         _segments(log, 4)
         position = Tailer(options).advance({})
-        read_before = Tailer(options).latest()
-        assert read_before == position
+        assert _places(Tailer(options).latest()) == _places(position)
         log.append(b"one more").wait()
         log.mark()
         after = Tailer(options).advance(position)
-        assert after == Tailer(options).latest() == Tailer(options).advance({})
+        assert _places(after) == _places(Tailer(options).latest())
+        assert _places(after) == _places(Tailer(options).advance({}))
     (one,) = file_ranges(options, position, after)
     assert [row for batch in read([one], options) for row in batch["body"].to_pylist()] == [
         b"one more"
@@ -389,9 +390,10 @@ def test_what_a_stream_has_read_takes_no_memory(tmp_path: Path) -> None:
     with TallyLog(str(tmp_path), settings=SMALL) as log:
         _segments(log, 4)
     position = tailer.advance({})
-    assert sum(len(seen.ends) for seen in tailer._seen.values()) == 8
+    assert sum(len(seen.ends) for seen in tailer.seen.values()) == 2
     assert tailer.advance(position) == position
-    assert sum(len(seen.ends) for seen in tailer._seen.values()) == 0
+    assert sum(len(seen.ends) for seen in tailer.seen.values()) == 0
+    assert len(tailer.seen) <= 2
 
 
 @pytest.mark.parametrize(

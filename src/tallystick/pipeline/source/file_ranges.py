@@ -6,30 +6,35 @@ In: positions. Out: ranges of files, packed for tasks, and their batches.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone
 from tallystick.pipeline.images import images_of
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import LOGS_MAX, find
+from tallystick.pipeline.planning import LOGS_MAX, find, stored_size
+from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import FollowedLog
 from tallystick.pipeline.source.positions import (
+    ADVICE,
+    UNREAD,
     HistoryRewrittenError,
-    Life,
+    LogPosition,
     Position,
-    begin_of,
-    digests_of,
-    life_of,
-    places_of,
+    RecordsLostError,
+    key_of,
+    lost,
+    order_of,
     require_unchanged,
 )
 from tallystick.pipeline.task import fed
+from tallystick.printable import logger
+from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
-from tallystick.systems.protocol import LogSource
+from tallystick.systems.protocol import LogSource, Missing, Reached
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,70 +43,128 @@ if TYPE_CHECKING:
 LOOKS, PAUSE_S = 5, 0.05
 """How often a log is looked at whose files come and go, and the seconds between two looks."""
 
+_END = 1 << 62
+"""The end of a file that is read whole."""
+
+_log = logger("tallystick.pipeline")
+
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The records of one life of a file that end after ``begin`` and not after ``end``."""
+    """The records of a file that end after ``begin`` and not after ``end``.
+
+    Of a log whose changes are followed it stands for all files of a step, up to this one.
+    """
 
     source: LogSource
     file: str
-    life: Life
+    number: int
+    """The number of the file in its log."""
     begin: int
     end: int
+    size: int
+    """Bytes to be read, about."""
     digests: str = ""
-    """Digests of the bytes before ``end``."""
+    """Digests of the bytes before ``end``; empty of a file that is read to its end."""
     places: tuple[int | None, int] | None = None
-    """Of a log whose changes are followed: the places of the last record before these (None: there
-    is none), and of the last of these. None where they are not known."""
+    """The places of the last record before these (None: there is none), and of the last of these,
+    where changes are followed."""
 
 
 def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[FileRange]:
-    """Return what lies between two positions, one range per file.
+    """Return what lies between two positions, in the order of each log.
 
-    Those of a log whose changes are followed come in the order of the log.
+    Raises:
+        RecordsLostError: files are gone, and the options do not say to go on without them.
+        LogUnreadableError: a file is there, and its log is not found.
     """
-    wanted = {}
-    for path, entry in end.items():
-        life, stop = life_of(entry), int(entry[2])
-        begin = begin_of(start, path, life)
-        if begin < stop:
-            wanted[path] = life, begin, stop, digests_of(entry)
-    sources = _sources(options, wanted)
-    found = [
-        FileRange(sources[path], path, *one) for path, one in wanted.items() if path in sources
-    ]
-    chained = options.feeds and options.on_rewrite == "fail"
-    return _in_order(found, start, end) if chained else found
-
-
-def _sources(options: SourceOptions, wanted: Collection[str]) -> dict[str, LogSource]:
-    """Return the logs of these files; of those that are gone, none."""
-    missing: list[str] = []
     for look in range(LOOKS):
         if look:
             time.sleep(PAUSE_S)
-        sources = {path: log for log in find(options.paths).logs for path in log.files}
-        missing = [path for path in wanted if path not in sources and not gone(path)]
-        if not missing:
-            return sources
-    raise LogUnreadableError(
-        "a file is there, and its log is not found", file=missing[0], advice="Try again"
-    )
+        logs = find(options.paths).logs
+        start, end = read_on(start, logs, options), read_on(end, logs, options)
+        steps = {
+            key: (since, until)
+            for key, until in end.items()
+            if order_of(since := _since(start.get(key), until)) != order_of(until)
+        }
+        sources = {key_of(log): log for log in logs}
+        away = [key for key in steps if key not in sources]
+        if not away:
+            break
+    for key in away:
+        path = end[key]["file"]
+        if not gone(path):
+            raise LogUnreadableError("a file is there, and its log is not found", file=path)
+        what = Missing("the log", "none there, though records of it are to be read")
+        _give_up(options, what, LogSource("", parent(path), ()))
+    return [
+        one
+        for key, (since, until) in steps.items()
+        if key in sources
+        for one in _ranges(sources[key], since, until, options)
+    ]
 
 
-def _in_order(found: list[FileRange], start: Position, end: Position) -> list[FileRange]:
-    """Return ranges in the order of their logs, with what was read of the logs before each."""
-    if any(len(end[one.file]) < 7 for one in found):
-        return found  # a step that an earlier version began
-    read, ordered, logs = places_of(start), [], [one.source for one in found]
-    for one in sorted(found, key=lambda one: (logs.index(one.source), end[one.file][6])):
-        log, until = end[one.file][5:7]
-        if until <= read.get(log, until - 1):
-            continue  # moved by the log's own writer: it was read where it stood before
-        known = log in read or one.begin == 0
-        ordered.append(replace(one, places=(read.get(log), until)) if known else one)
-        read[log] = until
-    return ordered
+def _since(entry: LogPosition | None, until: LogPosition) -> LogPosition:
+    """Return where a step begins in a log."""
+    if entry is None or entry["rewrites"] != until["rewrites"]:
+        return UNREAD
+    return entry
+
+
+def _ranges(
+    source: LogSource, since: LogPosition, until: LogPosition, options: SourceOptions
+) -> Iterator[FileRange]:
+    """Yield what lies between two entries of a log."""
+    log, last = FollowedLog(source, options.reading), (until["number"], until["file"])
+    files = [one for one in log.order if until["begun"] <= one[0] and one <= last]
+    first = since["number"], since["file"]
+    if first in files:
+        files = [one for one in files if one >= first]
+    elif files and files[0][0] == first[0]:
+        first = files[0]  # its name is another one now
+    _require_all(log, files, until, options)
+    found = [_range_of(source, one, since["offset"] if one == first else 0, until) for one in files]
+    if not options.feeds:
+        yield from (one for one in found if one.begin < one.end)
+    elif found and until["place"] is not None:
+        lost = until["losses"] != since["losses"] or since["place"] is None
+        after = until["resumed"] if lost else since["place"]
+        size = sum(one.size for one in found)
+        yield replace(found[-1], size=size, places=(after, until["place"]))
+
+
+def _range_of(
+    source: LogSource, file: tuple[int, str], begin: int, until: LogPosition
+) -> FileRange:
+    number, path = file
+    last = file == (until["number"], until["file"])
+    end = until["offset"] if last else _END
+    size = max(min(stored_size(path), end) - begin, 0)
+    return FileRange(source, path, number, begin, end, size, until["digests"] if last else "")
+
+
+def _require_all(
+    log: FollowedLog, files: Sequence[tuple[int, str]], until: LogPosition, options: SourceOptions
+) -> None:
+    """Check that no file of a step is gone since its end was found."""
+    numbers = [number for number, _ in files]
+    for wanted in (until["begun"], until["number"]):
+        if wanted not in numbers:
+            there = ", ".join(str(number) for number, _ in log.order)
+            _give_up(options, Missing(f"file {wanted}", f"files {there}"), log.source)
+    for (before, _), (_, path) in pairwise(files):
+        if (missing := log.missing(path, Reached(before, None))) is not None:
+            _give_up(options, missing, log.source)
+
+
+def _give_up(options: SourceOptions, missing: Missing, source: LogSource) -> None:
+    """Raise, or say, that records are gone."""
+    error = lost(missing, source)
+    if options.fail_on_data_loss:
+        raise error
+    _log.warning("records are left out of the stream: %s", error)
 
 
 def packed(
@@ -114,7 +177,7 @@ def packed(
     bundle: list[FileRange] = []
     size = logs = 0
     for one in found:
-        more = one.end - one.begin
+        more = one.size
         other = not bundle or bundle[-1].source != one.source
         full = size + more > limit or logs + other > LOGS_MAX
         if bundle and full and (other or not whole_logs):
@@ -130,12 +193,12 @@ def packed(
 def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the records of ranges.
 
-    A file that was recycled or removed since gives none, unless ``mode`` is failfast: then
-    `TallystickError` says that records are gone. So does one that was rewritten, where the options
-    say to read it again. A file that is there and cannot be read is looked at again: other files of
-    its log come and go.
+    Where the options say to go on without records that are lost, a file that was recycled or
+    removed since gives none; so does one that was rewritten, where they say to read it again. A
+    file that is there and cannot be read is looked at again: other files of its log come and go.
 
     Raises:
+        RecordsLostError: a file was recycled or removed.
         HistoryRewrittenError: a file was rewritten.
         TallystickError, OSError: a file is there and cannot be read.
     """
@@ -149,7 +212,7 @@ def _read_range(
     log: FollowedLog | None, one: FileRange, options: SourceOptions
 ) -> Generator[pa.RecordBatch, None, FollowedLog | None]:
     """Yield the records of one range; return the log for the next one, if it was read whole."""
-    strict = options.mode == "failfast" or options.feeds
+    strict = options.fail_on_data_loss
     given = False
     for look in range(LOOKS):
         try:
@@ -158,7 +221,7 @@ def _read_range(
             for batch in _committed(log, one, options) if options.feeds else _read(log, one):
                 given = True
                 yield batch
-        except (_RecordsGoneError, HistoryRewrittenError) as error:
+        except (RecordsLostError, HistoryRewrittenError) as error:
             rewritten = isinstance(error, HistoryRewrittenError)
             if strict or (rewritten and options.on_rewrite == "fail"):
                 raise
@@ -190,41 +253,34 @@ def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
         yield from _between(batch, one.begin, one.end)
 
 
-class _RecordsGoneError(TallystickError):
-    """The file has another life, or is not there any more."""
-
-
 def _require_there(log: FollowedLog, one: FileRange) -> None:
-    now = log.lives.get(one.file)
-    if now is None and not gone(one.file):
-        raise LogUnreadableError("a file of the log cannot be read now", file=one.file)
-    there = now is not None and now[:2] == one.life[:2]
+    """Check that a file is still the one that was planned, and holds what was seen."""
+    there = (one.number, one.file) in log.order
     if there and one.digests:
         try:
             require_unchanged(one.file, log.first(one.file), one.end, one.digests)
         except HistoryRewrittenError:
-            there = log.lives_on(one.file)
+            there = log.still_has(one.number, one.file)
             if there:
                 raise
-    if not there:
-        raise _RecordsGoneError(
-            "records are gone: the file was recycled before they were read",
-            file=one.file,
-            offset=one.begin,
-            advice="Hold files back until the stream has read them (option holdFolder)",
-        )
+    if there:
+        return
+    if not gone(one.file) and one.file not in log.lives:
+        raise LogUnreadableError("a file of the log cannot be read now", file=one.file)
+    raise RecordsLostError(
+        "records are gone: the file was recycled or removed before they were read",
+        file=one.file,
+        offset=one.begin,
+        advice=ADVICE,
+    )
 
 
 def _committed(
     log: FollowedLog, one: FileRange, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes that the records of a range commit, as a change feed."""
+    assert one.places is not None
     places = one.places
-    if places is None:  # after a position of an earlier version, or in a history taken anew
-        limits = log.place_limits(one.file, _read(log, one))
-        if limits is None:
-            return
-        places = limits[0] - 1, limits[1]
     changes = log.changes(*places)
     if not options.history:
         yield from fed(changes, options)

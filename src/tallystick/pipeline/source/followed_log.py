@@ -31,7 +31,10 @@ from tallystick.systems.protocol import (
     FileLife,
     LogReading,
     LogSource,
+    Missing,
+    Ordered,
     ProvesDurability,
+    Reached,
     ReadOptions,
     Split,
     Typed,
@@ -62,12 +65,40 @@ class FollowedLog:
     """The collection whose changes are wanted, in its own columns; None: those of all."""
     held_back: bool = False
     """True if the records whose ends were asked for last are followed by some not yet durable."""
+    damaged: int | None = None
+    """Where the first damaged record begins among those whose ends were asked for last."""
     _asked: tuple[str, Ends, Ends] = ("", _NONE, _NONE)
     """The file of these records, their ends and their sequence numbers."""
 
     @cached_property
     def _reading(self) -> LogReading:
         return system(self.source.system).read(self.source, self.options)
+
+    @property
+    def _ordered(self) -> Ordered:
+        reading = self._reading
+        assert isinstance(reading, Ordered)  # what every followable system is
+        return reading
+
+    @cached_property
+    def order(self) -> list[tuple[int, str]]:
+        """Numbers and paths of the files that may hold records, in the order of the log."""
+        numbered = ((self._ordered.number(path), path) for path in self.source.files)
+        return sorted((number, path) for number, path in numbered if number is not None)
+
+    @property
+    def identity(self) -> int | None:
+        """What tells the log from another one at its path; None if nothing does."""
+        return self._ordered.log_identity
+
+    @property
+    def damage_ends_log(self) -> bool:
+        """True if a reading of the whole log gives no record behind damage."""
+        return self._ordered.damage_ends_log
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return what is missing before the records of a file, as `Ordered.missing`."""
+        return self._ordered.missing(path, reached)
 
     @property
     def file_by_file(self) -> bool:
@@ -89,10 +120,9 @@ class FollowedLog:
             for file in reading.files()
         }
 
-    def lives_on(self, path: str) -> bool:
-        """Return True if the file has, looked at anew, the life that it had when it was opened."""
-        now = FollowedLog(self.source, self.options).lives.get(path)
-        return now is not None and now[:2] == self.lives[path][:2]
+    def still_has(self, number: int, path: str) -> bool:
+        """Return True if the file, looked at anew, has a number: it was not recycled."""
+        return (number, path) in FollowedLog(self.source, self.options).order
 
     def first(self, path: str) -> int:
         """Return the offset of the first byte that stays as it is while the file lives."""
@@ -109,8 +139,8 @@ class FollowedLog:
 
         The end at ``begin`` itself is included, and some ends before it may be.
         """
-        size, self.held_back = self.lives[path].size, False
-        ends, sequences = self._ends_of(self.batches(path, begin, size, _PLACES))
+        size, self.held_back, self.damaged = self.lives[path].size, False, None
+        ends, sequences = self._ends_of(self._undamaged(path, begin, size))
         if isinstance(self._reading, ProvesDurability) and len(ends):
             kept = sequences <= self._reading.durable_sequence(path, int(ends.max()))
             self.held_back = not kept.all()
@@ -120,6 +150,21 @@ class FollowedLog:
         self._asked = path, ends[order], sequences[order]
         return self._asked[1]
 
+    def _undamaged(self, path: str, begin: int, size: int) -> Iterator[pa.RecordBatch]:
+        """Yield the valid records, up to damage that ends the log, and note the first damage."""
+        import pyarrow.compute as pc
+
+        for batch in self._batches(path, begin, size, _PLACES):
+            corrupt = batch.filter(pc.equal(batch.column("outcome"), Outcome.CORRUPT.value))
+            found = [at for at in corrupt.column("offset").to_pylist() if at >= begin]
+            if found and self.damaged is None:
+                self.damaged = min(found)
+            valid = batch.filter(pc.equal(batch.column("outcome"), _VALID))
+            if self.damaged is not None and self.damage_ends_log:
+                yield valid.filter(pc.less(valid.column("offset"), self.damaged))
+                return
+            yield valid
+
     @property
     def places(self) -> Ends:
         """The places of these records, in the same order.
@@ -127,11 +172,6 @@ class FollowedLog:
         Empty of logs whose changes cannot be followed.
         """
         return self._places(*self._asked)
-
-    def place_limits(self, path: str, records: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:
-        """Return the smallest and largest place of these records of a file; None without any."""
-        found = self._places(path, *self._ends_of(records))
-        return (int(found.min()), int(found.max())) if len(found) else None
 
     def _ends_of(self, records: Iterable[pa.RecordBatch]) -> tuple[Ends, Ends]:
         """Return the ends and the sequence numbers of records; 0 for those without number."""
@@ -187,9 +227,16 @@ class FollowedLog:
         """
         import pyarrow.compute as pc
 
+        for batch in self._batches(path, begin, end, schema):
+            yield batch.filter(pc.equal(batch.column("outcome"), _VALID))
+
+    def _batches(
+        self, path: str, begin: int, end: int, schema: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow.compute as pc
+
         reading, end = self._reading, min(end, self.lives[path].size)
         begin = reading.resume(path, begin) if isinstance(reading, FileByFile) else 0
         split = Split(path, begin, end)
         for batch in batches_of(reading, "records", split, schema=schema, attributes=False):
-            ours = pc.equal(batch.column("file"), path)
-            yield batch.filter(pc.and_(ours, pc.equal(batch.column("outcome"), _VALID)))
+            yield batch.filter(pc.equal(batch.column("file"), path))

@@ -1,30 +1,66 @@
-"""How far the files of some logs were read: what a stream keeps between its steps.
+"""How far logs were read: what a stream keeps between its steps.
 
-In: positions. Out: where to go on in a file, which files were passed, and proof that a file still
-holds what was read. A file's life is its (identity, generation, rewrites): a recycled or rewound
-file begins a new life, and is read from its start again.
+In: positions. Out: where to go on in a log, and proof that it still holds what was read. A position
+has one entry per log, whatever files the log had: it does not grow with time, and what is gone for
+a while, or for ever, stays known. Positions of earlier versions had an entry per file:
+`tallystick.pipeline.source.earlier_positions` reads them on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, cast
 from urllib.parse import quote
 
 from tallystick.disposal.retention import ReaderOffset
-from tallystick.errors import TallystickError
-from tallystick.reading.discovery import parent
+from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.reading.names import log_name
 from tallystick.storage.source import read_part
+from tallystick.systems.protocol import LogSource, Missing, Reached
 
-Position: TypeAlias = dict[str, list[Any]]
-"""By file: identity, generation, the offset after the last record read, digests of the last blocks
-before that offset, and how often the file was read anew because its history was rewritten. Where
-changes are followed also the name of the log and the place (`ChangesBetween`) of the last record
-read. Those of earlier versions end after the offset, or before the name."""
 
-Life: TypeAlias = tuple[int | None, int | None, int]
-"""Identity and generation of a file, and the number of its rewritten histories."""
+class LogPosition(TypedDict):
+    """How far one log was read, as JSON holds it.
+
+    Attributes:
+        file: path of the file that holds the last record that was handed on; empty without any.
+        number: its number in the log (`Ordered.number`), -1 without any. All files with lower
+            numbers were read to their ends.
+        identity: what tells the log from another one at its path (`Ordered.log_identity`).
+        offset: where the last record ends in the file, in bytes.
+        place: the place of that record (`ChangesBetween`); None where it is not known.
+        digests: digests of the last blocks before the offset.
+        known: files up to this number hold no other record that counts; at least ``number``.
+        rewrites: how often the log was read anew because its history was rewritten.
+        losses: how often the stream went on without records that are gone or damaged.
+        loss: the last of these, in words.
+        begun: number of the file that has the first record of the step that ends here.
+        resumed: the place before the first record after the last of these; None if there is none.
+    """
+
+    file: str
+    number: int
+    identity: int | None
+    offset: int
+    place: int | None
+    digests: str
+    known: int
+    rewrites: int
+    losses: int
+    loss: str
+    begun: int
+    resumed: int | None
+
+
+Position: TypeAlias = dict[str, LogPosition]
+"""By `key_of` a log."""
+
+UNREAD = LogPosition(
+    file="", number=-1, identity=None, offset=0, place=None, digests="", known=-1,
+    rewrites=0, losses=0, loss="", begun=-1, resumed=None,
+)  # fmt: skip
+"""The entry of a log of which nothing was handed on."""
 
 BLOCK_BYTES = 8 << 10
 BLOCKS = 8
@@ -37,50 +73,67 @@ class HistoryRewrittenError(TallystickError):
     """What a stream has handed on is not in the log any more."""
 
 
-def life_of(entry: list[Any]) -> Life:
-    """Return the life that an entry of a position is about."""
-    return entry[0], entry[1], entry[4] if len(entry) > 4 else 0
+class RecordsLostError(LogUnreadableError):
+    """Records that a stream has not handed on are gone, or damaged."""
 
 
-def digests_of(entry: list[Any]) -> str:
-    """Return the digests of an entry; empty in positions of earlier versions."""
-    return entry[3] if len(entry) > 3 else ""
+def key_of(source: LogSource) -> str:
+    """Return the name of a log in a position."""
+    return f"{source.system} {log_name(source)}"
 
 
-def places_of(position: Position) -> dict[str, int]:
-    """Return, by name of a log whose changes are followed, the place of its last record read."""
-    found: dict[str, int] = {}
-    for entry in position.values():
-        for log, place in [entry[5:7]] if len(entry) > 6 else []:
-            found[log] = max(place, found.get(log, 0))
-    return found
+def lost(missing: Missing, source: LogSource) -> RecordsLostError:
+    """Make the error of records that a log has no more."""
+    were = "were" if missing.certain else "may have been"
+    return RecordsLostError(
+        f"records {were} given up before they were read",
+        file=source.path,
+        expected=missing.expected,
+        found=missing.found,
+        advice=ADVICE,
+    )
 
 
-def begin_of(position: Position, path: str, life: Life) -> int:
-    """Return the offset to continue at in a file that has this life now."""
-    known = position.get(path)
-    return int(known[2]) if known is not None and life_of(known) == life else 0
+ADVICE = (
+    "Compare the output with the log; failOnDataLoss=false goes on without what is lost, and "
+    "onRewrite=restart with a log that was put back. Hold files back from now on: holdFolder"
+)
 
 
-def passed(position: Position) -> dict[str, list[str]]:
-    """Return, by folder, the files before the newest one, oldest first."""
-    paths: dict[str, list[str]] = {}
-    for path in sorted(position):
-        paths.setdefault(parent(path), []).append(path)
-    return {folder: found[:-1] for folder, found in paths.items() if len(found) > 1}
+def reached(entry: LogPosition, *, there: bool) -> Reached | None:
+    """Return how far a log is known, for `Ordered.missing`; None if nothing of it is."""
+    return Reached(entry["known"], entry["place"], there) if entry["number"] >= 0 else None
 
 
-def capped(start: Position, position: Position, target: Position) -> Position:
+def capped(start: Position, position: Mapping[str, Any], target: Position) -> Position:
     """Return the position after ``start`` without what was written after ``target`` was taken."""
     found: Position = {}
-    for path, entry in position.items():
-        known = target.get(path)
-        if known is not None and known[:2] == entry[:2]:
-            later = entry[2] > known[2]
-            found[path] = [*known[:4], entry[4], *known[5:]] if later else entry
-        elif path in start:
-            found[path] = start[path]
+    for key, entry in position.items():
+        before = start.get(key)
+        if isinstance(entry, dict) and key in target:
+            found[key] = _capped(before or UNREAD, cast(LogPosition, entry), target[key])
+        elif before is not None:
+            found[key] = before
     return found
+
+
+def _capped(before: LogPosition, entry: LogPosition, target: LogPosition) -> LogPosition:
+    last = max(target, before, key=order_of)
+    if order_of(entry) <= order_of(last):
+        return entry
+    return {
+        **last,
+        "rewrites": entry["rewrites"],
+        "losses": entry["losses"],
+        "loss": entry["loss"],
+        "begun": entry["begun"],
+        "resumed": entry["resumed"],
+    }
+
+
+def order_of(entry: LogPosition) -> tuple[int, int]:
+    """Return what grows along a log: the number of a file, and an offset in it."""
+    return entry["number"], entry["offset"]
 
 
 def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
@@ -104,15 +157,28 @@ def require_unchanged(path: str, first: int, end: int, known: str) -> None:
     wanted = [known[at : at + length] for at in range(0, len(known), length)]
     for (begin, now), was in zip(_blocks(path, first, end), wanted, strict=True):
         if now != was:
-            raise HistoryRewrittenError(
-                "records that the stream has handed on were taken back: the file was rewritten",
-                file=path,
-                offset=begin,
-                expected=f"the bytes up to {end} that were read",
-                found=f"others in the {BLOCK_BYTES} bytes from {begin} on",
-                advice="Put the log back as it was; or read the file again, as a new one, with "
-                "the option onRewrite=restart, and drop from the output what was taken back",
+            raise rewritten(
+                "the file was rewritten",
+                path,
+                begin,
+                f"the bytes up to {end} that were read",
+                f"others in the {BLOCK_BYTES} bytes from {begin} on",
             )
+
+
+def rewritten(
+    what: str, path: str, offset: int, expected: str, found: str
+) -> HistoryRewrittenError:
+    """Make the error of a log whose history is not the one that was read."""
+    return HistoryRewrittenError(
+        f"records that the stream has handed on were taken back: {what}",
+        file=path,
+        offset=offset,
+        expected=expected,
+        found=found,
+        advice="Put the log back as it was; or read the log again, as a new one, with "
+        "the option onRewrite=restart, and drop from the output what was taken back",
+    )
 
 
 def _blocks(path: str, first: int, end: int) -> Iterator[tuple[int, str]]:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from tallystick.pipeline.change_feed import stamped
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
-from tallystick.pipeline.source.positions import Position, capped, passed, reader_offset
+from tallystick.pipeline.source.positions import Position, capped, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.tailer = Tailer(options)
         self.target: Position | None = None
+        self._noted: dict[str, str] = {}
+        """By log the file that was read last when that was noted for disposers."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before every record."""
@@ -65,6 +67,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the position after the next records within the limit, at most the target."""
+        start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
         return position if self.target is None else capped(start, position, self.target)
 
@@ -89,14 +92,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note for disposers which files were read to their end (option holdFolder)."""
-        if self.options.hold_folder is None:
+        files = {key: entry["file"] for key, entry in end.items() if isinstance(entry, dict)}
+        if self.options.hold_folder is None or files == self._noted:
             return
-        moved = {folder: PurePath(paths[-1]).name for folder, paths in passed(end).items()}
-        offsets = {folder: reader_offset(self.options.hold_folder, folder) for folder in moved}
-        if all((offsets[folder]() or "") >= name for folder, name in moved.items()):
-            return  # nothing new to note
         for folder, path in self.tailer.finished(end).items():
-            offsets[folder].commit(PurePath(path).name)
+            reader_offset(self.options.hold_folder, folder).commit(PurePath(path).name)
+        self._noted = files
 
 
 def _limit(limit: ReadLimit) -> Limit:

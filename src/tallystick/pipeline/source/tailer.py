@@ -1,45 +1,62 @@
 """Looking for what is new in logs that grow, roll and are recycled, without Spark.
 
-In: the logs below some paths. Out: positions (how far each file was read). A file that did not
-change is not read again, unless its system can only tell its records from the whole log.
+In: the logs below some paths. Out: positions (how far each log was read). A log that did not change
+is not read again, and of the others no file before the one that was read last.
+
+The files of a log come one after the other: a position says how far the last one was read, and
+that those before it were. So a file is passed only once it is known to be complete, and only if the
+next one continues it: what is missing in between was lost, and the options say what follows.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
+from functools import partial
 
 import numpy as np
 
-from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.errors import (
+    CorruptLogError,
+    LogUnreadableError,
+    TallystickError,
+    UnsupportedFormatError,
+)
 from tallystick.pipeline.fingerprint import fingerprint, gone
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import find
+from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import (
+    ADVICE,
+    UNREAD,
     HistoryRewrittenError,
-    Life,
+    LogPosition,
     Position,
-    begin_of,
+    RecordsLostError,
     digests,
-    digests_of,
-    life_of,
-    passed,
-    places_of,
+    key_of,
+    lost,
+    order_of,
+    reached,
     require_unchanged,
+    rewritten,
 )
 from tallystick.printable import logger
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
-from tallystick.systems.protocol import LogSource
+from tallystick.systems.protocol import LogSource, Missing
 from tallystick.systems.registry import system
 
 QUIET_NS = 2_000_000_000
 """A file changed less than this ago is looked at again: its time is too coarse to trust."""
 
 _log = logger("tallystick.pipeline")
+
+_Prints = dict[str, list[int]]
+"""Fingerprints of the files of a log."""
 
 
 @dataclass(slots=True)
@@ -48,35 +65,32 @@ class _Seen:
 
     fingerprints: list[list[int]]
     """Of the file; of all files of its log where one of them may prove more of it durable."""
-    life: Life
+    looked_ns: int
     ends: Ends
     """Ends of valid records after ``since``, ascending."""
+    places: Ends
+    """The places of these records."""
     since: int
     last: int
     """Where the last valid record ends; 0 if there is none."""
+    last_place: int | None
+    """The place of the last valid record."""
     first: int
     """Where the digests of its history begin."""
-    log: str = ""
-    """The name of its log, where changes are followed."""
-    places: Ends = field(default_factory=lambda: np.empty(0, np.int64))
-    """The places of these records, where changes are followed."""
-    last_place: int = 0
-    """The place of the last valid record."""
+    damaged: int | None
+    """Where the first damaged record after ``since`` begins."""
+    held: bool
+    """True if records follow that are not yet durable."""
 
-    def settled(self, now: list[int], log: list[list[int]]) -> bool:
-        """Return True if nothing changed, and times are old enough to be trusted."""
-        seen = self.fingerprints
-        newest = max(changed for _, changed in seen)
-        return seen in ([now], log) and time.time_ns() - newest > QUIET_NS
+    def settled(self, prints: _Prints, path: str) -> bool:
+        """Return True if nothing changed, and times were old enough to be trusted."""
+        if self.fingerprints not in ([prints[path]], [*prints.values()]):
+            return False
+        return _quiet(self.fingerprints, self.looked_ns)
 
-    def entry(self, path: str, end: int) -> list[object]:
-        """Return what a position says once the file was read up to ``end``."""
-        identity, generation, rewrites = self.life
-        entry: list[object] = [identity, generation, end, digests(path, self.first, end), rewrites]
-        if not self.log:
-            return entry
-        at = int(np.searchsorted(self.ends, end, "right"))
-        return [*entry, self.log, int(self.places[at - 1]) if at else self.last_place * (end > 0)]
+    def covers(self, begin: int | None, prints: _Prints, path: str) -> bool:
+        """Return True if it still holds, and tells what is wanted."""
+        return self.settled(prints, path) and (begin is None or self.since <= begin)
 
     def ends_after(self, begin: int) -> Ends:
         """Return the ends of records after ``begin``, and forget those before it."""
@@ -84,7 +98,26 @@ class _Seen:
             kept = np.searchsorted(self.ends, begin, "right")
             self.ends, self.places = self.ends[kept:].copy(), self.places[kept:].copy()
             self.since = begin
+            if self.damaged is not None and self.damaged < begin:
+                self.damaged = None
         return self.ends
+
+    def entry(self, number: int, path: str, end: int, before: LogPosition) -> LogPosition:
+        """Return what a position says once the file was read up to ``end``."""
+        at = int(np.searchsorted(self.ends, end, "right"))
+        return {
+            **before,
+            "file": path,
+            "number": number,
+            "offset": end,
+            "place": int(self.places[at - 1]) if 0 < at <= len(self.places) else self.last_place,
+            "digests": digests(path, self.first, end),
+            "known": max(number, before["known"]),
+        }
+
+
+def _quiet(prints: Iterable[Collection[int]], looked_ns: int) -> bool:
+    return looked_ns - max((changed for _, changed in prints), default=0) > QUIET_NS
 
 
 @dataclass(slots=True)
@@ -92,12 +125,14 @@ class Tailer:
     """Looks for what is new; remembers what did not change between two looks."""
 
     options: SourceOptions
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    seen: dict[str, _Seen] = field(default_factory=dict)
+    _done: dict[str, tuple[_Prints, int, LogPosition | None]] = field(default_factory=dict)
+    """By log: the files and when they were looked at, and the entry with which nothing is new."""
     _step: int = 0
-    _turns: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By path and name of a log: the last step that took records of it."""
-    _left_out: set[str] = field(default_factory=set)
-    """Names of logs that cannot be followed, of which that was said."""
+    _turns: dict[str, int] = field(default_factory=dict)
+    """By log: the last step that took records of it."""
+    _said: set[str] = field(default_factory=set)
+    """What was said once, and is not said again."""
 
     def advance(self, start: Position, limit: Limit | None = None) -> Position:
         """Return the position after the next records after ``start``, within ``limit``.
@@ -105,19 +140,17 @@ class Tailer:
         A limit is shared fairly: logs take turns, the one that was read least recently first, and
         of those the one whose oldest change is oldest; each gets an equal part of what is left.
         Within a log no file overtakes an earlier one, and files after the limit are not looked at.
-        Files that are gone leave the position, unless they are the last that was read of a log
-        whose changes are followed; those that only cannot be read now stay in it; files without
-        records do not enter it.
+        Logs that are gone stay in the position; those without records do not enter it.
+
+        Raises:
+            RecordsLostError: records behind the position are gone or damaged, and the options do
+                not say to go on without them.
+            HistoryRewrittenError: what was read is not in a log any more.
+            TallystickError, OSError: a log cannot be read, and the options say to fail.
         """
         logs = self._logs()
-        self._require_newest(start, logs)
-        there = {path for source in logs for path in source.files}
-        newest = places_of(start)
-        position = {
-            path: at
-            for path, at in start.items()
-            if path in there or (len(at) > 6 and newest[at[5]] == at[6]) or not gone(path)
-        }
+        start = read_on(start, logs, self.options)
+        position = dict(start)
         if limit is not None and limit != Limit():
             logs.sort(key=self._turn_of)
         self._step += 1
@@ -126,7 +159,7 @@ class Tailer:
             more = False  # True once a log was cut off at its part
             for number, source in enumerate(logs):
                 budget = _Budget(_part(left, len(logs) - number), may_be_exceeded=not taken)
-                self._take(source, budget, position)
+                self._take(source, budget, start, position)
                 taken |= budget.files > 0
                 more |= budget.files > 0 and budget.spent
                 left = budget.taken_from(left)
@@ -134,52 +167,60 @@ class Tailer:
                     break
         return dict(sorted(position.items()))
 
-    def _take(self, source: LogSource, budget: _Budget, position: Position) -> None:
+    def _take(
+        self, source: LogSource, budget: _Budget, start: Position, position: Position
+    ) -> None:
         """Move ``position`` over one log as far as the budget goes."""
-        start = dict(position)
-        for path, seen in self._look(source, start):
-            begin = begin_of(start, path, seen.life)
-            if taken := budget.take(begin, seen.ends_after(begin)):
-                self._turns[source.path, source.name] = self._step
-            new_life = path in start and life_of(start[path]) != seen.life
-            if (taken or new_life) and (entry := _entry(path, seen, taken or 0)):
-                position[path] = entry
-            if budget.spent:
-                return
+        key = key_of(source)
+        prints = {path: fingerprint(path) for path in source.files}
+        looked, done = time.time_ns(), self._done.get(key)
+        same = done is not None and (prints, position.get(key)) == (done[0], done[2])
+        if same and done is not None and _quiet(prints.values(), done[1]):
+            return
+        log = FollowedLog(source, self.options.reading)
+        entry = position.get(key, UNREAD)
+        moved = order_of(entry) != order_of(start.get(key, UNREAD))
+        step = _Step(self, log, prints, budget, entry, moved)
+        self._read(log, step.advance)
+        if step.entry["number"] >= 0 or step.entry["losses"]:
+            position[key] = step.entry
+        if budget.files:
+            self._turns[key] = self._step
+        if step.whole:
+            self._done[key] = prints, looked, position.get(key)
 
     def _turn_of(self, source: LogSource) -> tuple[int, int]:
-        if turn := self._turns.get((source.path, source.name), 0):
+        if turn := self._turns.get(key_of(source), 0):
             return turn, 0  # its files need no look: age orders only logs never read
         return 0, min((fingerprint(path)[1] for path in source.files), default=0)
 
+    def read_on(self, position: Position) -> Position:
+        """Return a position, perhaps of an earlier version, with one entry per log."""
+        if all(isinstance(entry, dict) for entry in position.values()):
+            return position
+        return read_on(position, self._logs(), self.options)
+
     def latest(self) -> Position:
         """Return the position after everything that is there now."""
-        found = {
-            path: entry
-            for source in self._logs()
-            for path, seen in self._look(source, None)
-            if seen.last and (entry := _entry(path, seen, seen.last))
-        }
+        found = {}
+        for source in self._logs():
+            prints = {path: fingerprint(path) for path in source.files}
+            log = FollowedLog(source, self.options.reading)
+            step = _Step(self, log, prints, _Budget(Limit()), UNREAD, moved=False)
+            self._read(log, step.last)
+            if step.entry["number"] >= 0:
+                found[key_of(source)] = step.entry
         return dict(sorted(found.items()))
 
     def finished(self, position: Position) -> dict[str, str]:
-        """By folder the newest file that was read to its end, as were all before it.
-
-        A file may have grown between the look at it and the look at the next one, which shows
-        that it is complete: so it is looked at once more, now that the next one is known.
-        """
-        there = self.latest()
-
-        def whole(path: str) -> bool:
-            if path not in there:
-                return gone(path)
-            now, then = there[path], position[path]
-            return now[:2] != then[:2] or now[2] <= then[2]
-
-        found = {}
-        for folder, paths in passed(position).items():
-            if ended := list(takewhile(whole, paths)):
-                found[folder] = ended[-1]
+        """By folder the newest file that was read to its end, as were all before it."""
+        found: dict[str, str] = {}
+        logs = self._logs()
+        position = read_on(position, logs, self.options)
+        for source in logs:
+            entry = position.get(key_of(source), UNREAD)
+            log = FollowedLog(source, self.options.reading)
+            self._read(log, partial(_note_ended, log, entry, found))
         return found
 
     def _logs(self) -> list[LogSource]:
@@ -194,9 +235,7 @@ class Tailer:
             refusal = self._refusal(source)
             if not followed or self.options.mode == "failfast":
                 raise refusal
-            if (name := log_name(source)) not in self._left_out:
-                self._left_out.add(name)
-                _log.warning("left out of the stream: %s: %s", name, refusal)
+            self._say(f"left out of the stream: {log_name(source)}: {refusal}")
         return followed
 
     def _can_follow(self, source: LogSource) -> bool:
@@ -223,166 +262,298 @@ class Tailer:
             "it changed",
         )
 
-    def _look(self, source: LogSource, start: Position | None) -> Iterator[tuple[str, _Seen]]:
-        """Yield the files of a log in order, with the ends of records after ``start``.
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _log.warning("%s", text)
 
-        With None only the last ends are looked for.
-        """
-        log = FollowedLog(source, self.options.reading)
-        fingerprints = {path: fingerprint(path) for path in source.files}
-        stale = {path for path in source.files if not self._covered(path, fingerprints, start)}
-        for path in source.files:
-            if path in stale or (stale and not _alone(log)):
-                self._read(log, path, fingerprints, start)
-            if path in self._seen:
-                yield path, self._seen[path]
-
-    def _covered(
-        self, path: str, fingerprints: dict[str, list[int]], start: Position | None
-    ) -> bool:
-        seen = self._seen.get(path)
-        if seen is None or not seen.settled(fingerprints[path], [*fingerprints.values()]):
-            return False
-        if start is None or path not in start:
-            return start is None or seen.since == 0
-        return seen.life == life_of(start[path]) and seen.since <= start[path][2]
-
-    def _read(
-        self,
-        log: FollowedLog,
-        path: str,
-        fingerprints: dict[str, list[int]],
-        start: Position | None,
-    ) -> None:
-        before = self._seen.pop(path, None)
+    def _read(self, log: FollowedLog, work: Callable[[], None]) -> None:
+        """Do something with a log, as far as it can be read now."""
         try:
-            if path in log.lives:
-                self._seen[path] = self._look_into(log, path, fingerprints, start, before)
+            work()
+        except (HistoryRewrittenError, RecordsLostError):
+            raise
         except (TallystickError, OSError) as error:
-            if isinstance(error, HistoryRewrittenError):
-                if log.lives_on(path):
-                    raise
-                return  # it was recycled while it was read: the next look finds its new life
-            if self.options.mode == "failfast" and not any(map(gone, log.source.files)):
+            if any(map(gone, log.source.files)):
+                return  # it is gone, or is being made: the next look decides
+            if self.options.mode == "failfast":
                 raise
-            # it is gone, or is being made: the next look decides
+            self._say(f"waiting for {log_name(log.source)}, which cannot be read: {error}")
 
-    def _look_into(
-        self,
-        log: FollowedLog,
-        path: str,
-        fingerprints: dict[str, list[int]],
-        start: Position | None,
-        before: _Seen | None,
-    ) -> _Seen:
-        first = log.first(path)
-        life = self._life(log, path, first, start, before)
-        since = None
-        if start is not None:
-            since = begin_of(start, path, life)
-        elif before is not None and before.life == life:
-            since = before.since
-        ends = log.last_ends(path) if since is None else log.ends(path, since)
-        last = int(ends[-1]) if len(ends) else since or 0
-        since = last if since is None else since
-        log.make_durable(path, since, last)
-        held = log.held_back
-        marks = [*fingerprints.values()] if held else [fingerprints[path]]
-        new = ends > since
-        seen = _Seen(marks, life, ends[new], since, last, first)
-        if self.options.feeds:
-            known = (start or {}).get(path, [])
-            seen.log, seen.places = log_name(log.source), log.places[new]
-            seen.last_place = int(log.places[-1]) if len(ends) else (known[6:7] or [0])[0]
-        return seen
+    def look(self, log: FollowedLog, path: str, prints: _Prints, begin: int | None) -> _Seen:
+        """Return what a file holds after an offset; with None only its last records are wanted."""
+        before = self.seen.pop(path, None)
+        if before is None or not before.covers(begin, prints, path):
+            before = _look_into(log, path, prints, begin, before, self.options.feeds)
+        self.seen[path] = before
+        return before
 
-    def _life(
-        self,
-        log: FollowedLog,
-        path: str,
-        first: int,
-        start: Position | None,
-        before: _Seen | None,
-    ) -> Life:
-        """Return the life of a file: a new one where its history is not the one that was read.
+    def is_settled(self, path: str, prints: _Prints) -> bool:
+        """Return True if a file did not change since it was looked at, nor was changing then."""
+        seen = self.seen.get(path)
+        return seen is not None and seen.settled(prints, path)
 
-        Raises `HistoryRewrittenError` unless the options say to read such a file again.
+    def lose(self, entry: LogPosition, error: RecordsLostError) -> LogPosition:
+        """Return the entry with a loss that the stream goes on behind, or stands before.
+
+        Raises the error unless the options say to go on.
         """
-        identity, generation = log.lives[path][:2]
-        known = (start or {}).get(path)
-        if known is None or known[:2] != [identity, generation]:
-            same = before is not None and before.life[:2] == (identity, generation)
-            return identity, generation, before.life[2] if before is not None and same else 0
-        rewrites = life_of(known)[2]
-        if digests_of(known):
-            try:
-                require_unchanged(path, first, known[2], digests_of(known))
-            except HistoryRewrittenError:
-                if self.options.on_rewrite == "fail":
+        if self.options.fail_on_data_loss:
+            raise error
+        self._say(f"records are left out of the stream: {error}")
+        if entry["loss"] == str(error):
+            return entry
+        return {**entry, "losses": entry["losses"] + 1, "loss": str(error), "resumed": None}
+
+
+def _look_into(
+    log: FollowedLog,
+    path: str,
+    prints: _Prints,
+    begin: int | None,
+    before: _Seen | None,
+    feeds: bool,
+) -> _Seen:
+    if path not in log.lives:
+        raise LogUnreadableError("a file of the log cannot be read now", file=path)
+    looked, first, since = time.time_ns(), log.first(path), begin
+    if since is None and before is not None:
+        since = before.since
+    ends = log.last_ends(path) if since is None else log.ends(path, since)
+    last = int(ends[-1]) if len(ends) else since or 0
+    since = last if since is None else since
+    log.make_durable(path, since, last)
+    alone = log.file_by_file and not log.held_back
+    try:
+        places = log.places
+    except CorruptLogError:  # the head of the file gives none
+        if feeds:
+            raise
+        places = np.empty(0, np.int64)
+    new = ends > since
+    return _Seen(
+        fingerprints=[prints[path]] if alone else [*prints.values()],
+        looked_ns=looked,
+        ends=ends[new],
+        places=places[new] if len(places) else places,
+        since=since,
+        last=last,
+        last_place=int(places[-1]) if len(places) else None,
+        first=first,
+        damaged=log.damaged,
+        held=log.held_back,
+    )
+
+
+def _note_ended(log: FollowedLog, entry: LogPosition, found: dict[str, str]) -> None:
+    """Note the last file before the one that an entry is about."""
+    for number, path in log.order:
+        if number < entry["number"]:
+            found[parent(path)] = path
+
+
+@dataclass(slots=True)
+class _Step:
+    """One look at a log, from an entry on; ``entry`` is how far it came."""
+
+    tailer: Tailer
+    log: FollowedLog
+    prints: _Prints
+    budget: _Budget
+    entry: LogPosition
+    moved: bool
+    """True once something was taken in this step of the stream."""
+    whole: bool = False
+    """True once everything was taken that is there."""
+
+    def last(self) -> None:
+        """Move to the last record of the log."""
+        for number, path in reversed(self.log.order):
+            seen = self.tailer.look(self.log, path, self.prints, None)
+            if seen.last:
+                self.entry = seen.entry(number, path, seen.last, self.begun(UNREAD))
+                return
+
+    def advance(self) -> None:
+        """Move as far as the budget goes."""
+        self._join()
+        there = self._is_there()
+        for number, path in self.log.order:
+            reached_file = self.entry["number"], self.entry["file"]
+            own = (number, path) == reached_file
+            if not own and (number, path) < reached_file:
+                continue
+            if not (self._take_own() if own else self._take_next(number, path, there=there)):
+                return
+            there = True
+        self._note_known()
+        self.whole = True
+
+    def _take_own(self) -> bool:
+        """Take what is new in the file that was read last; return whether the next one is due."""
+        if not self._is_unchanged():
+            return self._again()
+        path, begin = self.entry["file"], self.entry["offset"]
+        seen = self.tailer.look(self.log, path, self.prints, begin)
+        return self._take(self.entry["number"], path, seen, begin)
+
+    def _take_next(self, number: int, path: str, *, there: bool) -> bool:
+        """Take the records of a file that continues the log; return whether the next one is due."""
+        before = self.entry["file"]
+        seen = self.tailer.look(self.log, path, self.prints, 0)
+        # Where damage ends a log, files behind it may look empty, and the one before tells nothing.
+        if len(seen.ends_after(0)) or not there or self.log.damage_ends_log:
+            if there and self._grew():
+                return self._again()
+            missing = self.log.missing(path, reached(self.entry, there=there))
+            if missing is not None and self._restarts(missing):
+                return self._again()
+            if missing is not None and not self._goes_on(missing, number, path, seen):
+                return False
+        due = self._take(number, path, seen, 0)
+        if self.entry["file"] != before:
+            self.tailer.seen.pop(before, None)  # what was passed is not looked at again
+        return due
+
+    def _take(self, number: int, path: str, seen: _Seen, begin: int) -> bool:
+        """Take records after an offset of a file; return whether the next file is due."""
+        ends = seen.ends_after(begin)
+        if self.entry["number"] >= 0 and self.entry["place"] is None and len(seen.places):
+            self.entry = {**self.entry, "resumed": int(seen.places[0]) - 1}
+        if (taken := self.budget.take(begin, ends)) is not None:
+            self._begin_step(number)
+            self.entry = seen.entry(number, path, taken, self.entry)
+        return not (self._ends_at(path, seen) or self.budget.spent or seen.held)
+
+    def begun(self, entry: LogPosition) -> LogPosition:
+        return {**entry, "identity": self.log.identity}
+
+    def _join(self) -> None:
+        """Begin the log anew if it is another one, or went back behind what was read.
+
+        Raises `HistoryRewrittenError` for the latter unless the options say to read it again.
+        """
+        entry, order = self.entry, self.log.order
+        if entry["number"] < 0 or not order:
+            self.entry = self.begun(entry)
+        elif entry["identity"] != self.log.identity:
+            self._restart()
+        elif order[-1][0] < entry["number"]:
+            self._require_listed()
+            if self.tailer.options.on_rewrite == "fail":
+                raise rewritten(
+                    "the newest file is gone, and older ones are there", entry["file"], 0,
+                    f"the bytes up to {entry['offset']} that were read",
+                    "no such file, and no newer one",
+                )  # fmt: skip
+            self._restart()
+
+    def _restart(self) -> None:
+        self.entry = self.begun({**UNREAD, "rewrites": self.entry["rewrites"] + 1})
+
+    def _is_unchanged(self) -> bool:
+        """Return whether the file that was read last holds what was read of it.
+
+        Raises `HistoryRewrittenError` if it does not, unless the options say to read it again.
+        """
+        entry = self.entry
+        path = entry["file"]
+        if not entry["digests"] or self.tailer.is_settled(path, self.prints):
+            return True
+        try:
+            require_unchanged(path, self.log.first(path), entry["offset"], entry["digests"])
+        except HistoryRewrittenError:
+            if self.log.still_has(entry["number"], path):  # else it was recycled while it was read
+                if self.tailer.options.on_rewrite == "fail":
                     raise
-                rewrites += 1
-        return identity, generation, rewrites
+                self._restart()
+            return False
+        return True
 
-    def _require_newest(self, start: Position, logs: list[LogSource]) -> None:
-        """Check that logs did not go back behind the newest file that was read of them.
-
-        Files are given up oldest first, or once there are newer ones.
-        """
-        if self.options.on_rewrite != "fail":
-            return
-        missing = self._taken_back(start, logs)
-        if missing and (missing := self._taken_back(start, self._logs())):
-            raise HistoryRewrittenError(
-                "records that the stream has handed on were taken back: the newest file is gone, "
-                "and older ones are there",
-                file=missing[0],
-                expected=f"the bytes up to {start[missing[0]][2]} that were read",
-                found="no such file, and no newer one",
-                advice="Put the log back as it was; or go on with the option onRewrite=restart",
-            )
-
-    def _taken_back(self, start: Position, logs: list[LogSource]) -> list[str]:
-        newest: dict[str, str] = {}
-        for path, entry in start.items():
-            folder = parent(path)
-            if entry[1] is not None and (
-                folder not in newest or entry[1] > start[newest[folder]][1]
-            ):
-                newest[folder] = path
-        there = {path for source in logs for path in source.files}
-        suspects = {folder: path for folder, path in newest.items() if path not in there}
-        return [
-            path
-            for folder, path in suspects.items()
-            if gone(path) and self._only_older(folder, start[path][1], logs)
-        ]
-
-    def _only_older(self, folder: str, generation: int, logs: list[LogSource]) -> bool:
-        """Return True if a folder has files of logs, and none of that generation or later."""
-        found: list[int] = []
-        for source in logs:
-            if any(parent(path) == folder for path in source.files):
-                lives = FollowedLog(source, self.options.reading).lives
-                found += [life.generation for life in lives.values() if life.generation is not None]
-        return bool(found) and max(found) < generation
-
-
-def _entry(path: str, seen: _Seen, end: int) -> list[object] | None:
-    """Return the entry of a file; None if it went after the look at it."""
-    try:
-        return seen.entry(path, end)
-    except (TallystickError, OSError):
-        if gone(path):
-            return None
-        raise
-
-
-def _alone(log: FollowedLog) -> bool:
-    """Return True if a file of the log can be looked at without the others."""
-    try:
-        return log.file_by_file
-    except (TallystickError, OSError):
+    def _is_there(self) -> bool:
+        """Return whether the file that was read last is there, perhaps under another name."""
+        entry = self.entry
+        paths = [path for number, path in self.log.order if number == entry["number"]]
+        if entry["number"] < 0 or entry["file"] in paths:
+            return True
+        for path in paths:
+            with suppress(HistoryRewrittenError):
+                require_unchanged(path, self.log.first(path), entry["offset"], entry["digests"])
+                self.entry = {**entry, "file": path}
+                return True
+        self._require_listed()
         return False
+
+    def _require_listed(self) -> None:
+        """Check that the file that was read last is not one that only cannot be read now."""
+        path = self.entry["file"]
+        if path not in self.log.source.files and not gone(path):
+            raise LogUnreadableError("a file of the log cannot be read now", file=path)
+
+    def _grew(self) -> bool:
+        """Return whether the file that was read last has more records, or is gone by now.
+
+        Its successor shows that it is complete: it is looked at once more, now that this is known.
+        """
+        path = self.entry["file"]
+        if not path or self.tailer.is_settled(path, {**self.prints, path: fingerprint(path)}):
+            return False
+        now = FollowedLog(self.log.source, self.tailer.options.reading)
+        ends = now.ends(path, self.entry["offset"]) if path in now.lives else None
+        return ends is None or bool((ends > self.entry["offset"]).any())
+
+    def _again(self) -> bool:
+        """Look at the log anew: it changed meanwhile. Return False: nothing of this look is due."""
+        self.tailer.seen.pop(self.entry["file"], None)
+        self.log = FollowedLog(self.log.source, self.tailer.options.reading)
+        self.prints = {path: fingerprint(path) for path in self.log.source.files}
+        self.advance()
+        return False
+
+    def _restarts(self, missing: Missing) -> bool:
+        """Return whether the log is read again from its start: what is missing may be there."""
+        restarts = self.tailer.options.on_rewrite == "restart" and not missing.certain
+        if restarts:
+            self._restart()
+        return restarts
+
+    def _goes_on(self, missing: Missing, number: int, path: str, seen: _Seen) -> bool:
+        """Return whether the log is followed behind what is missing, from a file on.
+
+        What is left out is the first thing of a step: the step that reaches it ends there.
+        """
+        if self.moved and not self.tailer.options.fail_on_data_loss:
+            return False
+        self.entry = self.tailer.lose(self.entry, lost(missing, self.log.source))
+        if missing.ends_log:
+            return False
+        self._begin_step(number)
+        self.entry = {**seen.entry(number, path, 0, self.entry), "place": None}
+        return True
+
+    def _begin_step(self, number: int) -> None:
+        """Note the file that has the first record of a step."""
+        if not self.moved:
+            self.entry, self.moved = {**self.entry, "begun": number}, True
+
+    def _ends_at(self, path: str, seen: _Seen) -> bool:
+        """Note damage of a file once it is reached; return whether it ends the log."""
+        if seen.damaged is None:
+            return False
+        fails = self.tailer.options.fail_on_data_loss
+        if not fails and self.budget.spent and self.entry["offset"] <= seen.damaged:
+            return False
+        error = RecordsLostError(
+            "records are damaged", file=path, offset=seen.damaged, advice=ADVICE
+        )
+        self.entry = self.tailer.lose(self.entry, error)
+        return self.log.damage_ends_log
+
+    def _note_known(self) -> None:
+        """Note that files without records are the next ones, and that none is missing before."""
+        later = [number for number, _ in self.log.order if number > self.entry["number"]]
+        if self.entry["number"] >= 0 and later:
+            self.entry = {**self.entry, "known": max(self.entry["known"], min(later) - 1)}
 
 
 @dataclass(slots=True)

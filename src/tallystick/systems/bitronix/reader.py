@@ -44,7 +44,7 @@ from tallystick.systems.bitronix.runs.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import FileLife, LogSource, Missing, Reached, ReadOptions, Split
 from tallystick.systems.runs import RunCount, walk_for
 
 if TYPE_CHECKING:
@@ -140,6 +140,21 @@ class BitronixReading:
         """Return 0: which records 2.1.4 reaches depends on all that lies before."""
         del path, offset
         return 0
+
+    log_identity = None
+    damage_ends_log = False
+
+    def number(self, path: str) -> int | None:
+        """Return the timestamp in the header of a file."""
+        header = FileHeader.decode(read_head(path, HEADER_LENGTH))
+        return None if header is None else header.timestamp
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return what is missing if the file that was in use was written over since."""
+        if reached is None or reached.there:
+            return None
+        expected = f"the end of the file of {reached.number}"
+        return Missing(expected, f"a file of {self.number(path)}", certain=False)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the ends of records: nothing is committed at any place."""

@@ -70,7 +70,15 @@ from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, occurr
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import (
+    ClosedSplit,
+    FileLife,
+    LogSource,
+    Missing,
+    Reached,
+    ReadOptions,
+    Split,
+)
 from tallystick.systems.rests import unpacked
 
 if TYPE_CHECKING:
@@ -266,6 +274,38 @@ class CloudtranReading:
         """Return 0: a block is found from the start of its file."""
         del path, offset
         return 0
+
+    log_identity = None
+    damage_ends_log = False
+
+    def number(self, path: str) -> int | None:
+        """Return the serial of a file."""
+        return next((one.serial for one in self._log_files if one.path == path), None)
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return which block is missing before those of a file: their numbers have no gaps."""
+        if reached is None:
+            return None
+        file = next(one for one in self._log_files if one.path == path)
+        if reached.place is None:
+            gap = file.serial > reached.number + 1
+            return Missing(f"file {reached.number + 1}", f"file {file.serial}") if gap else None
+        # The last block of a file that was closed has no entries, so no record tells of it.
+        before = self._block_numbers(reached.number) if reached.there else [reached.place + 1]
+        last = max(reached.place, *before)
+        first = min(self._block_numbers(file.serial), default=last)
+        if first <= last + 1:
+            return None
+        return Missing(f"block {last + 1}", f"block {first} in file {file.serial}")
+
+    def _block_numbers(self, serial: int) -> list[int]:
+        """Return the numbers of the readable blocks of a file."""
+        numbers = []
+        for file in self._log_files:
+            if file.serial == serial:
+                with self.scan(file) as scan:
+                    numbers += [one.prologue.sequence for one in scan.blocks(0) if one.readable]
+        return numbers
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the numbers of the blocks of records."""

@@ -43,7 +43,13 @@ from tallystick.systems.derby.read.changes import (
     committed_between,
     joined_ranges,
 )
-from tallystick.systems.derby.read.files import LogBytes, LogFiles, OpenedLog, file_number
+from tallystick.systems.derby.read.files import (
+    LogBytes,
+    LogFiles,
+    OpenedLog,
+    file_number,
+    previous_end,
+)
 from tallystick.systems.derby.read.following import OpenAt, part_between
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
@@ -54,7 +60,15 @@ from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.pages import Containers
 from tallystick.systems.derby.verdict.strict import judgement, verdict
-from tallystick.systems.protocol import ClosedSplit, Collection, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import (
+    ClosedSplit,
+    Collection,
+    LogSource,
+    Missing,
+    Reached,
+    ReadOptions,
+    Split,
+)
 from tallystick.systems.rests import unpacked
 from tallystick.systems.runs import RunCount
 from tallystick.systems.surroundings import ALONE, joined, judged_whole
@@ -196,6 +210,26 @@ class DerbyReading:
         from tallystick.systems.derby.columns.changes import change_batches
 
         return change_batches(self._runs, self.scan, self.source.path, rows)
+
+    log_identity = None
+    damage_ends_log = True
+
+    def number(self, path: str) -> int | None:
+        """Return the number of a log file, which its name has."""
+        return file_number(logical_name(path))
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return what is missing before a log file: its header tells where the one before ended."""
+        number = self.number(path) or 0
+        if reached is None:
+            return None
+        if reached.place is None:
+            joined, expected = number <= reached.number + 1, f"log file {reached.number + 1}"
+        else:
+            joined = previous_end(self.log.files[number]) <= reached.place
+            expected = f"the log from {instant_text(reached.place)} on"
+        ends = number > min(self.log.files)
+        return None if joined else Missing(expected, f"log file {number}", ends_log=ends)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the instants at which records end."""

@@ -60,6 +60,7 @@ from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
+from tallystick.systems.jboss.verdict.file_ids import lost_ids
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
@@ -67,6 +68,8 @@ from tallystick.systems.protocol import (
     Collection,
     FileLife,
     LogSource,
+    Missing,
+    Reached,
     ReadOptions,
     Split,
 )
@@ -259,6 +262,38 @@ class JournalReading:
         """Return 0: no record can be found from the middle of a file."""
         del path, offset
         return 0
+
+    log_identity = None
+    damage_ends_log = False
+
+    def number(self, path: str) -> int | None:
+        """Return the id in the header of a file."""
+        return self._ids.get(path)
+
+    @cached_property
+    def _ids(self) -> Mapping[str, int]:
+        # The last four bytes, which records carry, too: where the first are damaged, these are not.
+        return {
+            file.path: file.file_id & 0xFFFFFFFF
+            for file in self.journal.files
+            if file.header is not None
+        }
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return which file ids are missing before a file, unless what is there explains them."""
+        if reached is None:
+            return None
+        ids = sorted(self._ids.values())
+        found = f"file ids {', '.join(map(str, ids))}"
+        if not reached.there:
+            return Missing(f"the end of the file with id {reached.number}", found, certain=False)
+        wanted = range(reached.number + 1, self._ids[path])
+        if all(one in ids for one in wanted):
+            return None
+        lost = (max(one.start, wanted.start) for one in lost_ids(self._evidence.analysis.readings)
+                if one.start < wanted.stop and one.stop > wanted.start)  # fmt: skip
+        first = next(lost, None)
+        return None if first is None else Missing(f"file id {first}", found, certain=False)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return file id << 32 | end of each record.

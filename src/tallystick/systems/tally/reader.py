@@ -27,7 +27,15 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.systems.findings import UNREADABLE
-from tallystick.systems.protocol import ClosedSplit, FileLife, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import (
+    ClosedSplit,
+    FileLife,
+    LogSource,
+    Missing,
+    Reached,
+    ReadOptions,
+    Split,
+)
 from tallystick.systems.rests import unpacked
 from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
 from tallystick.systems.tally.columns.splits import (
@@ -39,7 +47,6 @@ from tallystick.systems.tally.columns.splits import (
     splits_of,
     witnesses,
 )
-from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
 from tallystick.systems.tally.read.changes import ChangeFeed, changes_between
 from tallystick.systems.tally.read.closing import Rest, closed_rests
@@ -129,7 +136,7 @@ class TallyReading:
         """Return identity, number and size of every live segment."""
         return {
             file.path: FileLife(
-                _identity(file.header), file.header.number, file.header.size, DATA_OFFSET
+                _identity(file.header.identity), file.header.number, file.header.size, DATA_OFFSET
             )
             for file in self.catalog.segments
             if file.header is not None
@@ -141,6 +148,43 @@ class TallyReading:
         0 if the segment has no index.
         """
         return group_before(self.catalog, self._access, path, offset)
+
+    @property
+    def log_identity(self) -> int | None:
+        """The identity of the log, as `LogFile.identity` has it."""
+        found = self.catalog.identity
+        return None if found is None else _identity(found)
+
+    damage_ends_log = True
+
+    def number(self, path: str) -> int | None:
+        """Return the number of a segment that is in use."""
+        return self._numbers.get(path)
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {path: life.generation or 0 for path, life in self.lives().items()}
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return which records or segments are missing before a segment.
+
+        Raises:
+            LogUnreadableError: a segment cannot be read now.
+        """
+        catalog, number = self.catalog, self._numbers[path]
+        self._require_readable(catalog.findings)
+        gap = next((one for one in catalog.missing if one < number), None)
+        headers = (one.header for one in catalog.segments if one.path == path)
+        first = next((one.first_lsn for one in headers if one is not None), 0)
+        ends = gap is not None or (path != catalog.segments[0].path and catalog.archive is None)
+        found = f"segment {number} that begins with record {first}"
+        if reached is None:
+            return None if gap is None else Missing(f"segment {gap}", found, ends_log=ends)
+        if reached.place is None:
+            joined, expected = number <= reached.number + 1, f"segment {reached.number + 1}"
+        else:
+            joined, expected = first <= reached.place + 1, f"record {reached.place + 1}"
+        return None if joined else Missing(expected, found, ends_log=ends)
 
     def durable_sequence(self, path: str, end: int) -> int:
         """Return the highest LSN that the control block, a successor or a later group proves."""
@@ -182,7 +226,7 @@ class TallyReading:
             spans += remains(data, len(used), len(data), header.number)
         return LogFile(
             file.path, len(data), file.status.value, order,
-            identity=_identity(header) if header else None,
+            identity=_identity(header.identity) if header else None,
             generation=header.number if header else None,
             clock=self.clock,
             redundant=file.status in (FileStatus.FREED, FileStatus.SPARE),
@@ -384,8 +428,8 @@ class TallyReading:
         return witnesses(self.catalog)
 
 
-def _identity(header: SegmentHeader) -> int:
-    return int.from_bytes(header.identity[:7], "big")
+def _identity(identity: bytes) -> int:
+    return int.from_bytes(identity[:7], "big")
 
 
 _WITHOUT_GROUPS = (FileStatus.SPARE, FileStatus.FREED, FileStatus.FOREIGN)

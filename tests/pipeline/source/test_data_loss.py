@@ -1,0 +1,170 @@
+"""Records that go, or are damaged, before a stream has read them: told, and never passed over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tallystick import Journal, scan
+from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.source.file_ranges import file_ranges, read
+from tallystick.pipeline.source.positions import Position, RecordsLostError
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.records import Outcome
+from tallystick.systems.jboss.live.log import CircularJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.tally.live.log import TallyLog
+from tests.pipeline.source.test_durable import SMALL, _cloudtran, _derby
+
+LOSING = (True, False)
+
+
+class Follower:
+    """A stream of records, as far as it came."""
+
+    def __init__(self, path: Path, *, fails: bool = True) -> None:
+        self.options = SourceOptions((str(path),), fail_on_data_loss=fails)
+        self.tailer, self.position = Tailer(self.options), Position()
+        self.count = 0
+
+    def follow(self) -> int:
+        """Read everything; return the number of records."""
+        while (end := self.tailer.advance(self.position)) != self.position:
+            found = file_ranges(self.options, self.position, end)
+            self.count += sum(batch.num_rows for batch in read(found, self.options))
+            self.position = end
+        return self.count
+
+    @property
+    def losses(self) -> int:
+        """How often it went on without records."""
+        return sum(entry["losses"] for entry in self.position.values())
+
+
+def _native(path: str, numbers: range) -> None:
+    with TallyLog(path, settings=SMALL) as log:
+        for number in numbers:
+            log.append(b"%d" % number).wait()
+            if number % 5 == 4:
+                log.roll()
+
+
+def _journal(path: str, numbers: range) -> None:
+    with CircularJournal(path, JournalSettings(file_size=4096)) as journal:
+        for number in numbers:
+            journal.append_add_record(number + 1, 1, bytes(700)).wait()
+
+
+def _blocks(path: str, numbers: range) -> None:
+    for number in numbers:
+        if number % 5 == 4:
+            _cloudtran(path, range(number - 4, number + 1))
+
+
+def _log_files(path: str, numbers: range) -> None:
+    _derby(path, range(30 * numbers.start, 30 * numbers.stop))
+
+
+WRITERS: dict[str, tuple[Callable[[str, range], None], str]] = {
+    "native": (_native, "*[0-9].tally"),
+    "jboss": (_journal, "*.amq"),
+    "cloudtran": (_blocks, "*.ctlog"),
+    "derby": (_log_files, "log*.dat"),
+}
+
+
+def _valid(path: Path) -> int:
+    return sum(record.outcome is Outcome.VALID for record in scan(str(path)))
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["at the first look", "later"])
+@pytest.mark.parametrize("system", WRITERS)
+def test_a_file_that_goes_unread_ends_the_stream_or_is_counted(
+    system: str, tmp_path: Path, begun: bool
+) -> None:
+    write, pattern = WRITERS[system]
+    path = tmp_path / "log"
+    write(str(path), range(20))
+    streams = [Follower(path, fails=fails) for fails in LOSING]
+    read_before = [stream.follow() for stream in streams] if begun else [0, 0]
+    before = set(path.glob(pattern)) if begun else set[Path]()
+    if begun:
+        write(str(path), range(20, 40))
+    files = sorted(set(path.glob(pattern)) - before, key=lambda one: (len(one.name), one.name))
+    files[len(files) // 2 - 1].unlink()
+    with pytest.raises(RecordsLostError, match="before they were read"):
+        streams[0].follow()
+    assert streams[0].count == read_before[0]
+    assert streams[1].follow() == _valid(path)
+    assert streams[1].losses == 1
+    assert streams[1].follow() == _valid(path)
+    assert streams[1].losses == 1
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_what_a_native_log_gave_up_unread_is_told(tmp_path: Path, table: str) -> None:
+    _native(str(tmp_path), range(20))
+    streams = [Follower(tmp_path, fails=fails) for fails in LOSING]
+    for stream in streams:
+        stream.options = replace(stream.options, table=table)
+        stream.tailer = Tailer(stream.options)
+        stream.follow()
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        for number in range(20):
+            log.append(b"more %d" % number).wait()
+            if number == 10:
+                log.roll()
+        given_up = log.reclaim(32)
+    assert given_up
+    with pytest.raises(RecordsLostError, match="expected record 21"):
+        streams[0].follow()
+    left = _valid(tmp_path)
+    assert streams[1].follow() == 20 + left < 40
+    assert streams[1].losses == 1
+
+
+def test_a_journal_that_was_compacted_is_told_before_its_next_write(tmp_path: Path) -> None:
+    """At the first look: a job that runs at night is not green until somebody writes."""
+    with CircularJournal(str(tmp_path), JournalSettings(file_size=4096)) as journal:
+        stream = Follower(tmp_path)
+        for number in range(1, 10):
+            journal.append_add_record(number, 1, bytes(300)).wait()
+        stream.follow()
+        for number in range(10, 60):
+            journal.append_add_record(number, 1, bytes(300)).wait()
+            journal.append_delete_record(number - 9).wait()
+        journal.compact()
+        with pytest.raises(RecordsLostError, match="may have been given up"):
+            stream.follow()
+
+
+@pytest.mark.parametrize("mode", ["permissive", "failfast"])
+def test_a_stream_does_not_go_on_behind_damage(
+    tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(name: bytes) -> None:
+        with Journal(str(tmp_path)) as journal:
+            journal.append_many([b"%s%03d" % (name, number) for number in range(50)])
+
+    streams = [Follower(tmp_path, fails=fails) for fails in LOSING]
+    write(b"first")
+    for stream in streams:
+        stream.options = replace(stream.options, mode=mode)
+        stream.tailer = Tailer(stream.options)
+        assert stream.follow() == 50
+    for name in (b"s0", b"s1", b"s2", b"s3"):
+        write(name)
+    file = max(tmp_path.iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[data.index(b"s1020")] ^= 255
+    file.write_bytes(data)
+    with pytest.raises(RecordsLostError, match="records are damaged"):
+        streams[0].follow()
+    with caplog.at_level(logging.WARNING):
+        assert streams[1].follow() == _valid(tmp_path) == 100
+    assert streams[1].losses == 1
+    assert "records are damaged" in caplog.text
