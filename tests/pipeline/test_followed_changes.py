@@ -151,13 +151,14 @@ def test_a_derby_log_file_may_go_once_it_was_read_to_its_end(tmp_path: Path) -> 
     for one in [*steps.open]:
         steps.log.commit(one)
     steps.open.clear()
+    read = [*tmp_path.glob("log*.dat")]
     steps.log.switch_log_file()
     stream.follow()
     count = len(stream.rows)
-    read = [path for path in stream.position if path.endswith(".dat")]
+    assert str(max(read)) == next(iter(stream.position.values()))["file"]
     write_steps(steps, 61, 80)
     for path in read:
-        Path(path).unlink()
+        path.unlink()
     assert stream.follow()
     assert len(stream.rows) > count
     assert len({(row["commit_sequence"], row["ordinal"]) for row in stream.rows}) == len(

@@ -262,11 +262,13 @@ class Reached(NamedTuple):
         number: of the last file whose records are known, or of a later one: those up to it are.
         place: of the last record known, as `ChangesBetween.places` has it; None: not known.
         there: True if the file of that record is still there, so that what it held is known.
+        since: of the newest file at the first look: what is missing up to it went before.
     """
 
     number: int
     place: int | None
     there: bool = True
+    since: int = -1
 
 
 class Missing(NamedTuple):
@@ -276,12 +278,14 @@ class Missing(NamedTuple):
         expected: what should come next, in words.
         found: what is there, in words.
         certain: False if nothing tells whether it held records.
+        usual: True if the log itself leaves the same at a restart: it does not count as a loss.
         ends_log: True if a reading of the whole log ends there.
     """
 
     expected: str
     found: str
     certain: bool = True
+    usual: bool = False
     ends_log: bool = False
 
 

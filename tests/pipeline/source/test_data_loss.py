@@ -142,6 +142,53 @@ def test_a_journal_that_was_compacted_is_told_before_its_next_write(tmp_path: Pa
             stream.follow()
 
 
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_ids_that_a_journal_gave_to_empty_files_at_restarts_are_no_loss(
+    tmp_path: Path, table: str
+) -> None:
+    """Each load gives new ids to all files without records: nothing tells what became of those."""
+    settings = JournalSettings(file_size=4096, min_files=4)
+    streams = [Follower(tmp_path), Follower(tmp_path)]
+    for stream in streams:
+        stream.options = replace(stream.options, table=table)
+        stream.tailer = Tailer(stream.options)
+    for begin in range(0, 60, 12):
+        for _ in range(3):
+            CircularJournal(str(tmp_path), settings).close()
+        with CircularJournal(str(tmp_path), settings) as journal:
+            for number in range(begin, begin + 12):
+                journal.append_add_record(number + 1, 1, bytes(700)).wait()
+        assert streams[0].follow() == begin + 12
+    assert streams[1].follow() == 60
+    assert [stream.losses for stream in streams] == [0, 0]
+    assert max(entry["number"] for entry in streams[0].position.values()) > 30
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_files_that_a_journal_emptied_and_removed_before_the_stream_began_are_no_loss(
+    tmp_path: Path, begun: bool
+) -> None:
+    settings = JournalSettings(file_size=4096, pool_files=10)
+    stream = Follower(tmp_path)
+    with CircularJournal(str(tmp_path), settings) as journal:
+        journal.append_add_record(1, 1, bytes(700)).wait()
+        if begun:
+            stream.follow()
+        for number in range(2, 100):
+            journal.append_add_record(number, 1, bytes(700)).wait()
+        for number in range(30, 50):
+            journal.append_delete_record(number).wait()
+        for number in range(100, 120):
+            journal.append_add_record(number, 1, bytes(700)).wait()
+        journal.check_and_reclaim_files()
+        if begun:
+            with pytest.raises(RecordsLostError, match="may have been given up"):
+                stream.follow()
+        else:
+            assert stream.follow() == _valid(tmp_path) < 139
+            assert stream.losses == 0
+
+
 @pytest.mark.parametrize("mode", ["permissive", "failfast"])
 def test_a_stream_does_not_go_on_behind_damage(
     tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture

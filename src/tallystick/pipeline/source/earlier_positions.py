@@ -61,6 +61,7 @@ def _entry(
         "place": entry[6] if len(entry) > 6 else _place(log, path, entry[2]),
         "digests": entry[3] if len(entry) > 3 else "",
         "known": number,
+        "since": number,
         "begun": number,
         "rewrites": entry[4] if len(entry) > 4 else 0,
     }

@@ -69,6 +69,8 @@ class FileRange:
     places: tuple[int | None, int] | None = None
     """The places of the last record before these (None: there is none), and of the last of these,
     where changes are followed."""
+    step: tuple[int, ...] = ()
+    """The numbers of the files of a step, where changes are followed: all have to be there."""
 
 
 def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[FileRange]:
@@ -132,7 +134,8 @@ def _ranges(
         lost = until["losses"] != since["losses"] or since["place"] is None
         after = until["resumed"] if lost else since["place"]
         size = sum(one.size for one in found)
-        yield replace(found[-1], size=size, places=(after, until["place"]))
+        step = tuple(number for number, _ in files)
+        yield replace(found[-1], size=size, places=(after, until["place"]), step=step)
 
 
 def _range_of(
@@ -155,7 +158,8 @@ def _require_all(
             there = ", ".join(str(number) for number, _ in log.order)
             _give_up(options, Missing(f"file {wanted}", f"files {there}"), log.source)
     for (before, _), (_, path) in pairwise(files):
-        if (missing := log.missing(path, Reached(before, None))) is not None:
+        missing = log.missing(path, Reached(before, None, since=until["since"]))
+        if missing is not None and not missing.usual:
             _give_up(options, missing, log.source)
 
 
@@ -256,6 +260,7 @@ def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
 def _require_there(log: FollowedLog, one: FileRange) -> None:
     """Check that a file is still the one that was planned, and holds what was seen."""
     there = (one.number, one.file) in log.order
+    there = there and {number for number, _ in log.order}.issuperset(one.step)
     if there and one.digests:
         try:
             require_unchanged(one.file, log.first(one.file), one.end, one.digests)

@@ -35,6 +35,7 @@ class LogPosition(TypedDict):
         rewrites: how often the log was read anew because its history was rewritten.
         losses: how often the stream went on without records that are gone or damaged.
         loss: the last of these, in words.
+        since: number of the newest file at the first look at the log.
         begun: number of the file that has the first record of the step that ends here.
         resumed: the place before the first record after the last of these; None if there is none.
     """
@@ -49,6 +50,7 @@ class LogPosition(TypedDict):
     rewrites: int
     losses: int
     loss: str
+    since: int
     begun: int
     resumed: int | None
 
@@ -58,7 +60,7 @@ Position: TypeAlias = dict[str, LogPosition]
 
 UNREAD = LogPosition(
     file="", number=-1, identity=None, offset=0, place=None, digests="", known=-1,
-    rewrites=0, losses=0, loss="", begun=-1, resumed=None,
+    rewrites=0, losses=0, loss="", since=-1, begun=-1, resumed=None,
 )  # fmt: skip
 """The entry of a log of which nothing was handed on."""
 
@@ -102,7 +104,9 @@ ADVICE = (
 
 def reached(entry: LogPosition, *, there: bool) -> Reached | None:
     """Return how far a log is known, for `Ordered.missing`; None if nothing of it is."""
-    return Reached(entry["known"], entry["place"], there) if entry["number"] >= 0 else None
+    if entry["number"] < 0:
+        return None
+    return Reached(entry["known"], entry["place"], there, entry["since"])
 
 
 def capped(start: Position, position: Mapping[str, Any], target: Position) -> Position:
@@ -122,12 +126,13 @@ def _capped(before: LogPosition, entry: LogPosition, target: LogPosition) -> Log
     if order_of(entry) <= order_of(last):
         return entry
     return {
-        **last,
-        "rewrites": entry["rewrites"],
-        "losses": entry["losses"],
-        "loss": entry["loss"],
-        "begun": entry["begun"],
-        "resumed": entry["resumed"],
+        **entry,
+        "file": last["file"],
+        "number": last["number"],
+        "offset": last["offset"],
+        "place": last["place"],
+        "digests": last["digests"],
+        "known": last["known"],
     }
 
 

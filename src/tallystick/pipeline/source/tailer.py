@@ -81,6 +81,8 @@ class _Seen:
     """Where the first damaged record after ``since`` begins."""
     held: bool
     """True if records follow that are not yet durable."""
+    proved: tuple[int, str] = (0, "")
+    """The offset of a position and its digests, which the file was found to hold."""
 
     def settled(self, prints: _Prints, path: str) -> bool:
         """Return True if nothing changed, and times were old enough to be trusted."""
@@ -105,13 +107,14 @@ class _Seen:
     def entry(self, number: int, path: str, end: int, before: LogPosition) -> LogPosition:
         """Return what a position says once the file was read up to ``end``."""
         at = int(np.searchsorted(self.ends, end, "right"))
+        self.proved = end, digests(path, self.first, end)
         return {
             **before,
             "file": path,
             "number": number,
             "offset": end,
             "place": int(self.places[at - 1]) if 0 < at <= len(self.places) else self.last_place,
-            "digests": digests(path, self.first, end),
+            "digests": self.proved[1],
             "known": max(number, before["known"]),
         }
 
@@ -235,7 +238,7 @@ class Tailer:
             refusal = self._refusal(source)
             if not followed or self.options.mode == "failfast":
                 raise refusal
-            self._say(f"left out of the stream: {log_name(source)}: {refusal}")
+            self.say(f"left out of the stream: {log_name(source)}: {refusal}")
         return followed
 
     def _can_follow(self, source: LogSource) -> bool:
@@ -262,7 +265,8 @@ class Tailer:
             "it changed",
         )
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Warn, the first time only."""
         if text not in self._said:
             self._said.add(text)
             _log.warning("%s", text)
@@ -278,7 +282,7 @@ class Tailer:
                 return  # it is gone, or is being made: the next look decides
             if self.options.mode == "failfast":
                 raise
-            self._say(f"waiting for {log_name(log.source)}, which cannot be read: {error}")
+            self.say(f"waiting for {log_name(log.source)}, which cannot be read: {error}")
 
     def look(self, log: FollowedLog, path: str, prints: _Prints, begin: int | None) -> _Seen:
         """Return what a file holds after an offset; with None only its last records are wanted."""
@@ -288,10 +292,13 @@ class Tailer:
         self.seen[path] = before
         return before
 
-    def is_settled(self, path: str, prints: _Prints) -> bool:
-        """Return True if a file did not change since it was looked at, nor was changing then."""
+    def is_settled(self, entry: LogPosition, prints: _Prints) -> bool:
+        """Return True if the file of an entry holds what it did, and did not change since."""
+        path = entry["file"]
         seen = self.seen.get(path)
-        return seen is not None and seen.settled(prints, path)
+        if seen is None or seen.proved != (entry["offset"], entry["digests"]):
+            return False  # it was looked at without this entry
+        return seen.settled(prints, path)
 
     def lose(self, entry: LogPosition, error: RecordsLostError) -> LogPosition:
         """Return the entry with a loss that the stream goes on behind, or stands before.
@@ -300,7 +307,7 @@ class Tailer:
         """
         if self.options.fail_on_data_loss:
             raise error
-        self._say(f"records are left out of the stream: {error}")
+        self.say(f"records are left out of the stream: {error}")
         if entry["loss"] == str(error):
             return entry
         return {**entry, "losses": entry["losses"] + 1, "loss": str(error), "resumed": None}
@@ -395,6 +402,7 @@ class _Step:
             return self._again()
         path, begin = self.entry["file"], self.entry["offset"]
         seen = self.tailer.look(self.log, path, self.prints, begin)
+        seen.proved = begin, self.entry["digests"]
         return self._take(self.entry["number"], path, seen, begin)
 
     def _take_next(self, number: int, path: str, *, there: bool) -> bool:
@@ -406,10 +414,16 @@ class _Step:
             if there and self._grew():
                 return self._again()
             missing = self.log.missing(path, reached(self.entry, there=there))
-            if missing is not None and self._restarts(missing):
-                return self._again()
-            if missing is not None and not self._goes_on(missing, number, path, seen):
-                return False
+            if missing is not None and missing.usual:
+                self.tailer.say(
+                    f"{log_name(self.log.source)}: numbers of files are missing, as restarts, and "
+                    "files that were removed before the stream began, leave them"
+                )
+            elif missing is not None:
+                if self._restarts(missing):
+                    return self._again()
+                if not self._goes_on(missing, number, path, seen):
+                    return False
         due = self._take(number, path, seen, 0)
         if self.entry["file"] != before:
             self.tailer.seen.pop(before, None)  # what was passed is not looked at again
@@ -426,6 +440,7 @@ class _Step:
         return not (self._ends_at(path, seen) or self.budget.spent or seen.held)
 
     def begun(self, entry: LogPosition) -> LogPosition:
+        """Return an entry as that of this log."""
         return {**entry, "identity": self.log.identity}
 
     def _join(self) -> None:
@@ -435,7 +450,7 @@ class _Step:
         """
         entry, order = self.entry, self.log.order
         if entry["number"] < 0 or not order:
-            self.entry = self.begun(entry)
+            self.entry = {**self.begun(entry), "since": max(order, default=(-1, ""))[0]}
         elif entry["identity"] != self.log.identity:
             self._restart()
         elif order[-1][0] < entry["number"]:
@@ -458,7 +473,7 @@ class _Step:
         """
         entry = self.entry
         path = entry["file"]
-        if not entry["digests"] or self.tailer.is_settled(path, self.prints):
+        if not entry["digests"] or self.tailer.is_settled(entry, self.prints):
             return True
         try:
             require_unchanged(path, self.log.first(path), entry["offset"], entry["digests"])
@@ -496,10 +511,11 @@ class _Step:
         Its successor shows that it is complete: it is looked at once more, now that this is known.
         """
         path = self.entry["file"]
-        if not path or self.tailer.is_settled(path, {**self.prints, path: fingerprint(path)}):
+        now = {**self.prints, path: fingerprint(path)}
+        if not path or self.tailer.is_settled(self.entry, now):
             return False
-        now = FollowedLog(self.log.source, self.tailer.options.reading)
-        ends = now.ends(path, self.entry["offset"]) if path in now.lives else None
+        log = FollowedLog(self.log.source, self.tailer.options.reading)
+        ends = log.ends(path, self.entry["offset"]) if path in log.lives else None
         return ends is None or bool((ends > self.entry["offset"]).any())
 
     def _again(self) -> bool:

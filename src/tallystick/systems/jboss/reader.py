@@ -60,7 +60,7 @@ from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.file_ids import lost_ids
+from tallystick.systems.jboss.verdict.file_ids import given_up
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
@@ -283,17 +283,15 @@ class JournalReading:
         """Return which file ids are missing before a file, unless what is there explains them."""
         if reached is None:
             return None
-        ids = sorted(self._ids.values())
-        found = f"file ids {', '.join(map(str, ids))}"
+        found, wanted = f"file id {self._ids[path]}", range(reached.number + 1, self._ids[path])
         if not reached.there:
             return Missing(f"the end of the file with id {reached.number}", found, certain=False)
-        wanted = range(reached.number + 1, self._ids[path])
-        if all(one in ids for one in wanted):
+        there = {one for one in self._ids.values() if one in wanted}
+        if len(there) == len(wanted):
             return None
-        lost = (max(one.start, wanted.start) for one in lost_ids(self._evidence.analysis.readings)
-                if one.start < wanted.stop and one.stop > wanted.start)  # fmt: skip
-        first = next(lost, None)
-        return None if first is None else Missing(f"file id {first}", found, certain=False)
+        lost = given_up(wanted, reached.since, self._evidence.analysis.readings)
+        first = next(one for one in wanted if one not in there) if lost is None else lost
+        return Missing(f"file id {first}", found, certain=False, usual=lost is None)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return file id << 32 | end of each record.

@@ -35,6 +35,9 @@ from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
 from tallystick.systems.jboss.verdict.ends import is_compacted
 
+_POOL = 10
+"""Files that Artemis keeps at least, as its configuration comes: `journal-pool-files`."""
+
 ID_BATCH = 0x7FFFFFFF
 """Record ids that a broker takes at once; after a kill it goes on with the next batch."""
 UNNAMED_MAX = 1
@@ -161,6 +164,40 @@ def _first_added(readings: Sequence[KnownFile], file_id: int) -> int | None:
 def _unnamed(first: int, below: int) -> int:
     started = 0 <= first % ID_BATCH <= UNNAMED_AT_START_MAX
     return 0 if started else first - below - 1
+
+
+def given_up(ids: range, since: int, readings: Sequence[KnownFile]) -> int | None:
+    """Return one of these ids that a file had which held records and is gone, or was used again.
+
+    None if nothing tells of one: a load leaves such ids, too, as it gives new ones to all empty
+    files. ``ids`` lie between a file that is there and the next one; those up to ``since`` were
+    given before a stream began.
+    """
+    there = {one.effective_id for one in readings}
+    earlier = (life for one in readings for life in one.facts.earlier_ids)
+    reused = (life for life in earlier if life in ids and life > since and life not in there)
+    owned = [range(life, life + 1) for one in readings for life in _lives(one) if life in ids]
+    gaps = _gaps([*owned, range(ids.stop, ids.stop + 1)], ids.start - 1)
+    gone = (gap.start for gap in gaps if _held_records(gap, since, readings))
+    return next(chain(reused, gone), None)
+
+
+def _held_records(gap: range, since: int, readings: Sequence[KnownFile]) -> bool:
+    """Return whether ids without an owner were those of files with records.
+
+    Files are used in the order of their ids. So if the next file holds records under the id that it
+    was created with, those before it were used. A compaction takes an id for each file that it
+    writes. Artemis removes files that are empty again while there are `_POOL`: of what went before
+    a stream began it is certain only if every later file is as it was created.
+    """
+    compacted = sum(bool(is_compacted(one)) for one in readings)
+    if len(gap) <= compacted:
+        return False
+    later = [one for one in readings if one.effective_id > gap.start]
+    created = [one for one in later if number_of(one.file.name) == one.effective_id]
+    if gap.start > since:
+        return bool(created) and created[0] == later[0] and created[0].has_records
+    return not compacted and created == later and len(readings) < _POOL - 1
 
 
 def odd_id(readings: Sequence[KnownFile]) -> str:
