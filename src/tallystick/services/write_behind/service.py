@@ -33,9 +33,15 @@ from tallystick.services.write_behind.admission import Admission
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import BacklogSize, Statistics, WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
-from tallystick.services.write_behind.service_dir import REFUSED_FILE, identify, open_log
+from tallystick.services.write_behind.service_dir import (
+    REFUSED_FILE,
+    TARGETS_FILE,
+    identify,
+    open_log,
+)
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction, pending_transaction
+from tallystick.services.write_behind.targets.contact import Contacts
 from tallystick.services.write_behind.targets.persisted_marks import PersistedMarks
 from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
@@ -137,7 +143,9 @@ class WriteBehind(Uncopied):
             fs.sync_dir(self.path)  # a killed owner may not have
             last = self._load(on_incomplete, renamed)
             identity = identify(self.path, fs, system, self._log)
-        uninterrupted.outside(partial(self._workers.open, identity, self._log.last_number))
+            contacts = Contacts(posixpath.join(self.path, TARGETS_FILE), fs)
+        number = self._log.last_number
+        uninterrupted.outside(partial(self._workers.open, identity, number, contacts))
         return last
 
     def _start(self, undo: contextlib.ExitStack, last: int) -> None:

@@ -21,6 +21,8 @@ from tallystick.systems.registry import open_persist_log
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
+TARGETS_FILE = "targets"
+"""What is known of the targets, as JSON; see `Contacts`."""
 REFUSED_FILE = "disposal-refused"
 """Says, as JSON, what a disposer refuses, for as long as it does; see `Disposal`."""
 IDENTITY_SIZE_MAX = 36

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from tallystick.errors import LogClosedError, TransactionUsageError
+from tallystick.errors import CorruptLogError, LogClosedError, TransactionUsageError
 from tallystick.roles import Operation, OperationCode, PersistEntry
-from tallystick.services.write_behind import TargetDownError, WriteBehind
+from tallystick.services.write_behind import TargetAheadError, TargetDownError, WriteBehind
 from tallystick.services.write_behind.targets.rows import decode_row, encode_row
 from tallystick.services.write_behind.targets.sql import SqlTarget
 from tallystick.services.write_behind.targets.statements import statements
@@ -220,6 +222,110 @@ def test_of_two_services_on_copies_of_a_log_one_stops_and_nothing_is_skipped(
         stops(first)
         second.close()
         assert [one[:2] for one in table(engine)] == [(0, "before"), (1, "second")]
+
+
+def closed(service: WriteBehind) -> None:
+    assert service.drain(60)
+    service.close()
+
+
+def refused(folder: Path, targets: Mapping[str, object], number: int) -> None:
+    """Open a service as one that is started again and again, and commit before it has found out."""
+    behind = WriteBehind(folder, targets, on_incomplete="replay", settings=quick())
+    with suppress(LogClosedError):
+        put_order(behind, number, "acknowledged")
+    stops(behind)
+
+
+def test_an_older_state_of_a_log_never_grows_until_its_numbers_pass_for_applied(
+    engine: Engine, tmp_path: Path
+) -> None:
+    first = WriteBehind(tmp_path / "log", {"db": engine})
+    put_order(first, 0, "before")
+    assert first.drain(60)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")  # the token is that of this opening
+    for number in range(1, 4):
+        put_order(first, number, "before")
+    closed(first)
+    for number in range(10, 16):
+        refused(tmp_path / "copy", {"db": engine}, number)
+    assert len(table(engine)) == 4
+
+
+def test_nor_does_it_while_the_database_is_down(tmp_path: Path) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)"))
+    first = WriteBehind(tmp_path / "log", {"db": engine})
+    put_order(first, 0, "before")
+    assert first.drain(60)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    for number in range(1, 4):
+        put_order(first, number, "before")
+    closed(first)
+    down = {"db": sa.create_engine(f"sqlite:///{tmp_path}/no/folder.db")}
+    for number in range(10, 16):
+        with WriteBehind(
+            tmp_path / "copy", down, on_incomplete="replay", settings=quick(close_timeout=0)
+        ) as behind:
+            put_order(behind, number, "acknowledged")
+    behind = WriteBehind(
+        tmp_path / "copy", {"db": engine}, on_incomplete="replay", settings=quick()
+    )
+    stops(behind)
+    engine.dispose()
+
+
+def test_a_database_that_was_restored_is_not_taken_for_that_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "target.db"
+    targets = {"db": f"sqlite:///{path}"}
+    with sqlite3.connect(path) as made:
+        made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    made.close()
+    for number in range(3):
+        behind = WriteBehind(tmp_path / "log", {"db": sa.create_engine(targets["db"])})
+        put_order(behind, number, "applied")
+        closed(behind)
+        if number == 1:
+            shutil.copy(path, tmp_path / "backup.db")
+    shutil.copy(tmp_path / "backup.db", path)
+    again = {"db": sa.create_engine(targets["db"])}
+    refused(tmp_path / "log", again, 3)
+    with sqlite3.connect(path) as mended:  # as the error says, by one who knows what is missing
+        mended.execute("DELETE FROM tallystick_applied WHERE number < 0")
+    mended.close()
+    with WriteBehind(tmp_path / "log", again, on_incomplete="replay") as behind:
+        closed(behind)
+    with sqlite3.connect(path) as found:
+        assert [one for (one,) in found.execute("SELECT id FROM orders ORDER BY id")][:2] == [0, 1]
+    found.close()
+
+
+def test_tokens_of_two_openings_at_once_leave_at_most_one_at_work(engine: Engine) -> None:
+    one, other = SqlTarget(engine), SqlTarget(engine)
+    for target in (one, other):
+        target.open("log-1")
+        target.apply([])
+    with engine.begin() as connection:  # as if the other had not seen it
+        connection.execute(
+            sa.text("INSERT INTO tallystick_applied VALUES ('log-1', :number)"),
+            {"number": one._token},
+        )
+    last = SqlTarget(engine)
+    last.open("log-1")
+    last.apply([entry(1)])
+    for target in (one, other):
+        with pytest.raises(TargetAheadError):
+            target.apply([entry(2)])
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"db": {}}', b'{"db": {"since": 1}}'])
+def test_a_damaged_file_of_targets_is_refused(tmp_path: Path, content: bytes) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    WriteBehind(tmp_path / "log", {"db": engine}).close()
+    (tmp_path / "log/targets").write_bytes(content)
+    with pytest.raises(CorruptLogError, match="what the service knows of its targets is damaged"):
+        WriteBehind(tmp_path / "log", {"db": engine})
 
 
 @pytest.mark.parametrize("kind", DATABASES[1:])

@@ -8,14 +8,17 @@ written in the same transaction: so each entry takes effect exactly once, whatev
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from tallystick.callables import checked
+from tallystick.errors import TallystickError
 from tallystick.roles import PersistEntry
 from tallystick.services.driver_errors import is_down, is_of_driver
+from tallystick.services.write_behind.targets.contact import KnownTarget
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
 from tallystick.storage.fork import Uncopied
@@ -52,6 +55,7 @@ class SqlTarget(Uncopied):
         self._log_id = ""
         self._known_max = -1
         self._given: int | None = None
+        self._known: KnownTarget | None = None
         self._token = 0
         self._preparing = threading.Lock()
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
@@ -68,6 +72,10 @@ class SqlTarget(Uncopied):
     def given(self, last_number: int) -> None:
         """Note the greatest number of the log so far."""
         self._given = last_number
+
+    def known(self, known: KnownTarget) -> None:
+        """Note what the service knows of this database from earlier openings."""
+        self._known = known
 
     def open(self, log_id: str) -> None:
         """Note the log's id. The first batch is what connects: the database may be down now."""
@@ -157,20 +165,48 @@ class SqlTarget(Uncopied):
                     last = sa.select(sa.func.max(numbers.c.number))
                     query = last.where(numbers.c.log == self._log_id)
                     greatest = max(connection.execute(query).scalar() or 0, 0)
-                    if self._given is not None and greatest > _signed(self._given):
-                        raise _ahead(numbers, self._log_id, greatest, self._given)
+                    self._require_not_ahead(numbers, greatest)
+                with self._engine.begin() as connection:
+                    self._delete_others(connection, numbers)
+                if self._known is not None:
+                    with _keeping():
+                        self._known.answered(self._token)
             self._known_max = greatest
+
+    def _require_not_ahead(self, numbers: sa.Table, greatest: int) -> None:
+        """Refuse a target with numbers that the log had not when the target last answered."""
+        since = None if self._known is None else self._known.contact.since
+        given = self._given if since is None else since
+        if given is not None and greatest > _signed(given):
+            raise _ahead(numbers, self._log_id, greatest, given)
 
     def _take_over(self, connection: Connection, numbers: sa.Table) -> None:
         """Put a token of this opening in the place of that of the last one.
 
         A batch of another opening, which works with a copy of the log, holds the lock of its token:
         it is over when this returns, and is the last one of it.
+
+        Raises:
+            TargetAheadError: the token is not that of an opening of this folder.
         """
-        tokens = sa.delete(numbers).where(numbers.c.log == self._log_id, numbers.c.number < 0)
-        connection.execute(tokens)
+        tokens = (numbers.c.log == self._log_id, numbers.c.number < 0)
+        # A read that locks: what is read after it is not of a moment before it has waited.
+        query = sa.select(numbers.c.number).where(*tokens).with_for_update()
+        found = set(connection.execute(query).scalars())
         self._token = -1 - secrets.randbits(62)
+        if self._known is not None:
+            expected = self._known.contact.tokens
+            if expected and not found <= set(expected):
+                raise _of_another_moment(numbers, self._log_id)
+            with _keeping():
+                self._known.expect([self._token, *found])
+        connection.execute(sa.delete(numbers).where(*tokens))
         connection.execute(sa.insert(numbers), {"log": self._log_id, "number": self._token})
+
+    def _delete_others(self, connection: Connection, numbers: sa.Table) -> None:
+        """Delete the token of an opening that has taken over at the same moment, unseen."""
+        others = (numbers.c.number < 0, numbers.c.number != self._token)
+        connection.execute(sa.delete(numbers).where(numbers.c.log == self._log_id, *others))
 
     def _hold_token(self, connection: Connection, numbers: sa.Table) -> None:
         """Lock the token of this opening; batches of its other workers may do so, too.
@@ -232,6 +268,26 @@ def _numbers_table(name: str) -> sa.Table:
         sa.MetaData(),
         sa.Column("log", sa.String(_LOG_ID_SIZE), primary_key=True),
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    )
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Have a folder that cannot be written count as a target that cannot be reached."""
+    try:
+        yield
+    except (OSError, TallystickError) as error:
+        raise TargetDownError(f"what is known of the target cannot be kept: {error}") from error
+
+
+def _of_another_moment(numbers: sa.Table, log_id: str) -> TargetAheadError:
+    return TargetAheadError(
+        "the target and the log are of two moments: one of both was restored from a backup, or "
+        "another service has applied a copy of this log",
+        found=f"the token of another opening in {numbers.name}",
+        advice="What is pending here was not applied. Bring both back from the same moment. If you "
+        "know that the target lacks nothing and no copy is at work: DELETE FROM "
+        f"{numbers.name} WHERE log = '{log_id}' AND number < 0",
     )
 
 

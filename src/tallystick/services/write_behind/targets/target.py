@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from tallystick.errors import CorruptLogError
 from tallystick.roles import PersistEntry
+from tallystick.services.write_behind.targets.contact import KnownTarget
 
 
 class TargetDownError(Exception):
@@ -28,9 +29,10 @@ class PartlyAppliedError(Exception):
 
 
 class TargetAheadError(CorruptLogError):
-    """Raised by a target that holds transactions which the log never had.
+    """Raised by a target that holds transactions which the log never had, or lacks some.
 
-    The log was lost, or is an old copy, and would use their numbers again. The service stops.
+    The log was lost, or is an old copy, and would use their numbers again; or the target was
+    restored. The service stops.
     """
 
 
@@ -91,4 +93,13 @@ class CountingTarget(Target, Protocol):
 
     def given(self, last_number: int) -> None:
         """Note the greatest number of the log so far. Called before `open`."""
+        ...
+
+
+@runtime_checkable
+class KnownByToken(CountingTarget, Protocol):
+    """A counting target that holds a token of the opening that applies to it."""
+
+    def known(self, known: KnownTarget) -> None:
+        """Note what the service knows of this target. Called before `open`."""
         ...

@@ -20,9 +20,11 @@ from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.schedule import QueuedTransaction, Schedule
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.targets.adapters import AsyncTarget, CallableTarget, target_of
+from tallystick.services.write_behind.targets.contact import Contacts
 from tallystick.services.write_behind.targets.target import (
     DOWN_ERRORS,
     CountingTarget,
+    KnownByToken,
     PartlyAppliedError,
     Target,
     TargetAheadError,
@@ -343,13 +345,15 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
     def __len__(self) -> int:
         return len(self._queues)
 
-    def open(self, identity: str, last_number: int) -> None:
+    def open(self, identity: str, last_number: int, contacts: Contacts) -> None:
         """Open all targets, or none."""
         try:
-            for queue in self.values():
+            for name, queue in self.items():
                 target = queue.target
                 if isinstance(target, CountingTarget):
                     target.given(last_number)
+                if isinstance(target, KnownByToken) and target.place is not None:
+                    target.known(contacts.opened(name, last_number))
                 target.open(identity)
                 self._opened.append(target)
         except BaseException:

@@ -1,0 +1,103 @@
+"""What a service knows of its targets from one opening to the next: the file ``targets``.
+
+In: the names of targets, the numbers of the log, the tokens that openings put into a target. Out:
+for each target the greatest number of the log when it last answered, and the tokens that it may
+hold. By them a target is found that belongs to another state of this log: one of both was
+restored, or a copy of the log is applied to it, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from tallystick.errors import CorruptLogError
+from tallystick.storage.files import FileSystem, read_file, write_whole
+from tallystick.storage.fork import Uncopied
+from tallystick.storage.scheduling import threading
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """What is known of a target.
+
+    Attributes:
+        since: The greatest number of the log at the first opening after which the target has not
+            answered: of later numbers it can hold none. None: it has answered since it was opened.
+        tokens: The token that it holds is one of these; empty if it may hold any.
+    """
+
+    since: int | None = None
+    tokens: tuple[int, ...] = ()
+
+
+class Contacts(Uncopied):
+    """The contacts of all targets of a service, kept durably at ``path``."""
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        self._path = path
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._known = _read(path, fs)
+
+    def opened(self, name: str, last_number: int) -> KnownTarget:
+        """Note that a log with this greatest number is opened with a target of this name."""
+        contact = self._known.get(name, Contact())
+        if contact.since is None:
+            self.note(name, Contact(last_number, contact.tokens))
+        return KnownTarget(self, name)
+
+    def of(self, name: str) -> Contact:
+        """Return what is known of a target."""
+        return self._known.get(name, Contact())
+
+    def note(self, name: str, contact: Contact) -> None:
+        """Replace what is known of a target, durably."""
+        with self._lock:
+            known = {**self._known, name: contact}
+            content = json.dumps({one: asdict(of) for one, of in known.items()})
+            write_whole(self._fs, self._path, [content.encode()])
+            self._known = known
+
+
+class KnownTarget:
+    """What a service knows of one target, as the target itself uses it."""
+
+    def __init__(self, contacts: Contacts, name: str) -> None:
+        self._contacts = contacts
+        self._name = name
+
+    @property
+    def contact(self) -> Contact:
+        """What is known."""
+        return self._contacts.of(self._name)
+
+    def expect(self, tokens: Sequence[int]) -> None:
+        """Note which tokens the target may hold from now on, durably."""
+        self._contacts.note(self._name, Contact(self.contact.since, tuple(tokens)))
+
+    def answered(self, token: int) -> None:
+        """Note, durably, that the target holds this token, and nothing that the log never had."""
+        self._contacts.note(self._name, Contact(None, (token,)))
+
+
+def _read(path: str, fs: FileSystem) -> Mapping[str, Contact]:
+    if not fs.exists(path):
+        return {}
+    try:
+        found = json.loads(read_file(fs, path))
+        return {
+            str(name): Contact(
+                None if one["since"] is None else int(one["since"]), tuple(map(int, one["tokens"]))
+            )
+            for name, one in found.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptLogError(
+            "what the service knows of its targets is damaged",
+            file=path,
+            expected="JSON: by target, since and tokens",
+            found=repr(error),
+            advice="Remove the file if neither the log nor a target was restored, or copied",
+        ) from error
