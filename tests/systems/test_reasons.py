@@ -23,7 +23,12 @@ from tallystick.records import Answer, Judgement
 from tallystick.systems.answers import NO_REASONS
 from tallystick.systems.bitronix.format.layout import STATE_HEADER, TIMESTAMP_HEADER
 from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
-from tallystick.systems.derby.format.layout import CHECKSUM_OPERATION, HEADER
+from tallystick.systems.derby.format.layout import (
+    CHECKSUM_OPERATION,
+    FLAG_DURABILITY_TEST,
+    HEADER,
+    make_instant,
+)
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.reader import DerbyReading
@@ -199,6 +204,30 @@ def unlinked_file(folder: Path) -> None:
     head = bytearray(path.read_bytes()[: HEADER.size])
     head[8:16] = (number + 1).to_bytes(8, "big")
     (folder / f"log/log{number + 1}.dat").write_bytes(bytes(head) + bytes(1000))
+
+
+def begun_file(beyond: int) -> Change:
+    """Add a log file of a header only: the file before it will end so many bytes further."""
+
+    def change(folder: Path) -> None:
+        unlinked_file(folder)
+        path, _, end = last_group(folder)
+        with edited(folder / "log" / f"log{int(path.name[3:-4]) + 1}.dat") as data:
+            data[16:] = make_instant(int(path.name[3:-4]), end + beyond).to_bytes(8)
+
+    return change
+
+
+def never_synced(flags: int) -> Change:
+    """Cut the log after its last record, with those flags in the control files."""
+
+    def change(folder: Path) -> None:
+        cut_to(lambda end: end)(folder)
+        for name in ("log.ctrl", "logmirror.ctrl"):
+            with edited(folder / "log" / name) as data:
+                data[:] = control(flags=flags)(data) or b""
+
+    return change
 
 
 def cut_to(size: Callable[[int], int]) -> Change:
@@ -519,6 +548,12 @@ PROOFS = [
         "odd-size",
     ),
     (Row("derby", "halted", torn_group, "unfinished-group"), flipped_group, "odd-group"),
+    (Row("derby", "halted", begun_file(100), "file-begun"), begun_file(-100), "files-after-end"),
+    (
+        Row("derby", "halted", never_synced(FLAG_DURABILITY_TEST), "never-synced"),
+        never_synced(0),
+        "not-preallocated",
+    ),
     (
         Row("derby", "halted-filesync", as_it_is, "file-grown", SYNC_SETTING),
         cut("log/log1.dat", 1),

@@ -60,7 +60,18 @@ def discover(
         _search_settled(folder, candidates, found)
     if only is not None:
         _narrow(found, only)
+    found.logs = _once(found.logs)
     return found
+
+
+def _once(logs: list[LogSource]) -> list[LogSource]:
+    """Return each log once: one that a database names, too, with that database."""
+    found: dict[tuple[str, str, str], LogSource] = {}
+    for one in logs:
+        key = one.system, one.path, one.name
+        if key not in found or one.database:
+            found[key] = one
+    return list(found.values())
 
 
 def search(path: str, known: Sequence[System]) -> list[LogSource]:

@@ -219,7 +219,7 @@ class Observer:
             return self.source
         for one in search(self.source.path, tuple(self.known.values())):
             if (one.system, one.name) == (self.source.system, self.source.name):
-                return one
+                return replace(one, database=self.source.database)
         return self.source
 
     def _being_written(self, cause: Exception | None) -> LogBeingWrittenError:

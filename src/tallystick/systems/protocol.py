@@ -94,13 +94,15 @@ class LogSource:
     """One log: its system, the folder that holds it and its files, in order of names.
 
     ``name`` distinguishes several logs in one folder (a prefix, a file name) and is empty where the
-    folder holds only one.
+    folder holds only one. ``database`` is the folder whose settings name that of the log; empty
+    where the layout of its system tells what the log belongs to.
     """
 
     system: str
     path: str
     files: tuple[str, ...]
     name: str = ""
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,22 @@ REASONS = reasons(
         after_crash=True,
     ),
     Reason(
+        "never-synced",
+        Answer.SAFE,
+        "The control file says that derby.system.durability=test was set: nothing is synced. The "
+        "log ends as a kill of the process leaves it; where the machine stopped, commits that were "
+        "acknowledged may be missing without a trace.",
+        after_crash=True,
+    ),
+    Reason(
+        "file-begun",
+        Answer.SAFE,
+        "The log ends before its last file, which has nothing but its header: a switch makes that "
+        "before it writes the last groups to the file before, and no commit in these was "
+        "acknowledged.",
+        after_crash=True,
+    ),
+    Reason(
         "file-grown",
         Answer.SAFE,
         "Every group from the start of recovery on is whole, and the file, which is not "

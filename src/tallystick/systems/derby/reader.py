@@ -57,6 +57,7 @@ from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.surroundings import surroundings_of
 from tallystick.systems.derby.read.tables import Database, Numbers
 from tallystick.systems.derby.runs.pieces import runs_of
+from tallystick.systems.derby.verdict.answer import unacknowledged_from
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.pages import Containers
 from tallystick.systems.derby.verdict.strict import judgement, verdict
@@ -150,7 +151,10 @@ class DerbyReading:
         # Where the whole log is dropped, every end record in it counts.
         runs = None if found.new_log else self._runs
         mark = found.redo_mark or found.checkpoint
-        return analyse(self.scan, mark, checkpoint, runs, keep_all=keep_all)
+        analysis = analyse(self.scan, mark, checkpoint, runs, keep_all=keep_all)
+        if found.may_boot and (begin := unacknowledged_from(self.log, found)) is not None:
+            analysis.forgive_from(begin)
+        return analysis
 
     @property
     def run_count(self) -> RunCount:
@@ -351,7 +355,7 @@ class DerbyReading:
 
     @cached_property
     def _around(self) -> Surroundings:
-        around = surroundings_of(self.source.path)
+        around = surroundings_of(self.source, self.log)
         if around.kind == ALONE or not self.recovery.may_boot:
             return around
         return replace(around, parts=(*around.parts, *self._containers(around.path)))
@@ -360,7 +364,8 @@ class DerbyReading:
         if "encrypted" in self.format:
             return iter(())
         flushed = flushed_pages(self.scan, self.recovery, self._runs)
-        return Containers(database).parts(self.recovery, flushed)
+        cut = unacknowledged_from(self.log, self.recovery) is not None
+        return Containers(database, cut=cut).parts(self.recovery, flushed)
 
     @cached_property
     def _decided(self) -> Judgement:

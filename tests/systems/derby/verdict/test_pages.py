@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import tallystick
 from tallystick.records import Answer
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.page_versions import RedonePage
 from tallystick.systems.derby.engine.recovery import recover
 from tallystick.systems.derby.read.containers import PageFile
 from tallystick.systems.derby.runs.chunk import Runs
+from tallystick.systems.protocol import ReadOptions
+from tests.systems.derby import databases
 from tests.systems.derby.databases import database, killed, odd_parts, verdict_of
 from tests.systems.derby.logs import reading_of
 
@@ -38,6 +42,42 @@ def test_a_database_is_no_safer_than_its_parts(case: str) -> None:
     assert found.judgement.text in [one.why for one in odd_parts(found)]
 
 
+def test_what_was_in_a_group_that_was_not_written_whole_is_not_lost() -> None:
+    """A power failure; the original has the rows of the log that ends before the group."""
+    found = verdict_of(database("cut-in-group-with-internal-commit"))
+    assert (found.judgement.answer, found.judgement.reason) == (Answer.SAFE, "unfinished-group")
+
+
+def test_an_older_engine_refuses_what_a_newer_one_has_upgraded() -> None:
+    path = database("hard-upgraded-and-back")
+    found = verdict_of(path)
+    assert found.judgement.answer is Answer.SAFE
+    assert found.surroundings is not None
+    (engine,) = (one for one in found.surroundings.parts if one.part.startswith("Derby"))
+    assert (engine.part, "XSLAN" in engine.why) == ("Derby 10.16 or newer", True)
+    options = ReadOptions(settings={"derby_version": "10.14"})
+    (old,) = tallystick.explain(path, options=options).logs
+    assert old.judgement.answer is Answer.REFUSES
+
+
+def test_a_database_leads_to_the_log_on_its_device(tmp_path: Path) -> None:
+    database, device = tmp_path / "ld", tmp_path / "dev"
+    shutil.copytree(databases.database("logdevice"), tmp_path, dirs_exist_ok=True)
+    properties = database / "service.properties"
+    text = properties.read_text("latin-1").replace("/tmp/bugs1/run/d_misc/dev", str(device))
+    properties.write_text(text, "latin-1")
+    for path in (database, tmp_path):
+        found = verdict_of(path)
+        assert found.path == f"{device}/log"
+        assert found.judgement.answer is Answer.SAFE
+        assert found.surroundings is not None
+        assert found.surroundings.path == str(database)
+    shutil.rmtree(device)
+    gone = verdict_of(database)
+    assert (gone.judgement.answer, "XSLAB" in gone.judgement.text) == (Answer.REFUSES, True)
+    assert f"{device}/log" in odd_parts(gone)[0].why
+
+
 def test_the_log_folder_alone_as_path_is_judged_with_its_database() -> None:
     found = verdict_of(database("page-older-than-log") / "log")
     assert "XSDB4" in found.judgement.text
@@ -47,7 +87,11 @@ def test_a_killed_database_with_all_of_its_parts_is_safe(tmp_path: Path) -> None
     found = verdict_of(killed(tmp_path))
     assert (found.judgement.answer, odd_parts(found)) == (Answer.SAFE, [])
     assert found.surroundings is not None
-    assert [one.part for one in found.surroundings.parts] == ["service.properties", "seg0"]
+    assert [one.part for one in found.surroundings.parts] == [
+        "service.properties",
+        "Derby 10.14 or newer",
+        "seg0",
+    ]
 
 
 # -- one thing wrong in a database that was whole ------------------------------------------------

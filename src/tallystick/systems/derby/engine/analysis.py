@@ -89,6 +89,11 @@ class LogAnalysis:
         ends = self.unheld if whole_log else self.lost_ends
         return [one for one in ends if one.group & _COMMIT]
 
+    def forgive_from(self, instant: int) -> None:
+        """Leave out the ends of transactions from an instant on: none was acknowledged."""
+        self.lost_ends = [one for one in self.lost_ends if one.place < instant]
+        self.unheld = [one for one in self.unheld if one.place < instant]
+
     def add(self, one: ByteRange) -> None:
         """Take in the next range."""
         self._add(one)

@@ -1,10 +1,13 @@
-"""Recognise a log folder of Derby by the content of its files.
+"""Recognise a log folder of Derby by the content of its files, or a database that names it.
 
-In: the entries of one folder. Out: at most one `LogSource`.
+In: the entries of one folder. Out: at most one `LogSource`. A database whose log is on another
+device says so in its ``service.properties``; that place is looked at, wherever it is.
 """
 
 from __future__ import annotations
 
+from tallystick.errors import LogUnreadableError
+from tallystick.storage.source import is_remote, list_names, logical_name, slashed
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     LOG_FILE,
@@ -12,7 +15,15 @@ from tallystick.systems.derby.format.layout import (
     SYSTEM_NAME,
     make_instant,
 )
-from tallystick.systems.derby.read.files import file_number, is_log_name
+from tallystick.systems.derby.read.files import (
+    LOG_DEVICE,
+    LOG_FOLDER,
+    PROPERTIES,
+    SERVICE,
+    file_number,
+    is_log_name,
+    properties_in,
+)
 from tallystick.systems.protocol import Entry, Folder, LogSource, readable_entries
 
 _NOTICE = "README_DO_NOT_TOUCH_FILES.txt"
@@ -20,13 +31,41 @@ _SIGNATURE = LOG_FILE.to_bytes(4) + OBSOLETE_VERSION.to_bytes(4)
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """Return the folder's log if at least one of its files has Derby's signature."""
+    """Return the folder's log, or the one that a database in it names.
+
+    At least one file of a log has Derby's signature.
+
+    Raises:
+        LogUnreadableError: the folder that a database names is there, and cannot be read.
+    """
     entries = list(readable_entries(folder.entries))
+    if (device := _log_device(folder, entries)) is not None:
+        return [device]
     named = [entry for entry in entries if is_log_name(entry.name)]
     if not any(_signed(entry) for entry in named):
         return []
     files = [entry.path for entry in entries if is_log_name(entry.name) or entry.name == _NOTICE]
     return [LogSource(SYSTEM_NAME, folder.path, tuple(files))]
+
+
+def _log_device(folder: Folder, entries: list[Entry]) -> LogSource | None:
+    """Return the log that a database's properties name; without files where none is there."""
+    found = next((one for one in entries if one.name == PROPERTIES), None)
+    if found is None or is_remote(folder.path):
+        return None
+    properties = properties_in(found.head)
+    device = properties.get(LOG_DEVICE, "").removeprefix("file:")
+    if not device or SERVICE not in properties:
+        return None
+    path = slashed(f"{device.rstrip('/')}/{LOG_FOLDER}")
+    try:
+        names = sorted(list_names(path))
+    except LogUnreadableError as error:
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise
+        names = []
+    files = tuple(f"{path}/{name}" for name in names if is_log_name(logical_name(name)))
+    return LogSource(SYSTEM_NAME, path, files, database=folder.path)
 
 
 def _signed(entry: Entry) -> bool:

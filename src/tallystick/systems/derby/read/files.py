@@ -44,6 +44,9 @@ from tallystick.systems.protocol import LogSource, ReadOptions
 
 _FILE_NAME = re.compile(r"log(\d{1,10})\.dat")
 PROPERTIES = "service.properties"
+SERVICE, LOG_DEVICE = "derby.serviceProtocol", "logDevice"
+"""Properties that every database has, and that names the folder of `LOG_FOLDER` elsewhere."""
+LOG_FOLDER = "log"
 _PLAIN = format_id(LOG_RECORD)
 _PROBED = 3
 
@@ -207,7 +210,7 @@ class OpenedLog:
         self.problems: list[Finding] = []
         self._sources = [one for path in source.files if (one := self._open(path)) is not None]
         files = LogFiles.sorted_by_name(self._sources)
-        properties = {**options.settings, **_properties(source.path)}
+        properties = {**options.settings, **_properties(source)}
         if ENCRYPTED not in properties and not all(map(files.is_plain, files.files)):
             properties[ENCRYPTED] = "true"
         self.files = replace(files, properties=properties)
@@ -262,18 +265,27 @@ def _opens(cipher: LogCipher, log: LogFiles, file: LogBytes) -> bool:
     return cipher.decrypt(log.raw(file.number, envelope)).startswith(_PLAIN)
 
 
-def database_of(path: str) -> str:
-    """Return the folder of the database that the folder of a log belongs to."""
-    return path.rpartition("/")[0] or str(PurePosixPath(path).parent)
+def properties_in(data: bytes) -> dict[str, str]:
+    """Return the properties in a file; none where a boot could not read them either."""
+    try:
+        return parse_properties(data)
+    except ValueError:
+        return {}
 
 
-def _properties(path: str) -> dict[str, str]:
+def database_of(source: LogSource) -> str:
+    """Return the folder of the database that a log belongs to."""
+    path = source.path
+    return source.database or path.rpartition("/")[0] or str(PurePosixPath(path).parent)
+
+
+def _properties(source: LogSource) -> dict[str, str]:
     """Read the database's properties, empty if they are not there."""
-    for folder in (path, database_of(path)):
+    for folder in (source.path, database_of(source)):
         for packing in ("", *PACKINGS):
             try:
-                with open_source(f"{folder}/{PROPERTIES}{packing}") as source:
-                    return parse_properties(bytes(source.data))
+                with open_source(f"{folder}/{PROPERTIES}{packing}") as file:
+                    return properties_in(bytes(file.data))
             except LogUnreadableError:
                 continue
     return {}

@@ -6,30 +6,62 @@ folder above the log; a log without ``seg0`` beside it is a log alone. Nothing i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.source import logical_name
-from tallystick.systems.derby.format.layout import SEGMENT
-from tallystick.systems.derby.read.files import PROPERTIES, database_of
-from tallystick.systems.java_properties import parse_properties
+from tallystick.systems.derby.format.layout import SEGMENT, Control
+from tallystick.systems.derby.read.files import (
+    LOG_DEVICE,
+    PROPERTIES,
+    SERVICE,
+    LogFiles,
+    database_of,
+    properties_in,
+)
+from tallystick.systems.protocol import LogSource
 from tallystick.systems.surroundings import alone, names_beside, open_part
 
 OLD_PROPERTIES: Final = "service.propertiesold"
 """A boot takes it where there is no other: what an update that a crash ended has left."""
-_REQUIRED: Final = ("derby.serviceProtocol", "SystablesIdentifier")
+_REQUIRED: Final = (SERVICE, "SystablesIdentifier")
 """Properties without which a boot ends with XCY03; they stand at different ends of the file."""
 _LAYOUT: Final = "the layout of a database"
 
 
-def surroundings_of(log: str) -> Surroundings:
-    """Return what a boot opens besides the log in a folder."""
+def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
+    """Return what a boot opens besides a log and its files, without the containers."""
     database = database_of(log)
     names = frozenset(map(logical_name, names_beside(database)))
     if SEGMENT not in names:
-        return alone(log)
-    return Surroundings(database, "database", (_properties(database, names),))
+        return alone(log.path)
+    parts = [_properties(database, names)]
+    if log.database:
+        parts.append(_log_device(log))
+    parts += _engine(files)
+    return Surroundings(database, "database", tuple(parts))
+
+
+def _engine(files: LogFiles) -> Iterator[Part]:
+    """Yield which engines start the database: the version of the last one is in the log."""
+    for control in files.controls:
+        if isinstance(found := control.content_or_error(), Control):
+            version = f"{found.major}.{found.minor}"
+            text = f"Engines older than {version} refuse the database (XSLAN)."
+            name = f"Derby {version} or newer"
+            yield Part(name, control.path, "the control file", fits=True, why=text)
+            return
+
+
+def _log_device(log: LogSource) -> Part:
+    if log.files:
+        text = "The log is where service.properties says."
+        return Part(LOG_DEVICE, log.path, PROPERTIES, fits=True, why=text)
+    text = f"{PROPERTIES} names {log.path} as the folder of the log, and no log is there: the "
+    text += "database does not boot (XSLAB)."
+    return Part(LOG_DEVICE, log.path, PROPERTIES, there=False, why=text, answer=Answer.REFUSES)
 
 
 def _properties(database: str, names: frozenset[str]) -> Part:
@@ -44,7 +76,7 @@ def _properties(database: str, names: frozenset[str]) -> Part:
         text = f"{PROPERTIES} is missing: Derby does not find the database (XJ004, XBM0A)."
         return Part(name, path, _LAYOUT, there=False, why=text, answer=Answer.REFUSES)
     with source:
-        found = parse_properties(bytes(source.data))
+        found = properties_in(bytes(source.data))
     lacking = next((one for one in _REQUIRED if one not in found), None)
     if lacking is not None:
         text = f"{name} does not have the property {lacking}: the database does not boot (XCY03)."

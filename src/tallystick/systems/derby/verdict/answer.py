@@ -20,7 +20,11 @@ from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
     FILE_NUMBER_MAX,
+    FLAG_DURABILITY_TEST,
+    HEADER,
+    HEADER_SIZE,
     LENGTH,
+    LOG_FILE,
     Control,
     instant_text,
     read_envelope,
@@ -66,7 +70,22 @@ def grounds(
     if recovery.control and recovery.boots and not recovery.finds_checkpoint:
         yield Ground("no-checkpoint")
     if recovery.boots and recovery.log_end and _control_holds(log, recovery):
-        yield from _end(log, recovery)
+        ends = _end(log, recovery)
+        yield from map(_unsynced, ends) if _never_synced(log) else ends
+
+
+_SAFE_UNSYNCED = {"zeros-to-the-end", "unfinished-group", "file-grown", "not-preallocated"}
+
+
+def _unsynced(one: Ground) -> Ground:
+    """Return the ground that an end is where nothing is synced, and no file preallocated."""
+    return Ground("never-synced") if one.code in _SAFE_UNSYNCED else one
+
+
+def _never_synced(log: LogFiles) -> bool:
+    """Return whether an engine with derby.system.durability=test has had the database."""
+    found = (control.content_or_error() for control in log.controls)
+    return any(isinstance(one, Control) and one.flags & FLAG_DURABILITY_TEST for one in found)
 
 
 def _losses(
@@ -119,11 +138,41 @@ def _control_holds(log: LogFiles, recovery: Recovery) -> bool:
     return all(isinstance(one, Control) for one in found)
 
 
+def unacknowledged_from(log: LogFiles, recovery: Recovery) -> int | None:
+    """Return the instant of a last group that was never written whole; None if there is none.
+
+    A commit is acknowledged after its group was written and synced.
+    """
+    number, position = split_instant(recovery.stop)
+    file = log.files.get(number)
+    if file is None or not (number == max(log.files) or _was_switching(log, recovery)):
+        return None
+    return recovery.stop if _unfinished(log, file, position) else None
+
+
+def _was_switching(log: LogFiles, recovery: Recovery) -> bool:
+    """Return whether the file after the end is the last one and has nothing but its header.
+
+    A switch makes it before it writes the last groups to the file before, and says in its header
+    where those will end.
+    """
+    following = log.files.get((recovery.stop >> 32) + 1)
+    if following is None or following.number != max(log.files) or following.size < HEADER_SIZE:
+        return False
+    format_id, _, number, previous = HEADER.unpack_from(following.data)
+    fits = format_id == LOG_FILE and number == following.number
+    continues = previous >> 32 == recovery.stop >> 32 and previous > recovery.stop
+    return fits and continues and is_zero(following.data, HEADER_SIZE, following.size)
+
+
 def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
     number, position = split_instant(recovery.stop)
     file = log.files[number]
-    if number != max(log.files):
+    switching = _was_switching(log, recovery)
+    if number != max(log.files) and not switching:
         yield Ground("files-after-end", f"The log ends in {file.name}, and later files exist.")
+    elif switching and is_zero(file.data, position, file.size):
+        yield Ground("file-begun")
     elif position == file.size:
         grown = file.size >= PREALLOCATED or log.properties.get(_FILE_SYNC, "") == "true"
         yield Ground("file-grown" if grown else "not-preallocated")

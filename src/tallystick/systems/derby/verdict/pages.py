@@ -52,9 +52,12 @@ class Containers:
 
     Args:
         database: the folder of the database.
+        cut: the log ends in a group that was not written whole, as a power failure leaves it: files
+            may be there whose creation was not written.
     """
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, *, cut: bool) -> None:
+        self._cut = cut
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
         self._backup = BACKUP_HISTORY in names_beside(database)
@@ -98,25 +101,30 @@ class Containers:
             yield from self._container(number, wanted, made=None)
 
     def _later(self, created: Iterable[Container]) -> Iterator[Part]:
-        """Yield a container that was created after the log ends: numbers grow.
+        """Yield a container that was created after the log ends: their numbers grow.
 
-        Its file is written before the creation is logged, so a crash may leave one of one page.
+        The file is made before its creation is logged, so a crash may leave one as it was made.
         """
         last = max((one.number for one in created if not one.segment), default=None)
-        if last is None:
+        if last is None or self._cut:
             return
-        for name in sorted(self._names):
-            match = _CONTAINER_NAME.fullmatch(name)
-            if match is None or int(match[1], 16) <= last:
-                continue
+        found = ((_CONTAINER_NAME.fullmatch(name), name) for name in self._names)
+        later = sorted(name for match, name in found if match and int(match[1], 16) > last)
+        changed = (one for one in later if self._is_changed(f"{self._folder}/{one}"))
+        several = later[0] if len(later) > 1 else None
+        if (name := next(changed, several)) is not None:
             part, path = f"{SEGMENT}/{logical_name(name)}", f"{self._folder}/{name}"
+            text = f"{part} was created after the end of the log: {_OTHER_TIME}"
+            yield Part(part, path, "its number", fits=False, why=text, answer=Answer.CANNOT_TELL)
+
+    @staticmethod
+    def _is_changed(path: str) -> bool:
+        """Return whether a change of its first pages was written, which the log had before."""
+        try:
             file = PageFile(path)
-            if file.page_size and file.size > file.page_size:
-                text = f"{part} was created after the end of the log: {_OTHER_TIME}"
-                yield Part(
-                    part, path, "its number", fits=False, why=text, answer=Answer.CANNOT_TELL
-                )
-                return
+            return any(one.version for one in file.heads([0, 1])) if file.page_size else False
+        except LogUnreadableError:
+            return False
 
     def _container(
         self, number: int, wanted: Mapping[int, Wanted], *, made: bool | None
