@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import signal
 import sqlite3
 import threading
@@ -264,12 +263,17 @@ class InterruptedBranch:
 class Slow(Interrupted):
     """A resource whose commit goes on after its caller was interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, waiting: bool) -> None:
         super().__init__("slow", "", wrap=False)
+        self._waiting = waiting
         self.interrupted, self.ended = threading.Event(), False
 
     def commit(self, xid: Xid) -> None:
-        _thread.interrupt_main(signal.SIGALRM)
+        if self._waiting:  # else the signal comes before its caller waits
+            time.sleep(0.1)
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGALRM)
         assert self.interrupted.wait(60)
         time.sleep(0.05)  # a call that did not wait would be over by now
         self.ended = xid is not None
@@ -279,8 +283,9 @@ class Slow(Interrupted):
         return []
 
 
-def test_a_call_waits_for_an_earlier_one_whose_caller_was_interrupted() -> None:
-    slow = Slow()
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_call_waits_for_an_earlier_one_whose_caller_was_interrupted(*, waiting: bool) -> None:
+    slow = Slow(waiting=waiting)
     timed = TimedResource(slow, 60)
     with handlers():
         with pytest.raises(TimeLimit):

@@ -16,7 +16,7 @@ from tallystick.printable import logger
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable, is_instant
 from tallystick.services.transactions.two_phase_commit import LiveTransactions, TwoPhaseCommit
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.opening import start_thread
+from tallystick.storage.opening import join_thread, start_thread
 from tallystick.storage.scheduling import living_threads, simulated, threading, time
 from tallystick.storage.signals import uninterrupted
 
@@ -197,7 +197,10 @@ class Call(Uncopied, Generic[_Result]):
     @property
     def is_under_way(self) -> bool:
         """Whether it has not ended yet."""
-        return self._thread.is_alive()
+        with (
+            uninterrupted
+        ):  # what interrupts `is_alive` takes a thread that runs for one that ended
+            return self._thread.is_alive()
 
     def result(self, deadline: float) -> _Result:
         """Return the result, or raise what the call raised.
@@ -205,8 +208,9 @@ class Call(Uncopied, Generic[_Result]):
         Raises:
             TimeoutError: there was none by the deadline of the monotonic clock.
         """
-        self._thread.join(max(0.0, deadline - time.monotonic()))
-        if self._thread.is_alive():
+        with uninterrupted:
+            join_thread(self._thread, deadline - time.monotonic())
+        if self.is_under_way:
             raise TimeoutError
         if self._error is not None:
             raise self._error

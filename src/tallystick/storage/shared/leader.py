@@ -17,6 +17,7 @@ from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.epochs import BEAT_S, Epoch, Phase
 from tallystick.storage.shared.mailbox import Mailbox, Sealing, waiting
+from tallystick.storage.signals import uninterrupted
 
 CALL: Final = b"C"
 """The first byte of a request that writes no record; all others are batches."""
@@ -118,7 +119,10 @@ class Leader(Uncopied):
     @property
     def leads(self) -> bool:
         """True while this process leads, as far as it knows."""
-        return self._epoch.is_current() and self._thread.is_alive()
+        with (
+            uninterrupted
+        ):  # what interrupts `is_alive` takes a thread that runs for one that ended
+            return self._epoch.is_current() and self._thread.is_alive()
 
     def close(self) -> None:
         """Answer what was handed over, close the log, and leave the lead to another process."""
