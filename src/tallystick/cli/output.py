@@ -38,6 +38,9 @@ WIDTH = 80
 LOGS_MAX = 3
 """Logs that a person is shown beside what is said of them."""
 
+PARTS_MAX = 5
+"""Parts beside a log that a person is shown where something follows from them."""
+
 STYLES = {
     Severity.INFO: "dim",
     Severity.WARNING: "yellow",
@@ -241,12 +244,14 @@ def print_surroundings(out: Printer, around: Surroundings, told: Told | None = N
     fitting = [one.part for one in around.parts if one not in odd]
     if fitting:
         out.line(f"  Beside the log, and fitting: {', '.join(fitting)}", style="dim")
-    for one in odd:
+    for one in odd[:PARTS_MAX]:
         state = "not looked into" if one.fits is None else "does not fit"
         out.line((f"  {one.part}: {state if one.there else 'not there'}", _part_style(one)))
         out.line(f"      at {one.path} ({one.found_by})", style="dim")
         if (told or Told()).is_new(one.why):
             out.line(f"      {one.why}")
+    if len(odd) > PARTS_MAX:
+        out.line(f"    and {len(odd) - PARTS_MAX:,} more (--json lists all)", style="dim")
 
 
 def _part_style(one: Part) -> str:

@@ -361,11 +361,11 @@ class DerbyReading:
         return replace(around, parts=(*around.parts, *self._containers(around.path)))
 
     def _containers(self, database: str) -> Iterator[Part]:
-        if "encrypted" in self.format:
-            return iter(())
         flushed = flushed_pages(self.scan, self.recovery, self._runs)
         cut = unacknowledged_from(self.log, self.recovery) is not None
-        return Containers(database, cut=cut).parts(self.recovery, flushed)
+        return Containers(database, cut=cut, encrypted=self.log.encrypted).parts(
+            self.recovery, flushed
+        )
 
     @cached_property
     def _decided(self) -> Judgement:

@@ -13,7 +13,7 @@ from tallystick.records import Answer
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.page_versions import RedonePage
 from tallystick.systems.derby.engine.recovery import recover
-from tallystick.systems.derby.read.containers import PageFile
+from tallystick.systems.derby.read.containers import PageFile, conglomerates
 from tallystick.systems.derby.runs.chunk import Runs
 from tallystick.systems.protocol import ReadOptions
 from tests.systems.derby import databases
@@ -178,6 +178,38 @@ def test_a_container_that_redo_makes_may_be_missing_from_a_backup_only(tmp_path:
     assert (found.answer, "anew" in found.text) == (Answer.CANNOT_TELL, True)
     (path / "BACKUP.HISTORY").write_text("Backup started", "utf-8")
     assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
+def test_a_table_without_a_file_that_no_boot_misses_is_lost(tmp_path: Path) -> None:
+    """The original boots and knows no such table; one that its log names it does not boot."""
+    path = killed(tmp_path)
+    named = {one.page.container for one in reading_of(path).recovery.pages()}
+    tables = dict(conglomerates(str(path / "seg0/c20.dat")))
+    table = next(one for one, is_table in tables.items() if is_table and one not in named)
+    (path / f"seg0/c{table:x}.dat").unlink()
+    found = verdict_of(path).judgement
+    assert (found.answer, "its table is gone" in found.text) == (Answer.LOSES, True)
+
+
+def test_containers_that_cannot_be_listed_are_no_missing_ones(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    (path / "seg0").rename(path / "data")
+    (path / "seg0").symlink_to("seg0")
+    found = verdict_of(path).judgement
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
+
+
+@pytest.mark.parametrize("prop", ["derby.serviceProtocol", "SyscolumnsIndex1Identifier"])
+def test_a_database_without_a_property_that_a_boot_needs_is_refused(
+    prop: str, tmp_path: Path
+) -> None:
+    path = killed(tmp_path) / "service.properties"
+    lines = path.read_text("latin-1").splitlines()
+    path.write_text("\n".join(one for one in lines if not one.startswith(prop)), "latin-1")
+    found = verdict_of(path.parent).judgement
+    assert (found.answer, prop in found.text) == (Answer.REFUSES, True)
+    path.rename(path.with_name("service.propertiesold"))
+    assert verdict_of(path.parent).judgement.answer is Answer.REFUSES
 
 
 def test_a_container_that_redo_meets_must_be_there_unless_a_drop_left_its_stub(

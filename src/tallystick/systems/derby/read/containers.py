@@ -47,6 +47,8 @@ _INFO_HEAD = struct.Struct(">iii")
 _INFO_SIZE, _INFO_FORMAT = 80, 116
 _INFO_WHOLE = 1 + _INFO_SIZE
 _COMMITTED_DROP = 2
+_NUMBER, _IS_INDEX = 2, 4
+"""Columns of ``SYSCONGLOMERATES``."""
 _PAGE = struct.Struct(">HxxBBqH")
 _PAGE_FORMAT, _ALLOC_FORMAT, _VALID = 117, 118, 1
 _SLOT = struct.Struct(">HHH")
@@ -334,6 +336,12 @@ class PageFile:
         """Yield what recovery asks of pages, whose numbers grow."""
         near: list[int] = []
         for number in numbers:
+            if (number + 1) * self.page_size > self.size:
+                yield from self._heads(near)
+                near = []
+                problem = "it is after the end of its file (XSDG0)"
+                yield PageHead(number, None, problem, unwritten=True)
+                continue
             if near and (number - near[0]) * self.page_size >= _READ_AT_ONCE:
                 yield from self._heads(near)
                 near = []
@@ -352,7 +360,7 @@ class PageFile:
 
 def _head(number: int, page: memoryview, size: int) -> PageHead:
     if len(page) < size:
-        return PageHead(number, None, "it is after the end of its file (XSDG0)", unwritten=True)
+        return PageHead(number, None, "its file became shorter")
     kind, _, _, version, _ = _PAGE.unpack_from(page)
     if kind not in (_PAGE_FORMAT, _ALLOC_FORMAT):
         return PageHead(number, None, f"its format id is {kind} (XSDBB)", unwritten=not any(page))
@@ -363,6 +371,35 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
     if crc32(summed) != int.from_bytes(page[-_CHECKSUM_SIZE:]):
         return PageHead(number, None, "its checksum is wrong (XSDG2)")
     return PageHead(number, version)
+
+
+def conglomerates(path: str) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each container that the catalogue names, and whether it is a table.
+
+    Args:
+        path: the container of ``SYSCONGLOMERATES``. Rows that cannot be read are left out.
+
+    Raises:
+        LogUnreadableError: the file cannot be read.
+    """
+    with open_source(path) as source:
+        container = Container(source)
+        for number in container.numbers:
+            try:
+                page = container.page(number)
+            except CorruptLogError:
+                continue
+            if page is None or page.overflow:
+                continue
+            for record, part in page.parts.items():
+                fields = part.fields
+                if part.deleted or (number, record) == CONTROL_ROW:
+                    continue
+                if _NUMBER in fields and _IS_INDEX in fields:
+                    yield (
+                        int.from_bytes(fields[_NUMBER].data or b""),
+                        fields[_IS_INDEX].data == b"\0",
+                    )
 
 
 def open_container(log: str, number: int) -> ByteSource | None:

@@ -26,8 +26,15 @@ from tallystick.systems.surroundings import alone, names_beside, open_part
 
 OLD_PROPERTIES: Final = "service.propertiesold"
 """A boot takes it where there is no other: what an update that a crash ended has left."""
-_REQUIRED: Final = (SERVICE, "SystablesIdentifier")
-"""Properties without which a boot ends with XCY03; they stand at different ends of the file."""
+_REQUIRED: Final = (
+    SERVICE,
+    "derby.storage.propertiesId",
+    *(f"Sysconglomerates{one}Identifier" for one in ("", "Index1", "Index2", "Index3")),
+    *(f"Syscolumns{one}Identifier" for one in ("", "Index1")),
+    *(f"Systables{one}Identifier" for one in ("", "Index1", "Index2")),
+    *(f"Sysschemas{one}Identifier" for one in ("", "Index1", "Index2")),
+)
+"""Properties without each of which the database does not boot."""
 _LAYOUT: Final = "the layout of a database"
 
 

@@ -10,18 +10,19 @@ docs/formats/derby.md, section "Recovery".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, Part
-from tallystick.storage.source import PACKINGS, logical_name
+from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT
-from tallystick.systems.derby.read.containers import PageFile, PageHead
+from tallystick.systems.derby.read.catalogue import CONGLOMERATES
+from tallystick.systems.derby.read.containers import PageFile, PageHead, conglomerates
 from tallystick.systems.surroundings import names_beside
 
 BACKUP_HISTORY: Final = "BACKUP.HISTORY"
@@ -29,6 +30,8 @@ BACKUP_HISTORY: Final = "BACKUP.HISTORY"
 FOUND_BY: Final = "the log, which names the container"
 _CONTAINER_NAME = re.compile(r"c([0-9a-f]{1,15})\.dat(?:\.gz|\.zst)?")
 _OTHER_TIME = "log and pages are of different times or databases."
+_CATALOGUE_MAX = 1 << 20
+"""Bytes of the catalogue's list of containers up to which it is read."""
 _LOGGED_FROM = 4
 """What is logged of a page that is then filled without log records raises its version to less."""
 
@@ -54,29 +57,39 @@ class Containers:
         database: the folder of the database.
         cut: the log ends in a group that was not written whole, as a power failure leaves it: files
             may be there whose creation was not written.
+        encrypted: that containers are there is all that can be seen of them.
     """
 
-    def __init__(self, database: str, *, cut: bool) -> None:
-        self._cut = cut
+    def __init__(self, database: str, *, cut: bool, encrypted: bool) -> None:
+        self._cut, self._encrypted = cut, encrypted
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
         self._backup = BACKUP_HISTORY in names_beside(database)
-        self._names = names_beside(self._folder)
+        self._names = frozenset[str]()
         self._looked_at = [0, 0]
 
     def parts(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
         """Yield what does not fit, up to what stops a boot; what fits as one part."""
-        found = []
-        for one in self._problems(recovery, flushed):
-            found.append(one)
-            if one.answer is Answer.REFUSES:
-                break
+        by = "the layout of a database"
+        found: dict[str, Part] = {}
+        try:
+            self._names = list_names(self._folder)
+            for one in self._problems(recovery, flushed):
+                found[one.path] = one
+                if one.answer is Answer.REFUSES:
+                    break
+        except LogUnreadableError as error:
+            answer = Answer.CANNOT_TELL
+            yield Part(SEGMENT, error.file or self._folder, by, why=str(error), answer=answer)
+            return
         containers, pages = self._looked_at
-        text = f"{pages:,} pages of {containers:,} containers that the log names were looked at"
-        fits = not any(one.there and one.fits is False for one in found)
+        text = f"{pages:,} pages of {containers:,} containers that the log names were looked at."
+        if self._encrypted:
+            text = "That the containers are there was looked at; their pages are encrypted."
         if not found:
-            yield Part(SEGMENT, self._folder, "the layout of a database", fits=fits, why=text)
-        yield from found
+            fits = None if self._encrypted else True
+            yield Part(SEGMENT, self._folder, by, fits=fits, why=text)
+        yield from found.values()
 
     def _problems(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
         early = _by_container(flushed)
@@ -99,6 +112,34 @@ class Containers:
         for number, pages in sorted(early.items()):
             wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
             yield from self._container(number, wanted, made=None)
+        yield from self._unlisted({*recovery.containers, *flushed.dropped})
+
+    def _unlisted(self, changed: Collection[Container]) -> Iterator[Part]:
+        """Yield the tables and indexes of the catalogue without a file, which no boot misses."""
+        stored = self._stored(f"c{CONGLOMERATES:x}.dat")
+        if (
+            self._encrypted
+            or stored is None
+            or source_size(f"{self._folder}/{stored}") > _CATALOGUE_MAX
+        ):
+            return
+        for number, is_table in sorted(set(conglomerates(f"{self._folder}/{stored}"))):
+            if Container(0, number) in changed or self._is_there(number):
+                continue
+            part = f"{SEGMENT}/c{number:x}.dat"
+            text = f"{part} is missing, and the log does not drop it: its "
+            text += "table is gone." if is_table else "index is gone."
+            answer = Answer.LOSES if is_table else Answer.CANNOT_TELL
+            path = f"{self._folder}/c{number:x}.dat"
+            yield Part(part, path, "the catalogue", there=False, why=text, answer=answer)
+
+    def _stored(self, name: str) -> str | None:
+        """Return a file's name as it is stored, packed or not; None if it is not there."""
+        return next((name + one for one in ("", *PACKINGS) if name + one in self._names), None)
+
+    def _is_there(self, number: int) -> bool:
+        """Return whether a container has a file, or the stub of a drop."""
+        return any(self._stored(f"{one}{number:x}.dat") for one in "cd")
 
     def _later(self, created: Iterable[Container]) -> Iterator[Part]:
         """Yield a container that was created after the log ends: their numbers grow.
@@ -106,7 +147,7 @@ class Containers:
         The file is made before its creation is logged, so a crash may leave one as it was made.
         """
         last = max((one.number for one in created if not one.segment), default=None)
-        if last is None or self._cut:
+        if last is None or self._cut or self._encrypted:
             return
         found = ((_CONTAINER_NAME.fullmatch(name), name) for name in self._names)
         later = sorted(name for match, name in found if match and int(match[1], 16) > last)
@@ -132,20 +173,25 @@ class Containers:
         """Yield what does not fit; redo makes it, or meets it, or does not (None)."""
         name = f"c{number:x}.dat"
         part, path = f"{SEGMENT}/{name}", f"{self._folder}/{name}"
-        stored = next((one for one in ("", *PACKINGS) if name + one in self._names), None)
+        if self._stored(f"d{number:x}.dat") and not self._stored(name):
+            return  # what a drop leaves until the next checkpoint: it is not redone any more
+        stored = self._stored(name)
         if stored is None:
-            if any(f"d{number:x}.dat{one}" in self._names for one in ("", *PACKINGS)):
-                return  # what a drop leaves until the next checkpoint: it is not redone any more
             if not made or not self._backup or any(one.redo for one in wanted.values()):
                 yield _missing(part, path, number, wanted, made=made)
             return
+        if self._encrypted:
+            return
         try:
-            file = PageFile(path + stored)
+            file = PageFile(f"{self._folder}/{stored}")
             if file.removed:
                 return
             if not file.page_size:
-                text = f"the head of {part} is damaged (XSDB2): the database does not boot."
-                yield Part(part, path, FOUND_BY, fits=False, why=text, answer=Answer.REFUSES)
+                text = f"The head of {part} is damaged"
+                answer = Answer.CANNOT_TELL
+                if made is False:
+                    text, answer = f"{text}: the database does not boot (XSDB2)", Answer.REFUSES
+                yield Part(part, path, FOUND_BY, fits=False, why=f"{text}.", answer=answer)
                 return
             self._looked_at[0] += 1
             for head in file.heads(sorted(wanted)):
