@@ -238,7 +238,9 @@ def print_estate(out: Printer, estate: EstateAnswer) -> None:
 def print_surroundings(out: Printer, around: Surroundings, told: Told | None = None) -> None:
     """Print what a restart opens besides a log, without what is ``told`` already."""
     if around.kind == ALONE:
-        out.line("  This is about the log alone: nothing else of its database is beside it.")
+        out.line(
+            "  This is about the log alone: nothing else of its database or broker is beside it."
+        )
         return
     odd = [one for one in around.parts if not one.there or not one.fits]
     fitting = [one.part for one in around.parts if one not in odd]

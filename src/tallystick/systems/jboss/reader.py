@@ -19,6 +19,7 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
+    Surroundings,
     Transaction,
     Verdict,
 )
@@ -27,6 +28,7 @@ from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
     bindings_beside,
     collection_changes,
+    queue_addresses,
     queue_names,
 )
 from tallystick.systems.jboss.columns.splits import splits
@@ -41,7 +43,7 @@ from tallystick.systems.jboss.engine.loader import (
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import extension_of
-from tallystick.systems.jboss.format.layout import CONTROL_FILE
+from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
     FileRecords,
@@ -58,6 +60,12 @@ from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
+from tallystick.systems.jboss.read.surroundings import (
+    Known,
+    UserTypes,
+    is_bindings,
+    surroundings_of,
+)
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.file_ids import given_up
@@ -74,6 +82,7 @@ from tallystick.systems.protocol import (
     Split,
 )
 from tallystick.systems.runs import RunCount, walk_for
+from tallystick.systems.surroundings import joined, judged_whole, names_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -357,6 +366,26 @@ class JournalReading:
             found |= queue_names(JournalReading(source, self._options).changes())
         return found
 
+    @cached_property
+    def _around(self) -> Surroundings:
+        known = Known(self._listed, self._queue_addresses)
+        return surroundings_of(self.source.path, self._extension, known)
+
+    def _queue_addresses(self, folder: str) -> dict[int, str]:
+        files = [f"{folder}/{name}" for name in sorted(names_beside(folder)) if is_bindings(name)]
+        if not files:
+            return {}
+        source = LogSource(self.source.system, folder, tuple(files))
+        return queue_addresses(JournalReading(source, self._options).changes())
+
+    def _listed(self, user_types: UserTypes) -> Iterable[Item]:
+        """Return the records of these user types that a load lists."""
+        if (found := self._in_runs) is not None and found.loaded_alike:
+            from tallystick.systems.jboss.runs.analysis import listed
+
+            return listed(self.journal, found.analyser.analysis.live, user_types)[0]
+        return (item for item in self._engine.live if item.user_type in user_types)
+
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""
         return self._findings
@@ -364,12 +393,14 @@ class JournalReading:
     def verdict(self) -> Verdict:
         """Return the engine's and the strict verdict."""
         engine = Deferred(lambda: engine_report(self._engine))
-        return verdict(self._evidence, self._findings, self.format, engine)
+        found = verdict(self._evidence, self._findings, self.format, engine)
+        return found if self._options.log_only else judged_whole(found, self._around)
 
     @cached_property
     def judgement(self) -> Judgement:
-        """The answer about the journal."""
-        return judgement(self._evidence, self._findings)
+        """The answer about the broker, or about a journal alone."""
+        own = judgement(self._evidence, self._findings)
+        return own if self._options.log_only else joined(own, self._around)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

@@ -259,3 +259,12 @@ def test_a_load_deletes_empty_files_that_the_pool_does_not_need(tmp_path: Path) 
     assert judged(tmp_path) == SAFE
     put(tmp_path, 1, 5, full(9))
     assert judged(tmp_path) == MISSING
+
+
+def test_a_compaction_drops_the_delete_of_a_record_of_an_earlier_life(tmp_path: Path) -> None:
+    put(tmp_path, 5, 2, copies(3))
+    put(tmp_path, 6, 6, [])
+    (tmp_path / file_name("g3", 1)).write_bytes(earlier([add(9)]))
+    content = (tmp_path / file_name("g3", 1)).read_bytes()
+    (tmp_path / file_name("g3", 1)).write_bytes(content[:8] + (7).to_bytes(8, "big") + content[16:])
+    assert judged(tmp_path) == SAFE

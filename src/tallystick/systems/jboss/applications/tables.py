@@ -213,6 +213,12 @@ def queue_names(changes: Iterable[Change]) -> dict[int, str]:
     return found
 
 
+def queue_addresses(changes: Iterable[Change]) -> dict[int, str]:
+    """Return the addresses of queues, deleted ones too, by the changes of a journal of bindings."""
+    queues = (one for one in changes if _user_type(one) == messages.QUEUE)
+    return {int(one.key): messages.queue_address(one.after or b"") for one in queues}
+
+
 def bindings_beside(folder: str) -> list[tuple[str, list[str]]]:
     """Return folders and files of journals of bindings in a folder of messages, or beside it."""
     found = []

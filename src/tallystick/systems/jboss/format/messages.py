@@ -18,11 +18,17 @@ LARGE_MESSAGE, OLD_MESSAGE, MESSAGE = 30, 31, 45
 REFERENCE, ACKNOWLEDGED = 32, 33
 """User types of records; a reference and its end are updates of the message's record."""
 
+PAGE_COUNT, PAGE_COUNTED = 40, 41
+"""User types of how many messages of a queue are in pages: a count, and what was added since."""
+COUNTERS = (PAGE_COUNT, PAGE_COUNTED)
+
 MESSAGES = (LARGE_MESSAGE, OLD_MESSAGE, MESSAGE)
 
 Plain = str | int | bool | None
 Values = dict[str, Plain]
 
+_LARGE_SIZE, _PACKED = "_AMQ_LARGE_SIZE", "_AMQ_LARGE_COMPRESSED"
+"""Properties of a large message: the size of its body, and whether its file is packed."""
 _CORE = 1
 _AMQP = range(2, 6)
 _HEAD_AFTER_BODY = 13
@@ -114,7 +120,7 @@ def _core(reader: _Reader) -> Values:
     return found | {"body": content.hex()}
 
 
-def _headers(reader: _Reader) -> Values:
+def _headers(reader: _Reader, properties: dict[str, object] | None = None) -> Values:
     found: Values = {"message_id": reader.number(">q"), "address": reader.text_or_none()}
     found["user_id"] = str(UUID(bytes=reader.take(16))) if reader.flag() else None
     kind = reader.number(">b")
@@ -123,7 +129,10 @@ def _headers(reader: _Reader) -> Values:
     found["expiration"] = _moment(reader.number(">q"))
     found["timestamp"] = _moment(reader.number(">q"))
     found["priority"] = reader.number(">b")
-    found["properties"] = json.dumps(reader.properties(), ensure_ascii=False)
+    named = reader.properties()
+    if properties is not None:
+        properties.update(named)
+    found["properties"] = json.dumps(named, ensure_ascii=False)
     return found
 
 
@@ -144,6 +153,16 @@ def queue(body: bytes) -> Values | None:
     return found
 
 
+def queue_address(body: bytes) -> str:
+    """Return the address of a queue; empty where the bytes are something else."""
+    reader = _Reader(body)
+    try:
+        reader.text()
+        return reader.text()
+    except LogFormatError:
+        return ""
+
+
 def address(body: bytes) -> Values | None:
     """Return the columns of an address."""
     reader = _Reader(body)
@@ -158,6 +177,27 @@ def address(body: bytes) -> Values | None:
 def queue_id(body: bytes) -> int | None:
     """Return the queue of a reference, or of its end."""
     return int.from_bytes(body[:8], signed=True) if len(body) >= 8 else None
+
+
+def large_size(body: bytes) -> int | None:
+    """Return the size that the record of a large message says, in bytes; None if it says none.
+
+    None as well where the file is packed: it says the size before.
+    """
+    reader = _Reader(body)
+    try:
+        found: dict[str, object] = {}
+        _headers(reader, found)
+    except LogFormatError:
+        return None
+    size = found.get(_LARGE_SIZE)
+    return size if isinstance(size, int) and not found.get(_PACKED) else None
+
+
+def counted(user_type: int, body: bytes) -> int:
+    """Return how many messages a record of `COUNTERS` counts; 0 where it ends early."""
+    end = 16 if user_type == PAGE_COUNT else 12
+    return int.from_bytes(body[8:end], signed=True) if len(body) >= end else 0
 
 
 def _moment(milliseconds: int) -> str | None:

@@ -210,11 +210,18 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
     return spent
 
 
-def listed(journal: JournalFiles, live: Collection[int]) -> tuple[list[Item], int]:
+def listed(
+    journal: JournalFiles, live: Collection[int], user_types: Collection[int] | None = None
+) -> tuple[list[Item], int]:
     """Return what a loader lists that sees the same records, in its order.
 
-    ``live`` are the ids of the records that are live; none of them was deleted before. Also returns
-    the highest id that raises the loader's maximum, -1 for none.
+    Args:
+        journal: the files.
+        live: the ids of the records that are live; none of them was deleted before.
+        user_types: those of the records to return; None for all.
+
+    Returns:
+        The records, and the highest id that raises the loader's maximum, -1 for none.
     """
     replay, found, highest = Replay(journal.generation.shape, ()), list[Item](), -1
     wanted = np.sort(np.fromiter(live, np.int64, len(live)))
@@ -226,10 +233,13 @@ def listed(journal: JournalFiles, live: Collection[int]) -> tuple[list[Item], in
         effects, others = effects_of(records, replay.open)
         for changed, _, singles in effects.steps(records.at(others)):
             kept = np.isin(changed.ids, wanted) & ~DELETES[changed.kinds]
+            if user_types is not None:
+                kept &= np.isin(changed.counts, list(user_types))
             for at, size in changed.rows[kept, :2].tolist():
                 found.append(decode(where.shape, file.data(), at, size))
             done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
             for placed in (effect.placed for effects_ in done for effect in effects_):
-                if placed.number in live and not DELETES[placed.kind]:
+                of_type = user_types is None or placed.value in user_types
+                if of_type and placed.number in live and not DELETES[placed.kind]:
                     found.append(placed.item)
     return found, highest

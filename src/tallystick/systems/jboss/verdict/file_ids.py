@@ -117,7 +117,7 @@ def _done_with(readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: b
         place = readings.index(one)
         begins = place > 0 and is_compacted(readings[place - 1]) and not is_compacted(one)
         limit = UNNAMED_AT_START_MAX if begins else UNNAMED_MAX
-        if spent if count is None else count <= limit:
+        if begins or spent if count is None else count <= limit:
             found.append(gap)
     return found
 

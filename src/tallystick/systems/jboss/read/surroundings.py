@@ -1,0 +1,292 @@
+"""What a start of Artemis or HornetQ opens besides the journal of messages.
+
+In: the folder of a journal, and what a load of it lists. Out: `Surroundings`: bindings, files of
+large messages, pages, each with what follows from it. They are folders beside that of the journal,
+under the names that the brokers' own settings and layouts have, or that ``broker.xml`` gives. A
+journal with none of them beside it is a log alone. Nothing is written.
+
+A start drops the messages of a queue that no binding names, delivers as much of a large message as
+its file has, and takes pages that are not there for read; it says nothing of either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tallystick.errors import LogUnreadableError
+from tallystick.records import Answer, AtStake, Part, Surroundings
+from tallystick.storage.source import logical_name
+from tallystick.systems.jboss.format import messages
+from tallystick.systems.jboss.format.file_names import extension_of
+from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.format.pages import messages_in
+from tallystick.systems.surroundings import alone, names_beside, open_part
+
+BROKER: Final = "broker"
+"""The kind of what a start of Artemis or HornetQ starts."""
+MESSAGE_EXTENSIONS: Final = frozenset({"amq", "hq"})
+BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
+_LAYOUT: Final = "the layout of a data directory"
+_SETTINGS: Final = "broker.xml"
+_PLACES: Final = {
+    "journal": ("journal",),
+    "bindings": ("bindings",),
+    "large-messages": ("large-messages", "largemessages", "large"),
+    "paging": ("paging",),
+}
+"""Part -> names of its folder; Artemis names the settings ``bindings-directory`` and so on."""
+_LISTED_MAX: Final = 5
+"""Queues and files are listed up to this many."""
+_LISTS: Final = frozenset(
+    {messages.REFERENCE, messages.ACKNOWLEDGED, messages.LARGE_MESSAGE, *messages.COUNTERS}
+)
+
+
+UserTypes = Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the journals hold, read when it is asked for.
+
+    Attributes:
+        listed: the records of these user types that a load of the journal of messages lists.
+        queues: the queues by id, each with its address, in the bindings of a folder.
+    """
+
+    listed: Callable[[UserTypes], Iterable[Item]]
+    queues: Callable[[str], dict[int, str]]
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What the messages of a journal need.
+
+    Attributes:
+        references: message -> the queues that it is for and that have not acknowledged it.
+        large: large message -> the size that its record says, in bytes; None where it says none.
+        paged: queue -> how many of its messages are in pages.
+    """
+
+    references: dict[int, set[int]] = field(default_factory=dict)
+    large: dict[int, int | None] = field(default_factory=dict)
+    paged: Counter[int] = field(default_factory=Counter)
+
+
+def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
+    """Return what a start opens besides the journal, of that extension, in a folder."""
+    broker, places = _places(folder)
+    beside = {part: one for part, one in places.items() if one[2] and part != "journal"}
+    bindings = extension in BINDINGS_EXTENSIONS
+    if bindings:
+        return Surroundings(broker, BROKER) if places["journal"][2] else alone(folder)
+    if extension not in MESSAGE_EXTENSIONS or not beside:
+        return alone(folder)
+    contents = _contents(known.listed(_LISTS))
+    place = places["bindings"]
+    queues: dict[int, str] | None = None
+    damage = ""
+    if place[2]:
+        try:
+            queues = known.queues(place[0])
+        except LogUnreadableError as error:
+            damage = str(error)
+    parts = [
+        _bindings(place, contents, queues, damage),
+        _large(places["large-messages"], contents),
+        _pages(places["paging"], contents, queues or {}),
+    ]
+    return Surroundings(broker, BROKER, tuple(parts))
+
+
+_Place = tuple[str, str, bool]
+"""Path of a part, what names it, and whether it is there."""
+
+
+def _places(folder: str) -> tuple[str, dict[str, _Place]]:
+    """Return the data directory of a journal, and where its parts are."""
+    folder = folder.rstrip("/") or "/"
+    above, _, name = folder.rpartition("/")
+    if name in (".", ".."):
+        broker = f"{folder}/.."
+    else:
+        broker = above or ("/" if folder.startswith("/") else ".")
+    names = names_beside(broker)
+    inside = any(map(is_bindings, names_beside(folder)))
+    settings = _settings(broker, folder)
+    places: dict[str, _Place] = {}
+    for part, usual in _PLACES.items():
+        if (path := settings.get(part)) is not None:
+            parent, _, name = path.rpartition("/")
+            there = bool(names_beside(path)) or name in names_beside(parent or "/")
+            places[part] = (path, _SETTINGS, there)
+            continue
+        if part == "bindings" and inside:
+            places[part] = (folder, _LAYOUT, True)
+            continue
+        name = next((one for one in usual if one in names), usual[0])
+        places[part] = (f"{broker}/{name}", _LAYOUT, name in names)
+    return broker, places
+
+
+def is_bindings(name: str) -> bool:
+    """Return whether a file is one of a journal of bindings, by its name."""
+    return extension_of(logical_name(name)) == "bindings"
+
+
+def _settings(broker: str, folder: str) -> dict[str, str]:
+    """Return the folders that broker.xml names, if it lies beside and names this journal."""
+    above = broker.rpartition("/")[0] or "."
+    for path, home in ((f"{broker}/{_SETTINGS}", broker), (f"{above}/etc/{_SETTINGS}", above)):
+        try:
+            source = open_part(path)
+        except LogUnreadableError:
+            continue
+        if source is None:
+            continue
+        with source:
+            text = bytes(source.data).decode("utf-8", "replace")
+        text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+        found = dict(re.findall(r"<([a-z-]+)-directory>\s*([^<$]+?)\s*</", text))
+        paths = {part: _below(home, found[part]) for part in _PLACES if part in found}
+        if paths.get("journal", folder) == folder:
+            return paths
+    return {}
+
+
+def _below(home: str, path: str) -> str:
+    path = path.rstrip("/")
+    return path if path.startswith("/") else f"{home}/{path.removeprefix('./')}"
+
+
+def _contents(listed: Iterable[Item]) -> _Contents:
+    found = _Contents()
+    for item in listed:
+        number, body = item.record_id or 0, item.body or b""
+        queue = messages.queue_id(body)
+        if item.user_type == messages.LARGE_MESSAGE:
+            found.large[number] = messages.large_size(body)
+        elif queue is None:
+            continue
+        elif item.user_type == messages.REFERENCE:
+            found.references.setdefault(number, set()).add(queue)
+        elif item.user_type == messages.ACKNOWLEDGED:
+            found.references.get(number, set()).discard(queue)
+        else:
+            found.paged[queue] += messages.counted(item.user_type or 0, body)
+    return found
+
+
+def _bindings(
+    place: _Place, contents: _Contents, queues: dict[int, str] | None, damage: str
+) -> Part:
+    path, found_by, there = place
+    if damage:
+        why = f"{damage}. Messages of queues that it does not name are dropped."
+        return Part("bindings", path, found_by, why=why, answer=Answer.CANNOT_TELL)
+    lost = Counter[int]()
+    for numbers in contents.references.values():
+        lost.update(one for one in numbers if one not in (queues or {}))
+    if lost:
+        counts = sorted(lost.items())
+        listed = ", ".join(f"{one} ({count:,})" for one, count in counts[:_LISTED_MAX])
+        more = "" if len(lost) <= _LISTED_MAX else f" and {len(lost) - _LISTED_MAX} more"
+        state = "The bindings do not have them" if queues else "The bindings are missing"
+        why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
+        stake = AtStake(None, lost.total())
+        return Part("bindings", path, found_by, there, False, why, Answer.LOSES, stake)
+    if not queues:
+        why = "The bindings are missing: which queues and addresses they held cannot be told."
+        answer = Answer.SAFE if there else Answer.CANNOT_TELL
+        return Part("bindings", path, found_by, there, None, why if not there else "", answer)
+    return Part("bindings", path, found_by, fits=True, why="They name every queue of a message.")
+
+
+def _large(place: _Place, contents: _Contents) -> Part:
+    path, found_by, there = place
+    wanted = {one: size for one, size in contents.large.items() if contents.references.get(one)}
+    names = {logical_name(name): name for name in names_beside(path)} if wanted else {}
+    odd = [text for one, size in sorted(wanted.items()) if (text := _odd(path, names, one, size))]
+    if odd:
+        why = f"{'; '.join(odd[:_LISTED_MAX])}{' and more' if len(odd) > _LISTED_MAX else ''}: "
+        why += f"a start delivers {len(odd):,} large messages in part, or empty."
+        stake = AtStake(None, len(odd))
+        return Part("large messages", path, found_by, there, False, why, Answer.LOSES, stake)
+    why = "Every large message has its file." if wanted else "No large message waits."
+    return Part("large messages", path, found_by, there, True, why)
+
+
+def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> str:
+    name = f"{number}.msg"
+    if name not in names:
+        return f"{name} is missing"
+    source = open_part(f"{folder}/{names[name]}")
+    if source is None:
+        return f"{name} is missing"
+    with source:
+        found = len(source.data)
+    if not found and size != 0:
+        return f"{name} is empty"
+    return "" if size is None or found >= size else f"{name} has {found:,} of {size:,} bytes"
+
+
+def _pages(place: _Place, contents: _Contents, queues: dict[int, str]) -> Part:
+    path, found_by, there = place
+    wanted = Counter[str]()
+    for queue, count in contents.paged.items():
+        if count > 0:
+            # The queues of one address read the same pages.
+            address = queues.get(queue, "")
+            wanted[address] = max(wanted[address], count)
+    if not wanted:
+        return Part("paging", path, found_by, there, True, "No message waits in a page.")
+    held = _held(path)
+    for address, count in sorted(wanted.items()):
+        found = held.get(address, 0) if address else sum(held.values())
+        if count > found:
+            whose = f"of {address} " if address else ""
+            why = (
+                f"{count:,} messages {whose}wait in pages, by the count in the journal, and the "
+                f"pages hold at most {found:,}: pages may be missing, or cut."
+            )
+            return Part("paging", path, found_by, there, False, why, Answer.CANNOT_TELL)
+    return Part("paging", path, found_by, there, True, "The pages are there.")
+
+
+def _held(folder: str) -> dict[str, int]:
+    """Return for each address how many messages its pages may have held.
+
+    A start takes leading pages that are gone for read, and so does a count that was written before.
+    """
+    held: dict[str, int] = {}
+    for name in sorted(names_beside(folder)):
+        below = f"{folder}/{name}"
+        names = sorted(map(logical_name, names_beside(below)))
+        pages = [one for one in names if re.fullmatch(r"\d+\.page", one)]
+        if not pages or "address.txt" not in names:
+            continue
+        address = _text(f"{below}/address.txt")
+        counts = [_messages(f"{below}/{one}") for one in pages]
+        leading = int(pages[0].partition(".")[0]) - 1
+        held[address] = sum(counts) + leading * max(counts)
+    return held
+
+
+def _messages(path: str) -> int:
+    source = open_part(path)
+    if source is None:
+        return 0
+    with source:
+        return messages_in(source.data)
+
+
+def _text(path: str) -> str:
+    source = open_part(path)
+    if source is None:
+        return ""
+    with source:
+        return bytes(source.data).decode("utf-8", "replace").strip()

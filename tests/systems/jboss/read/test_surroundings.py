@@ -1,0 +1,172 @@
+"""A broker is judged with what its start opens besides the journal of messages.
+
+What each case says of the original is what Artemis 2.40 did with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.records import Answer, Part, Verdict
+from tallystick.systems.protocol import ReadOptions
+from tests.fixtures import fixture_dir
+
+Change = Callable[[Path], object]
+
+
+def broker(tmp_path: Path, case: str = "whole") -> Path:
+    """A copy of the data directory of a real broker."""
+    return Path(shutil.copytree(fixture_dir("brokers") / case, tmp_path / "data"))
+
+
+def judged(data: Path, *, log_only: bool = False) -> tuple[Verdict, list[Part]]:
+    """The verdict about the journal of messages, and the parts beside it."""
+    found = tallystick.explain(data, options=ReadOptions(log_only=log_only))
+    (one,) = (log for log in found.logs if log.path.endswith("journal"))
+    return one, list(one.surroundings.parts) if one.surroundings else []
+
+
+def answer(data: Path) -> tuple[Answer, str, int | None]:
+    found = judged(data)[0].judgement
+    return found.answer, found.reason, found.at_stake.rows
+
+
+def gone(*names: str) -> Change:
+    def change(data: Path) -> None:
+        for name in names:
+            path = data / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return change
+
+
+def test_a_whole_broker_is_safe_and_its_parts_fit(tmp_path: Path) -> None:
+    """150 messages and 3 large ones are there after a start; a file was created, not filled."""
+    one, parts = judged(broker(tmp_path))
+    assert (one.judgement.answer, one.judgement.reason) == (Answer.SAFE, "next-file")
+    assert [part.part for part in parts] == ["bindings", "large messages", "paging"]
+    assert all(part.fits for part in parts)
+    assert one.surroundings is not None
+    assert (one.surroundings.kind, one.surroundings.path) == ("broker", str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "words"),
+    [
+        (gone("bindings"), 153, "7 (150), 218 (3)"),  # dropped, all of them
+        (gone("large-messages/221.msg"), 1, "221.msg is missing"),  # delivered empty
+        (gone("large-messages"), 3, "223.msg is missing"),
+        (lambda data: (data / "large-messages/223.msg").write_bytes(b""), 1, "223.msg is empty"),
+        (lambda data: (data / "large-messages/222.msg").write_bytes(b"x"), 1, "1 of 200,000"),
+    ],
+)
+def test_what_a_start_drops_is_lost(change: Change, rows: int, words: str, tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    change(data)
+    one, _ = judged(data)
+    assert answer(data) == (Answer.LOSES, "part-lost", rows)
+    assert words in one.judgement.text
+    assert one.log_judgement.answer is Answer.SAFE
+    assert judged(data, log_only=True)[0].judgement.answer is Answer.SAFE
+
+
+def test_a_broker_that_was_stopped_in_order_is_safe(tmp_path: Path) -> None:
+    """It had deleted files that it did not need: two ids have no file."""
+    assert answer(broker(tmp_path, "clean-stop"))[:2] == (Answer.SAFE, "next-file")
+
+
+@pytest.mark.parametrize(
+    ("case", "rows"), [("bindings-missing", 153), ("small-bindings-missing", 108)]
+)
+def test_bindings_that_are_not_there_lose_the_messages_of_their_queues(
+    case: str, rows: int, tmp_path: Path
+) -> None:
+    assert answer(broker(tmp_path, case)) == (Answer.LOSES, "part-lost", rows)
+
+
+def test_bindings_of_another_day_lose_the_messages_of_queues_that_were_made_since(
+    tmp_path: Path,
+) -> None:
+    """Only the first file's first queue is left; the queue of the large messages came later."""
+    data = broker(tmp_path)
+    path = data / "bindings/activemq-bindings-1.bindings"
+    content = path.read_bytes()
+    place = content.index("big".encode("utf-16-le")) - 100
+    path.write_bytes(content[:place] + bytes(len(content) - place))
+    one, _ = judged(data)
+    assert one.judgement.answer is Answer.LOSES
+    assert "218 (3)" in one.judgement.text
+
+
+def test_a_journal_alone_is_judged_alone(tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    gone("bindings", "large-messages")(data)
+    one, parts = judged(data)
+    assert (one.judgement.answer, parts) == (Answer.SAFE, [])
+    assert one.surroundings is not None
+    assert one.surroundings.kind == "log"
+
+
+def test_the_journal_itself_may_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = broker(tmp_path, "bindings-missing")
+    for path in (data / "journal", "journal", "."):
+        monkeypatch.chdir(data / "journal" if path == "." else data)
+        (one,) = tallystick.explain(path).logs
+        assert one.judgement.answer is Answer.LOSES, path
+
+
+def test_bindings_that_cannot_be_read_decide(tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    for path in (data / "bindings").iterdir():
+        path.unlink()
+        path.symlink_to(path.name)
+    found, _ = judged(data)
+    assert found.judgement.answer in (Answer.CANNOT_TELL, Answer.LOSES)
+
+
+def test_broker_xml_names_the_places(tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    (data / "bindings").rename(tmp_path / "elsewhere")
+    assert answer(data)[0] is Answer.LOSES
+    (tmp_path / "etc").mkdir()
+    names = {"journal": "data/journal", "bindings": str(tmp_path / "elsewhere")}
+    text = "".join(f"<{one}-directory>{path}</{one}-directory>" for one, path in names.items())
+    (tmp_path / "etc/broker.xml").write_text(f"<configuration><!-- x -->{text}</configuration>")
+    one, parts = judged(data)
+    assert one.judgement.answer is Answer.SAFE
+    assert (parts[0].path, parts[0].found_by) == (str(tmp_path / "elsewhere"), "broker.xml")
+
+
+PAGED = "paged"
+
+
+@pytest.mark.parametrize(
+    ("change", "safe"),
+    [
+        (lambda _: None, True),
+        (gone("paging"), False),
+        (lambda data: cut(data, 2), False),
+        (lambda data: page(data, 3).unlink(), False),
+    ],
+)
+def test_pages_that_are_counted_are_needed(change: Change, safe: bool, tmp_path: Path) -> None:
+    data = broker(tmp_path, PAGED)
+    change(data)
+    found = answer(data)
+    assert found[:2] == (
+        (Answer.SAFE, "next-file") if safe else (Answer.CANNOT_TELL, "beside-the-log")
+    )
+
+
+def page(data: Path, number: int) -> Path:
+    return next((data / "paging").rglob(f"{number:09}.page"))
+
+
+def cut(data: Path, number: int) -> None:
+    path = page(data, number)
+    path.write_bytes(path.read_bytes()[:1000])
