@@ -6,7 +6,9 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -24,6 +26,7 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import logical_name
+from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
     bindings_beside,
@@ -185,6 +188,24 @@ class JournalReading:
 
     @cached_property
     def _evidence(self) -> Evidence:
+        return replace(self._journal_evidence, coordinated=self._coordinated)
+
+    @cached_property
+    def _coordinated(self) -> list[Transaction]:
+        """The transactions whose states Narayana keeps here."""
+        if self._extension != EXTENSION:
+            return []
+        analysis, log = self._journal_evidence.analysis, self.source.path
+
+        def path_of(item: Item) -> str:
+            number = item.record_id or 0
+            orders = [analysis.live.get(number, 0), *analysis.updates.get(number, ())]
+            return analysis.readings[orders[-1]].file.path
+
+        return list(coordinated(log, self._listed(None), path_of))
+
+    @cached_property
+    def _journal_evidence(self) -> Evidence:
         log, journal, settings = self.source.path, self.journal, self._options.settings
         if (found := self._in_runs) is None:
             short = self._size < KEPT_MAX
@@ -230,15 +251,16 @@ class JournalReading:
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
         if (found := self._in_columns()) is not None:
-            return found.objects()
-        return transactions(self.source.path, self._every_end)
+            return chain(found.objects(), self._coordinated)
+        return chain(transactions(self.source.path, self._every_end), self._coordinated)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
         from tallystick.arrow.schemas import batches_of_transactions
 
         if (found := self._in_columns()) is not None:
-            return found.batches(rows)
+            own = batches_of_transactions(self._coordinated, self.clock.value, rows)
+            return chain(found.batches(rows), own)
         return batches_of_transactions(self.transactions(), self.clock.value, rows)
 
     def _in_columns(self) -> TransactionColumns | None:
@@ -378,13 +400,14 @@ class JournalReading:
         source = LogSource(self.source.system, folder, tuple(files))
         return queue_addresses(JournalReading(source, self._options).changes())
 
-    def _listed(self, user_types: UserTypes) -> Iterable[Item]:
-        """Return the records of these user types that a load lists."""
+    def _listed(self, user_types: UserTypes | None) -> Iterable[Item]:
+        """Return the records of these user types that a load lists; None for all."""
         if (found := self._in_runs) is not None and found.loaded_alike:
             from tallystick.systems.jboss.runs.analysis import listed
 
             return listed(self.journal, found.analyser.analysis.live, user_types)[0]
-        return (item for item in self._engine.live if item.user_type in user_types)
+        live = self._engine.live
+        return live if user_types is None else (i for i in live if i.user_type in user_types)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""
@@ -428,9 +451,12 @@ class JournalReading:
         Raises:
             NotClosedInPartsError: the whole journal has to be read.
         """
+        from tallystick.arrow.schemas import batches_of_transactions
         from tallystick.systems.jboss.columns.closing import batches_of_rests
 
-        return batches_of_rests(self.journal, self.source.path, rests, rows)
+        yield from batches_of_rests(self.journal, self.source.path, rests, rows)
+        for batch in batches_of_transactions(self._coordinated, self.clock.value, rows):
+            yield "transactions", batch
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of the data files of about ``target_bytes``."""

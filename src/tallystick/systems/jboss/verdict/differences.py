@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tallystick.records import Difference, Outcome, Severity
+from tallystick.records import Difference, Outcome, Severity, Transaction
 from tallystick.systems.jboss.engine.loader import EngineLoad
 from tallystick.systems.jboss.format.layout import COMMIT
 from tallystick.systems.jboss.read.analysis import Analysis
@@ -37,6 +37,7 @@ class Evidence:
         error: the exception that ends a load, if one does.
         lost_ids: ids that are live by the bytes and not in the loader's list, in log order.
         revived_ids: ids in the loader's list that are not live by the bytes.
+        coordinated: the transactions whose coordinator keeps their states in the journal.
     """
 
     log: str
@@ -45,6 +46,7 @@ class Evidence:
     error: str = ""
     lost_ids: Sequence[int] = ()
     revived_ids: Sequence[int] = ()
+    coordinated: Sequence[Transaction] = ()
 
     @classmethod
     def of(cls, log: str, journal: JournalFiles, analysis: Analysis, engine: EngineLoad) -> Self:

@@ -41,7 +41,7 @@ def judgement(evidence: Evidence, findings: list[Finding]) -> Judgement:
 
 def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:
     analysis = evidence.analysis
-    every = list(transactions(evidence.log, analysis))
+    every = [*transactions(evidence.log, analysis), *evidence.coordinated]
     return {
         "records": {outcome.value: analysis.outcomes[outcome] for outcome in Outcome},
         "transactions": _states(analysis, every),
