@@ -21,6 +21,8 @@ from tallystick.storage.source import archive_name, is_remote, slashed, unreadab
 from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
+ASIDE = "put-aside"
+"""Code of the finding about a log that its system never reads again."""
 _LISTINGS = 20
 """How often a folder is listed at most whose files vanish before they are looked at."""
 
@@ -60,6 +62,8 @@ def discover(
         _search_settled(folder, candidates, found)
     if only is not None:
         _narrow(found, only)
+    else:
+        _put_aside(found, root, candidates)
     found.logs = _once(found.logs)
     return found
 
@@ -72,6 +76,21 @@ def _once(logs: list[LogSource]) -> list[LogSource]:
         if key not in found or one.database:
             found[key] = one
     return list(found.values())
+
+
+def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
+    """Take out the logs that their systems never read again, unless they were asked for."""
+    systems_ = {one.name: one for one in known}
+    kept = []
+    for log in found.logs:
+        asked = log.path.rstrip("/") == root.rstrip("/")
+        if asked or not (why := systems_[log.system].aside(log)):
+            kept.append(log)
+            continue
+        found.problems.append(
+            Finding(ASIDE, Severity.INFO, log.system, log.path, f"{log.path}: {why}", file=log.path)
+        )
+    found.logs = kept
 
 
 def search(path: str, known: Sequence[System]) -> list[LogSource]:

@@ -177,8 +177,8 @@ def _triaged(
 
 
 def _path(source: LogSource) -> str:
-    alone = source.name and len(source.files) == 1
-    return source.files[0] if alone else source.path
+    """Return a file of a log that shares its folder with others, which stands for it."""
+    return source.files[0] if source.name and source.files else source.path
 
 
 def _command(

@@ -596,6 +596,8 @@ class System:
         resource: what its logs hold where they take part in a global transaction.
         persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
             persist log; empty for other systems.
+        put_aside: function ``(LogSource) -> str`` that tells, in words, that the files are copies
+            which the system has put aside and never reads again, and says nothing of others.
     """
 
     name: str
@@ -619,6 +621,7 @@ class System:
     companions: frozenset[str] = frozenset()
     resource: ResourceTraits = ResourceTraits()
     persist_entry: str = ""
+    put_aside: str = ""
 
     def detect(self, folder: Folder) -> list[LogSource]:
         """Return the logs of this system in the folder, recognised by content.
@@ -629,6 +632,10 @@ class System:
             LogUnreadableError: a file that had to be looked at cannot be read.
         """
         return cast("list[LogSource]", resolve_name(self.detector)(folder))
+
+    def aside(self, source: LogSource) -> str:
+        """Return why the system never reads a log again that it has put aside; else nothing."""
+        return str(resolve_name(self.put_aside)(source)) if self.put_aside else ""
 
     def stored_entry(self, record: Record) -> StoredEntry:
         """Return a persisting record of a persist log as any persist log could write it again."""

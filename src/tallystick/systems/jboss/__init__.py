@@ -30,4 +30,5 @@ SYSTEM = System(
         "generation": "the generation of the code that wrote the journal",
     },
     resource=ResourceTraits(messages=True),
+    put_aside="tallystick.systems.jboss.read.detect:put_aside",
 )

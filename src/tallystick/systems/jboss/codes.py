@@ -107,6 +107,17 @@ CODES: Final = codes(
         "A file is shorter than its header; Artemis deletes it, older code does not start.",
     ),
     Code(
+        "put-aside",
+        Severity.INFO,
+        "Files that a broker has put aside, or keeps for replay: no start reads them.",
+    ),
+    Code(
+        "older-generation",
+        Severity.WARNING,
+        "Files of HornetQ lie in the folder of a journal of Artemis, which never reads them.",
+        "Export their messages, or start HornetQ with a copy of them",
+    ),
+    Code(
         "file-without-header",
         Severity.WARNING,
         "A file was created and filled, and its header never written.",

@@ -45,7 +45,7 @@ from tallystick.systems.jboss.engine.loader import (
 )
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
-from tallystick.systems.jboss.format.file_names import extension_of
+from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
@@ -59,6 +59,7 @@ from tallystick.systems.jboss.read.changes import (
     require_joined,
 )
 from tallystick.systems.jboss.read.classify import read_files
+from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
@@ -200,7 +201,8 @@ class JournalReading:
         def path_of(item: Item) -> str:
             number = item.record_id or 0
             orders = [analysis.live.get(number, 0), *analysis.updates.get(number, ())]
-            return analysis.readings[orders[-1]].file.path
+            found: KnownFile = analysis.readings[orders[-1]]
+            return found.file.path
 
         return list(coordinated(log, self._listed(None), path_of))
 
@@ -224,7 +226,9 @@ class JournalReading:
 
     @cached_property
     def _findings(self) -> list[Finding]:
-        return list(findings(self._evidence))
+        beside = names_beside(self.source.path) if self._extension == OLDER else ()
+        newer = any(extension_of(logical_name(name)) == NEWER for name in beside)
+        return list(findings(self._evidence, beside_newer=newer))
 
     def files(self) -> Sequence[LogFile]:
         """Return the data files by ascending id, then the files that a load would not read."""

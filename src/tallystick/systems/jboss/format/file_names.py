@@ -12,6 +12,8 @@ COMPACTED = ".cmp"
 TEMPORARY = ".tmp"
 """Suffix of a file that is being created."""
 SUFFIXES = (COMPACTED, TEMPORARY, ".bkp")
+OLDER, NEWER = "hq", "amq"
+"""Extensions of the journals of messages of HornetQ, and of Artemis."""
 KNOWN_EXTENSIONS = frozenset({"jbm", "hq", "amq", "bindings", "jms", "txlog"})
 _NAME = re.compile(r"(?P<prefix>.+)-(?P<number>\d{1,18})\.(?P<extension>[^.]+)")
 

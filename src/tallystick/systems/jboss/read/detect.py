@@ -7,6 +7,9 @@ about files without content: empty, short, or filled and never begun.
 
 from __future__ import annotations
 
+import re
+
+from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format.file_names import (
     KNOWN_EXTENSIONS,
     extension_of,
@@ -31,6 +34,9 @@ from tallystick.systems.protocol import HEAD_SIZE, Entry, Folder, LogSource
 
 USER_VERSION_MAX = 1 << 16
 """Upper bound of plausible user versions, positive or negative."""
+_REPLICA = re.compile(r"oldreplica\.\d+")
+_RETAINED = re.compile(r".+-\d{14}-\d+\.[a-z]+")
+"""Name of a copy of a data file: prefix, time, id."""
 _CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
 
 
@@ -46,6 +52,20 @@ def detect(folder: Folder) -> list[LogSource]:
     return [
         _source(folder, group, control, alone=len(journals) == 1) for group in journals.values()
     ]
+
+
+def put_aside(source: LogSource) -> str:
+    """Return what files are that a broker has put aside and never reads again; else nothing."""
+    folder = source.path.rstrip("/").rpartition("/")[2]
+    count = f"{len(source.files):,} file{'s' if len(source.files) > 1 else ''}"
+    if folder == "attic":
+        return f"{count} that the broker found damaged at a start, and never reads again"
+    if _REPLICA.fullmatch(folder):
+        return f"{count} of an earlier life as a backup, which the broker never reads again"
+    names = (logical_name(one) for one in source.files)
+    if all(_RETAINED.fullmatch(name) for name in names):
+        return f"{count} kept for replay (journal-retention-directory); no start reads them"
+    return ""
 
 
 def _extension(name: str) -> str:

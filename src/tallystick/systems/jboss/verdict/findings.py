@@ -27,8 +27,8 @@ _ACKNOWLEDGED = (RecordType.COMMIT.name, RecordType.PREPARE.name)
 """What the journal acknowledges once it is written, with all elements before it."""
 
 
-def findings(evidence: Evidence) -> Iterator[Finding]:
-    """Yield all findings of a journal."""
+def findings(evidence: Evidence, *, beside_newer: bool = False) -> Iterator[Finding]:
+    """Yield all findings of a journal; ``beside_newer``: files of Artemis lie beside HornetQ's."""
     build = FindingBuilder(SYSTEM_NAME, evidence.log, CODES)
     analysis = evidence.analysis
     yield from _differences(build, evidence)
@@ -37,6 +37,9 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
     yield from _missing(build, analysis)
     yield from _transactions(build, analysis)
     yield from _leftovers(build, evidence.journal)
+    if beside_newer:
+        text = "Artemis, whose files lie in the same folder, never reads these files of HornetQ."
+        yield build("older-generation", text, file=evidence.journal.files[0].path)
 
 
 def _differences(build: FindingBuilder, evidence: Evidence) -> Iterator[Finding]:

@@ -1,0 +1,73 @@
+"""Files that a broker never reads again are named as what they are, and are no logs."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.reading import verify
+from tallystick.records import Answer
+from tests.fixtures import fixture_dir
+from tests.systems.jboss.build import add, file_name, image
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(fixture_dir("brokers") / "whole", tmp_path / "data"))
+
+
+def damaged() -> bytes:
+    content = bytearray(image("g3", 7, [add(1, bytes(100)), add(2)], 4096))
+    content[60] ^= 1
+    content[40] ^= 1
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (f"journal/attic/{file_name('g3', 7)}", "found damaged at a start"),
+        (f"journal/oldreplica.2/{file_name('g3', 7)}", "an earlier life as a backup"),
+        ("history/activemq-data-20261125120000-7.amq", "kept for replay"),
+    ],
+)
+def test_they_are_named_and_do_not_make_a_broker_damaged(
+    place: str, words: str, data: Path
+) -> None:
+    before = [one.path for one in tallystick.explain(data).logs]
+    path = data / place
+    path.parent.mkdir()
+    path.write_bytes(damaged())
+    explained, triaged, verified = tallystick.explain(data), tallystick.triage(data), verify(data)
+    assert {explained.exit_code, triaged.exit_code, verified.exit_code} == {0}
+    for findings in (explained.problems, triaged.problems, verified.findings):
+        assert [one.message for one in findings if words in one.message]
+    assert [one.path for one in tallystick.explain(data).logs] == before
+    (asked,) = tallystick.explain(path.parent).logs
+    assert asked.path == str(path.parent)
+    (asked,) = tallystick.explain(path).logs
+
+
+def test_another_folder_of_that_name_may_be_given(data: Path) -> None:
+    shutil.move(data / "journal", data.parent / "attic")
+    assert len(tallystick.explain(data.parent / "attic").logs) == 1
+
+
+def test_files_of_hornetq_beside_those_of_artemis_are_told_apart(tmp_path: Path) -> None:
+    """Artemis 2.40 starts with its own, and with no message of HornetQ's."""
+    for source, extension in (("g3", "amq"), ("g3", "hq")):
+        for number, items in ((1, [add(1)]), (2, [])):
+            content = image(source, number, items, 4096)
+            (tmp_path / f"{extension}-data-{number}.{extension}").write_bytes(content)
+    rows = tallystick.triage(tmp_path).logs
+    assert len({one.path for one in rows}) == len({one.command for one in rows}) == 2
+    for one in rows:
+        (log,) = tallystick.explain(shlex.split(one.command)[-1]).logs
+        assert log.judgement.answer is Answer.SAFE
+    found = [one for one in verify(tmp_path).findings if one.code == "older-generation"]
+    assert [Path(one.file or "").name for one in found] == ["hq-data-1.hq"]
+    assert found[0].message.startswith("Artemis, whose files lie in the same folder, never reads")
