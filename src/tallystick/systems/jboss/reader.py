@@ -27,6 +27,12 @@ from tallystick.records import (
 )
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
+from tallystick.systems.jboss.applications.surroundings import (
+    Known,
+    UserTypes,
+    is_bindings,
+    surroundings_of,
+)
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
     bindings_beside,
@@ -64,12 +70,6 @@ from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
-from tallystick.systems.jboss.read.surroundings import (
-    Known,
-    UserTypes,
-    is_bindings,
-    surroundings_of,
-)
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.file_ids import given_up
