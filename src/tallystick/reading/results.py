@@ -21,6 +21,7 @@ from tallystick.records import (
     Surroundings,
     Verdict,
 )
+from tallystick.systems.answers import PART_LOST
 from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading
 
@@ -178,9 +179,14 @@ def _end(verdict: Verdict) -> str:
         return "and whether it loses anything cannot be told"
     if stake.transactions:
         return f"and silently lose {stake.transactions:,}"
-    if stake.rows and amount(verdict.strict.get("lost")):
+    if stake.rows and (amount(verdict.strict.get("lost")) or _beside(verdict)):
         return f"and silently lose {stake.rows:,} record{'s' if stake.rows > 1 else ''}"
     return "and lose changes that cannot be counted"
+
+
+def _beside(verdict: Verdict) -> bool:
+    """Return whether a part beside the log is what is lost."""
+    return verdict.judgement.reason == PART_LOST.code
 
 
 _FATES: dict[str, tuple[State, ...]] = {

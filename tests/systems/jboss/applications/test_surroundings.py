@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tallystick
+from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
@@ -71,6 +72,7 @@ def test_what_a_start_drops_is_lost(change: Change, rows: int, words: str, tmp_p
     one, _ = judged(data)
     assert answer(data) == (Answer.LOSES, "part-lost", rows)
     assert words in one.judgement.text
+    assert f"silently lose {rows:,} record" in headline(one)
     assert one.log_judgement.answer is Answer.SAFE
     assert judged(data, log_only=True)[0].judgement.answer is Answer.SAFE
 
