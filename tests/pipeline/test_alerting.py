@@ -33,7 +33,7 @@ def test_each_overdue_transaction_is_told_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream is real; what it would judge is written by hand."""
-    place: dict[str, Any] = {"coordinator": "/e/b", "clock": "wall_ms", "resolution": "commit"}
+    place: dict[str, Any] = {"coordinator": "/e/b", "clock": "boot_ms", "resolution": "commit"}
     out = tmp_path / "tables"
     times = iter([[1_000, 9_000], [1_000, 9_000, 30_000], [1_000, 9_000, 30_000]])
 

@@ -203,6 +203,10 @@ def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
         _written(tmp_path, table, "0-1", [2])
     assert publish(str(tmp_path), url, tables) == 4
     assert publish(str(tmp_path), url, tables) == 0
+    removed = next(path for path in store.find("live/tables") if path.endswith(".parquet"))
+    store.rm_file(removed)
+    assert publish(str(tmp_path), url, tables) == 1
+    assert publish(str(tmp_path), url, tables) == 0
     old = _read(url)
     assert old == {table: [1, 2] for table in tables}
     for table in tables:

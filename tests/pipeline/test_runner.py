@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from tallystick.cli.commands.pipeline import command
 from tallystick.errors import LogUnreadableError
+from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.runner import OUTPUT, Run
+from tallystick.pipeline.summary import RunSummary
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.incremental import STEPS
 from tallystick.pipeline.tables.output_dir import TableSpace
@@ -45,6 +50,51 @@ def _tables(folder: Path) -> dict[str, list[str]]:
         rows: list[dict[str, Any]] = dataset.dataset(folder / table).to_table().to_pylist()
         found[table] = sorted(json.dumps(row, default=repr, sort_keys=True) for row in rows)
     return found
+
+
+def test_a_resource_that_is_in_no_log_is_refused(
+    spark: SparkSession, estate: Path, tmp_path: Path
+) -> None:
+    run = Run([str(estate)], str(tmp_path / "tables"), resources={"jdbc/a": str(tmp_path)})
+    with pytest.raises(OptionError, match=f"jdbc/a is in no log.*found {tmp_path}"):
+        run.advance(spark)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("when", ["as Spark starts", "in the first round"])
+def test_a_stream_that_is_asked_to_end_in_its_first_round_ends_after_it(
+    number: signal.Signals, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is not started; what ends the process is real."""
+    rounds: list[Run] = []
+
+    class Session:
+        def stop(self) -> None: ...
+
+    def start(*_: object) -> Session:
+        if when == "as Spark starts":
+            os.kill(os.getpid(), number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as Spark does
+        return Session()
+
+    def once(run: Run, *_: object) -> RunSummary:
+        if not rounds and when == "in the first round":
+            os.kill(os.getpid(), number)
+        rounds.append(run)
+        return RunSummary({"tally": 1}, 1, {}, {}, {}, {}, [], {}, [], [], [], 0.0)
+
+    monkeypatch.setattr("tallystick.pipeline.session.start", start)
+    monkeypatch.setattr(Run, "__call__", once)
+    before = [(one, signal.getsignal(one)) for one in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        said = CliRunner().invoke(
+            command, ["run", str(tmp_path), "--out", str(tmp_path / "out"), "--stream"]
+        )
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)
+    assert said.exit_code == 0, said.output
+    assert len(rounds) == 2
 
 
 def test_failfast_fails_a_run_at_a_file_that_cannot_be_read(
@@ -136,7 +186,9 @@ def _ask_all(spark: SparkSession, out: Path) -> None:
         spark.sql(query).collect()
 
 
-def test_following_yields_what_was_read_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_yields_what_was_read_after_every_look_until_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks = iter([[], ["a"], [], ["b"]])
     stopped = threading.Event()
     monkeypatch.setattr(Run, "advance", lambda _self, _spark: next(looks))
@@ -145,7 +197,7 @@ def test_following_yields_what_was_read_until_stopped(monkeypatch: pytest.Monkey
         seen.append(read)
         if read == ["b"]:
             stopped.set()
-    assert seen == [["a"], ["b"]]
+    assert seen == [[], ["a"], [], ["b"]]
 
 
 def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path: Path) -> None:

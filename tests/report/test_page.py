@@ -48,6 +48,16 @@ def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:
     assert "evidence &lt;2&gt; &amp; more" in text
 
 
+@pytest.mark.parametrize("bucket", [(1 << 63) // 1_000_000 // 60 * 60, -(1 << 53), 1 << 62])
+def test_a_time_that_no_calendar_has_leaves_the_page(tables: Path, bucket: int) -> None:
+    (file,) = (tables / "profile").glob("*.parquet")
+    rows = parquet.read_table(file)
+    row = rows.slice(0, 1).to_pylist()[0] | {"bucket": bucket, "clock": "wall_us"}
+    far = pa.Table.from_pylist([row], rows.schema)
+    parquet.write_table(pa.concat_tables([rows, far]), file)
+    assert "lost-commit" in write_report(tables, tables / "report.html").read_text()
+
+
 HOSTILE = "<b>x<br>\x1b]0;t\x07\u202e&#x202e;%{x}<script>alert(2)"
 
 

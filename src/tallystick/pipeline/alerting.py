@@ -8,6 +8,7 @@ job is started again.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ def watch(
 ) -> StreamingQuery:
     """Start a query that brings the tables of ``run`` up to date and appends alerts.
 
-    Ages are by the clocks of the coordinators' journals, so none grows while all logs rest. With
-    ``until_now`` the query ends when what is there now has been seen.
+    The query looks when records come: while all logs rest it raises none. With ``until_now`` it
+    ends when what is there now has been seen.
     """
 
     def step(_records: DataFrame, _number: int) -> None:
@@ -53,7 +54,7 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
     if is_remote(run.out) or run.form == "iceberg":
         raise OptionError("alerts are kept in local folders only", found=run.out)
     judged = spark.read.format(run.form).load(f"{run.out}/global_transactions")
-    late = overdue(judged, limit_seconds)
+    late = overdue(judged, limit_seconds, time.time())
     folder = f"{run.out}/{ALERTS}"
     if Path(folder).is_dir():
         known = spark.read.format(run.form).load(folder).select(*KEYS)

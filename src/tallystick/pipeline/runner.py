@@ -100,6 +100,7 @@ class Run:
         """
         progress = checked(progress, "progress")
         plan = find(self.sources)
+        self._require_logs(plan)
         if self._source_options().mode == "failfast":
             plan.require_readable()
         if self.form in LAKE_FORMS:
@@ -122,6 +123,17 @@ class Run:
             publish(self.out, self.publish, OUTPUT)
         return sorted(now.changed(last))
 
+    def _require_logs(self, plan: Plan) -> None:
+        """Check that every resource means a log. Raises `OptionError`."""
+        logs = {log_name(log) for log in plan.logs}
+        for name, log in (self.resources or {}).items():
+            if log not in logs:
+                raise OptionError(
+                    f"the resource {name} is in no log that is read",
+                    expected="the path of a log below the sources, as the table logs has it",
+                    found=log,
+                )
+
     def _advance_lake(self, spark: SparkSession, plan: Plan, progress: Progress) -> list[str]:
         """Bring tables of Delta or Iceberg up to date."""
         lake, now = Lake(spark, self.out.rstrip("/"), self.form), self._state(plan)
@@ -141,11 +153,10 @@ class Run:
         """Bring the tables up to date until stopped, looking every ``every`` seconds.
 
         Yields:
-            The logs that were read, whenever there were any.
+            The logs that were read, after every look.
         """
         while not stopped.wait(every):
-            if read := self.advance(spark):
-                yield read
+            yield self.advance(spark)
 
     def _space(self) -> TableSpace:
         return TableSpace(self.out.rstrip("/"), self.form)

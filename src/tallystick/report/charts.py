@@ -63,6 +63,8 @@ OVER_TIME = {
 }
 """Charts over time: the column of the profile, and what its axis says."""
 
+_DATES = range(-62_135_596_800, 253_402_300_800)
+"""Seconds since 1970 of the years that a date can have, 1 to 9999; a damaged clock has others."""
 _WALL = frozenset({Clock.WALL_MS.value, Clock.WALL_US.value, Clock.WALL_NS.value})
 
 
@@ -163,6 +165,7 @@ def _over_time(data: ReportData, column: str, title: str, *, wall: bool) -> go.F
     figure = _figure("time (UTC)" if wall else "seconds of the log's own clock", rows=8)
     rows = [row for row in data.profile if row[column] is not None]
     rows = [row for row in rows if (row["clock"] in _WALL) is wall]
+    rows = [row for row in rows if not wall or row["bucket"] in _DATES]
     logs = sorted({row["log"] for row in rows})
     for log, name in zip(logs, labels(logs), strict=True):
         points = [row for row in rows if row["log"] == log]

@@ -152,6 +152,10 @@ def test_what_is_in_doubt_for_too_long_is_overdue(spark: SparkSession) -> None:
     ]
     found = overdue(frame(spark, GLOBAL_TRANSACTIONS, rows), 5).collect()
     assert [(bytes(row.gtrid), row.age_seconds) for row in found] == [(b"\x01", 10.0)]
+    rows.append({"coordinator": "/e/c", "clock": "boot_ms", "last_time": 5, "resolution": "commit"})
+    last = overdue(frame(spark, GLOBAL_TRANSACTIONS, rows), 5, now=21.0).collect()
+    aged = sorted((bytes(row.gtrid), row.age_seconds) for row in last)
+    assert aged == [(b"\x01", 20.0), (b"\x02", 12.0)]
 
 
 def test_profile_of_the_source_is_that_of_a_run(spark: SparkSession) -> None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.tables import judge_task
+from tallystick.reading.names import log_name
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 
@@ -45,15 +47,16 @@ ESTATES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("estate", ESTATES)
-@pytest.mark.parametrize("resources", [{}, {"jdbc/branch-a": "nowhere", "jms/ledger": "there"}])
+@pytest.mark.parametrize("named", [(), ("jdbc/branch-a", "jms/ledger")])
 def test_one_task_judges_as_joins_do(
     estate: str,
-    resources: dict[str, str],
+    named: tuple[str, ...],
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root = ESTATES[estate](tmp_path / "estate")
+    resources = dict(zip(named, map(log_name, find([str(root)]).logs), strict=False))
     for name, limit in (("joined", 0), ("at-once", judge_task.JUDGED_AT_ONCE)):
         monkeypatch.setattr(judge_task, "JUDGED_AT_ONCE", limit)
         Run([str(root)], str(tmp_path / name), resources=resources).advance(spark)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
     from tallystick.pipeline.runner import Run
     from tallystick.pipeline.summary import RunSummary
+
+ALERTS_S = 10.0
+"""Seconds between two looks for alerts where no log changes."""
 
 
 @click.group()
@@ -87,7 +92,7 @@ def run(
 
     options, resources = _pairs("--option", option), _pairs("--resource", resource)
     job = Run(sources, out, form, options, resources, anew, publish)
-    follow = partial(_follow, job, every=every, alert_after=alert_after) if stream else None
+    follow = _Follow(job, every, alert_after) if stream else None
     summary = _build(job, master, _pairs("--conf", conf), follow)
     if as_json:
         print_json(summary.to_dict())
@@ -96,19 +101,47 @@ def run(
     ctx.exit(int(summary.fails(fail_on)) if summary.logs else summary.exit_code)
 
 
+@dataclass(slots=True)
+class _Follow:
+    """Rounds until interrupted, or asked to end, between two rounds: none is broken off."""
+
+    job: Run
+    every: float
+    alert_after: float | None
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def take_signals(self) -> None:
+        """End after the round that is under way when a signal comes."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._stopped.set())
+
+    def __call__(self, spark: SparkSession) -> None:
+        """Look for alerts whenever something was read, and from time to time without."""
+        from tallystick.pipeline.alerting import raise_alerts
+
+        due = 0.0
+        for read in chain([[]], self.job.follow(spark, self.every, self._stopped)):
+            if read:
+                say(f"read {', '.join(read)}", err=True)
+            if self.alert_after is not None and (read or time.monotonic() >= due):
+                raise_alerts(spark, self.job, self.alert_after)
+                due = time.monotonic() + max(self.alert_after, ALERTS_S)
+
+
 def _build(
-    job: Run,
-    master: str | None,
-    conf: dict[str, str],
-    follow: Callable[[SparkSession], None] | None,
+    job: Run, master: str | None, conf: dict[str, str], follow: _Follow | None
 ) -> RunSummary:
     """Run the job in a session of its own, once more after ``follow``."""
     from tallystick.pipeline.session import own_errors, start
 
     with own_errors(), _bar() as progress:
         progress("starting Spark", 0, 1)
+        if follow is not None:
+            follow.take_signals()
         spark = start(master, conf)
         try:
+            if follow is not None:
+                follow.take_signals()  # Spark takes Ctrl-C when it starts
             summary = job(spark, progress)
             if follow is not None:
                 follow(spark)
@@ -116,21 +149,6 @@ def _build(
             return summary
         finally:
             spark.stop()
-
-
-def _follow(job: Run, spark: SparkSession, every: float, alert_after: float | None) -> None:
-    """Until interrupted, or asked to end, between two rounds: no round is broken off."""
-    from tallystick.pipeline.alerting import raise_alerts
-
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    if alert_after is not None:
-        raise_alerts(spark, job, alert_after)
-    for read in job.follow(spark, every, stopped):
-        say(f"read {', '.join(read)}", err=True)
-        if alert_after is not None:
-            raise_alerts(spark, job, alert_after)
 
 
 def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The Parquet tables of a run in an object store: objects first, then one manifest that names them.
 
 In: the folder of a run's tables, and a URL. Out: objects that never change, and ``_tables.json``:
-its exchange, one PUT, publishes all tables at once. What is there already is not sent again.
+its exchange, one PUT, publishes all tables at once. What is there already is not sent again; what
+somebody removed is.
 """
 
 from __future__ import annotations
@@ -36,20 +37,22 @@ def publish(folder: str, url: str, tables: Iterable[str]) -> int:
         old = _manifest(store, root)
         new: dict[str, list[str]] = {}
         sent = 0
-        there = {name for names in old.values() for name in names}
+        found = _objects(store, root)
+        there = found.intersection(name for names in old.values() for name in names)
         for table in tables:
             new[table] = []
             for file in sorted(Path(folder, table).glob("[!._]*.parquet")):
-                found = file.stat()  # a file that is written again has another time
-                name = f"{table}/{file.stem}-{found.st_size:x}-{found.st_mtime_ns:x}.parquet"
+                status = file.stat()  # a file that is written again has another time
+                name = f"{table}/{file.stem}-{status.st_size:x}-{status.st_mtime_ns:x}.parquet"
                 new[table].append(name)
                 if name not in there:
                     store.put_file(str(file), f"{root}/{name}")
                     sent += 1
         if new != old:
             store.pipe_file(f"{root}/{MANIFEST}", json.dumps({"tables": new}).encode())
-        if new != old or sent:
-            _remove_others(store, root, there.union(*new.values()))
+        if new != old or sent:  # of older runs, and of killed ones
+            for name in found.difference(there, *new.values()):
+                store.rm_file(f"{root}/{name}")
     except OSError as error:
         raise unreadable(url, error) from error
     return sent
@@ -95,10 +98,10 @@ def _manifest(store: Any, root: str) -> dict[str, list[str]]:
     return tables
 
 
-def _remove_others(store: Any, root: str, kept: set[str]) -> None:
-    """Remove objects of tables that no manifest names: of older runs, and of killed ones."""
-    store.invalidate_cache()
-    for path in store.find(root):
-        name = str(path).removeprefix(f"{root}/")
-        if name != MANIFEST and name.endswith(".parquet") and name not in kept:
-            store.rm_file(path)
+def _objects(store: Any, root: str) -> set[str]:
+    """Return the names of the objects of tables that are there."""
+    try:
+        paths = map(str, store.find(root))
+    except FileNotFoundError:
+        return set()
+    return {path.removeprefix(f"{root}/") for path in paths if path.endswith(".parquet")}
