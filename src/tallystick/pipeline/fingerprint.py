@@ -6,6 +6,8 @@ In: a path or URL. Out: its fingerprint: two numbers that differ when its bytes 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,24 @@ def gone(file: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def gone_of(files: Iterable[str]) -> list[str]:
+    """Return which of the files are `gone`; of a remote folder one listing tells which are not."""
+    found: list[str] = []
+    for folder, group in groupby(files, key=lambda file: file.rpartition("/")[0]):
+        listed = _listed(folder) if is_remote(folder) else ()
+        found += [file for file in group if file.rpartition("/")[2] not in listed and gone(file)]
+    return found
+
+
+def _listed(folder: str) -> set[str]:
+    """Return the names in a remote folder; none where it cannot be listed."""
+    filesystem, key = _remote(folder)
+    try:
+        return {str(path).rpartition("/")[2] for path in filesystem.ls(key, detail=False)}
+    except OSError:
+        return set()
 
 
 def forget_listings(file: str) -> None:

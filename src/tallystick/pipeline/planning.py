@@ -2,7 +2,8 @@
 
 In: `SourceOptions`. Out: tasks of about ``split_bytes`` of stored bytes each, and the
 findings of looking for logs. Only directories, heads and sizes are read; the splits of a
-large file come from its reader, which finds them without reading the file through.
+large file come from its reader, which finds them without reading the file through. And what a batch
+does where files went since, or where it is to fail over records that a log lost.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from itertools import groupby
 from pathlib import Path
 
 from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.pipeline.fingerprint import forget_listings, gone_of
 from tallystick.pipeline.options import SourceOptions
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
+from tallystick.reading.results import is_severe
+from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import survey
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import is_remote
@@ -24,16 +28,27 @@ from tallystick.systems.protocol import (
     ClosesBySplit,
     LogReading,
     LogSource,
+    Ordered,
+    Reached,
     Separable,
     Split,
 )
-from tallystick.systems.registry import system
+from tallystick.systems.registry import system, systems
 
 LOGS_MAX = 32
 """The most logs in one task: each costs an opening, and packed ones are larger unpacked."""
 
 NAMES_MAX = 10
 """Names of other files that one finding lists."""
+
+LOSING = ("records", "transactions", "changes", "global_transactions")
+"""The tables that lack rows where a log lost records; the others describe what is there."""
+
+_ADVICE = "Run triage and explain over the log; mode=permissive gives what is there"
+
+
+class RecordsLostError(LogUnreadableError):
+    """Records that are to be handed on are gone, or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +240,95 @@ def _stranger_findings(files: Iterable[str], logs: Iterable[LogSource]) -> Itera
             f"no log of any known system: {', '.join(strangers[:NAMES_MAX])}{more}",
             file=f"{folder}/{strangers[0]}",
         )
+
+
+# -- what changed or was lost ---------------------------------------------------------------
+
+
+def require_no_hole(source: LogSource, options: SourceOptions) -> None:
+    """Check that no file is missing between those of a log, as far as its own numbers tell.
+
+    Only heads of files are read. H2's log has no files that could go.
+
+    Raises:
+        RecordsLostError: one is missing.
+        TallystickError, OSError: a file cannot be read.
+    """
+    reading = system(source.system).read(source, options.reading)
+    if not isinstance(reading, Ordered):
+        return
+    files, before = in_order(reading, source.files), None
+    for number, path in files:
+        missing = reading.missing(path, before)
+        if missing is not None and not missing.usual:
+            raise RecordsLostError(
+                "records are missing", file=source.path, expected=missing.expected,
+                found=missing.found, advice=_ADVICE,
+            )  # fmt: skip
+        before = Reached(number, None, since=files[-1][0])
+
+
+def in_order(reading: Ordered, files: Iterable[str]) -> list[tuple[int, str]]:
+    """Return numbers and paths of the files of a log that may hold records, in its order."""
+    numbered = ((reading.number(path), path) for path in files)
+    return sorted((number, path) for number, path in numbered if number is not None)
+
+
+def require_undamaged(source: LogSource, options: SourceOptions) -> None:
+    """Check that a log has no finding of damage or loss that stands.
+
+    Raises:
+        RecordsLostError: it has one.
+        TallystickError, OSError: it cannot be read.
+    """
+    whole = _found(source, options) or source  # a split has some of the files
+    reading = system(source.system).read(whole, options.reading)
+    known = {one.name: one for one in systems()}
+    for one in settled_findings(reading, known, options.reading):
+        if is_severe(one):
+            raise RecordsLostError(
+                one.message, file=one.file or source.path, offset=one.offset,
+                expected=one.expected, found=one.found, advice=_ADVICE,
+            )  # fmt: skip
+
+
+def current(piece: Piece, options: SourceOptions) -> Piece:
+    """Return a piece with the files that its log has now.
+
+    Raises:
+        LogUnreadableError: what it was to read is gone.
+        TallystickError, OSError: a file cannot be read.
+    """
+    if not (away := went(piece.source, options)):
+        return piece
+    if piece.split is None and (there := _found(piece.source, options)) is not None:
+        require_no_hole(there, options)
+        return replace(piece, source=there)
+    if piece.split is None or piece.split.file in away:
+        raise LogUnreadableError(
+            "the file is gone since this read was planned",
+            file=away[0] if piece.split is None else piece.split.file,
+            advice="Read again; a log whose files come and go is read whole by a larger splitBytes",
+        )
+    left = tuple(path for path in piece.source.files if path not in away)
+    return replace(piece, source=replace(piece.source, files=left))
+
+
+def went(source: LogSource, options: SourceOptions) -> list[str]:
+    """Return the files of a log that are gone since it was found."""
+    away = gone_of(source.files)
+    for path in away:
+        forget_listings(path)
+    there = _found(source, options) if away else None
+    listed = () if there is None else there.files  # a link to nothing is listed for ever
+    return [path for path in away if path not in listed]
+
+
+def _found(source: LogSource, options: SourceOptions) -> LogSource | None:
+    """Return a log with all files that it has now; None where it is not found."""
+    try:
+        logs = find(options.paths).logs
+    except LogUnreadableError:  # the path itself is gone
+        return None
+    name = source.system, log_name(source)
+    return next((one for one in logs if (one.system, log_name(one)) == name), None)

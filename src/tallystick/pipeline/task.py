@@ -1,7 +1,8 @@
 """What one task does: read its pieces and hand on Arrow batches.
 
 In: a `Task` and `SourceOptions`. Out: batches exactly in the schema of the table. A log that
-cannot be read never fails the job: its error is a row of the findings table.
+cannot be read does not fail the job unless the options say so: its error is a row of the findings
+table. A file that went after the task was planned fails it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import TIMESTAMP, feed, stamped
 from tallystick.pipeline.images import images_of, without_images
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Piece, Task
+from tallystick.pipeline.planning import LOSING, Piece, Task, current, require_undamaged, went
 from tallystick.pipeline.typed import collection_rows, typed
 from tallystick.reading.names import log_name
 from tallystick.reading.profiling import PROFILE, profile_rows
@@ -27,6 +28,7 @@ from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
     batches_of,
     batches_of_rows,
+    damaged_files,
     finding_batches,
     named_batches,
     salvaged_batches,
@@ -51,10 +53,12 @@ JOINED_BYTES = 1 << 20
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
     names = options.schema.names
+    planned = options.table != "findings"  # which say themselves what is gone
+    pieces = (current(piece, options) if planned else piece for piece in task.pieces)
     if options.table == "global_transactions":
-        yield from (batch.select(names) for batch in judged_batches(task.pieces, options))
+        yield from (batch.select(names) for batch in judged_batches(pieces, options))
         return
-    read = (batch for _, batch in tables_of(task.pieces, options, [options.table]))
+    read = (batch for _, batch in tables_of(pieces, options, [options.table], planned=planned))
     batches = fed(read, options) if options.feeds else read
     if options.timestamps:
         batches = map(stamped, batches)
@@ -72,7 +76,7 @@ def judged_batches(
         TallystickError: there are more than ``most`` transactions, which are held in memory.
     """
     estate, count = Estate(None), 0
-    for table, batch in tables_of(pieces, options, ["transactions", "findings"]):
+    for table, batch in tables_of(pieces, options, ["transactions", "findings"], planned=True):
         rows = batch.to_pylist()
         if table == "findings":
             estate.add_finding_rows(rows)
@@ -99,17 +103,21 @@ def fed(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[p
 
 
 def tables_of(
-    pieces: Iterable[Piece], options: SourceOptions, tables: Sequence[str]
+    pieces: Iterable[Piece],
+    options: SourceOptions,
+    tables: Sequence[str],
+    *,
+    planned: bool = False,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield batches with the table they belong to: piece after piece, table after table.
 
     A log is opened once for all of its tables, and for its pieces that follow each other: to open
-    it takes a look at each of its files.
+    it takes a look at each of its files. With ``planned`` a file that is gone fails it in any mode.
     """
     for source, parts in groupby(pieces, lambda piece: piece.source):
         opening = _LazyReading(source, options)
         for piece in parts:
-            yield from _tables_of(opening, piece, options, tables)
+            yield from _tables_of(opening, piece, options, tables, planned=planned)
 
 
 @dataclass(slots=True)
@@ -149,14 +157,24 @@ def _closing(source: LogSource, options: SourceOptions) -> ClosesBySplit:
 
 
 def _tables_of(
-    opening: _LazyReading, piece: Piece, options: SourceOptions, tables: Sequence[str]
+    opening: _LazyReading,
+    piece: Piece,
+    options: SourceOptions,
+    tables: Sequence[str],
+    *,
+    planned: bool,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
+    strict = options.mode == "failfast"
     for table in tables:
         try:
+            if strict and table in LOSING and table != "records":
+                require_undamaged(piece.source, options)
             for batch in _read(opening.reading, piece, table, options):
+                if strict and table == "records" and damaged_files(batch):
+                    require_undamaged(piece.source, options)
                 yield table, batch
         except (TallystickError, OSError) as error:
-            if options.mode == "failfast":
+            if strict or (planned and went(piece.source, options)):
                 raise
             if table == "findings":
                 batches = finding_batches([error_finding(piece.source, error)])
@@ -190,6 +208,8 @@ def _read(
         rows = collection_rows(reading, log_name(reading.source), count=count)
         return batches_of_rows(rows, COLLECTIONS)
     columns = options.columns if table == options.table == "records" else ()
+    if options.mode == "failfast" and columns:  # they tell of damage
+        columns = tuple(dict.fromkeys([*columns, "file", "outcome"]))
     if options.timestamps and columns:  # made of two others
         needed = dict.fromkeys([*columns, "time", "clock"])
         columns = tuple(name for name in needed if name != TIMESTAMP)

@@ -11,8 +11,9 @@ import pytest
 
 from tallystick import Journal, scan
 from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source.file_ranges import file_ranges, read
-from tallystick.pipeline.source.positions import Position, RecordsLostError
+from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.records import Outcome
 from tallystick.systems.jboss.live.log import CircularJournal

@@ -13,11 +13,11 @@ import pytest
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
+from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source import tailer as module
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import (
     Position,
-    RecordsLostError,
     digests,
     reader_offset,
     require_unchanged,
@@ -167,6 +167,26 @@ def test_available_now_stops_at_what_was_there(home: Path) -> None:
         seen += _numbers(options, position, after)
         position = after
     assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_checkpoint_of_another_path_is_refused(home: Path, earlier: bool) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    for name in ("one", "oneself"):
+        (home / name).mkdir()
+        _append(home / name / "1.fake", 0, 4)
+    end: Any = Tailer(SourceOptions((str(home / "one"),))).advance({})
+    if earlier:
+        end = {str(home / "one" / "1.fake"): [None, None, 4]}
+    other = LogStreamReader(SourceOptions((str(home / "oneself"),)))
+    with pytest.raises(OptionError, match="checkpoint is that of a stream over other paths"):
+        other.latestOffset(end, other.getDefaultReadLimit())
+    with pytest.raises(OptionError, match="checkpoint is that of a stream over other paths"):
+        other.partitions({}, end)
+    for path in (home / "one", home, home / "one" / "1.fake"):
+        same = LogStreamReader(SourceOptions((str(path),)))
+        assert same.latestOffset(end, same.getDefaultReadLimit())
 
 
 def test_what_was_read_to_its_end_may_be_disposed_of(home: Path) -> None:

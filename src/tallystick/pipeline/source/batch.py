@@ -39,7 +39,8 @@ from tallystick.pipeline.options import (
     parse,
     require_kept_images,
 )
-from tallystick.pipeline.planning import Piece, Task, find, tasks
+from tallystick.pipeline.planning import LOSING, Piece, Task, find, require_no_hole, tasks
+from tallystick.pipeline.source.worker import main_module, one_sentence
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, collections_of
 from tallystick.reading.names import log_name
@@ -71,6 +72,7 @@ class TallystickDataSource(DataSource):
         """Return the name for ``format(...)``."""
         return "tallystick"
 
+    @one_sentence()
     def schema(self) -> StructType:
         """Return the schema of the chosen table, or of the chosen columns.
 
@@ -80,6 +82,7 @@ class TallystickDataSource(DataSource):
         options = with_collection(parse(self.options))
         return _with_options(spark_schema(options.schema), self.options)
 
+    @one_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader of the chosen table."""
         options = narrowed(self._parsed(schema), schema)
@@ -89,6 +92,7 @@ class TallystickDataSource(DataSource):
     def _parsed(self, schema: StructType) -> SourceOptions:
         return with_collection(parse(_options_of(schema) | dict(self.options)))
 
+    @one_sentence()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
         try:
@@ -108,6 +112,7 @@ class TallystickDataSource(DataSource):
             )
         return LogStreamReader(options)
 
+    @one_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the batch sink."""
         from tallystick.pipeline.source.sink import ShardWriter, require_body
@@ -115,6 +120,7 @@ class TallystickDataSource(DataSource):
         require_body(schema)
         return ShardWriter(local_path(self.options), overwrite=overwrite)
 
+    @one_sentence()
     def streamWriter(  # noqa: N802 - Spark's name
         self,
         schema: StructType,
@@ -133,17 +139,23 @@ class TableReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
+    @one_sentence()
     def partitions(self) -> list[TaskPartition]:
         """Return a partition per task, at least one."""
         return [TaskPartition(task) for task in self._tasks()] or [TaskPartition(Task())]
 
     def _tasks(self) -> list[Task]:
-        return tasks(self.options)
+        plan = find(self.options.paths)
+        if self.options.mode == "failfast" and self.options.table in LOSING:
+            for log in plan.logs:
+                require_no_hole(log, self.options)
+        return tasks(self.options, plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
         assert isinstance(partition, TaskPartition)
-        return execute(partition.task, self.options)
+        with one_sentence():
+            yield from execute(partition.task, self.options)
 
 
 class PruningReader(TableReader):
@@ -245,8 +257,7 @@ def _pushing_down() -> bool:
     Spark does not pass the setting itself to a data source.
     """
     worker = "pyspark.sql.worker.data_source_pushdown_filters"
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return worker in sys.modules or getattr(main, "name", None) == worker
+    return worker in sys.modules or main_module() == worker
 
 
 def with_collection(options: SourceOptions) -> SourceOptions:

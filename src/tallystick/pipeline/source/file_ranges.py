@@ -15,7 +15,7 @@ from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone
 from tallystick.pipeline.images import images_of
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import LOGS_MAX, find, stored_size
+from tallystick.pipeline.planning import LOGS_MAX, RecordsLostError, find, stored_size
 from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import FollowedLog
 from tallystick.pipeline.source.positions import (
@@ -24,7 +24,6 @@ from tallystick.pipeline.source.positions import (
     HistoryRewrittenError,
     LogPosition,
     Position,
-    RecordsLostError,
     key_of,
     lost,
     order_of,

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.arrow.schemas import batches_of_changes
+from tallystick.pipeline.planning import in_order
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import batches_of, selected
 from tallystick.records import Outcome
@@ -83,8 +84,7 @@ class FollowedLog:
     @cached_property
     def order(self) -> list[tuple[int, str]]:
         """Numbers and paths of the files that may hold records, in the order of the log."""
-        numbered = ((self._ordered.number(path), path) for path in self.source.files)
-        return sorted((number, path) for number, path in numbered if number is not None)
+        return in_order(self._ordered, self.source.files)
 
     @property
     def identity(self) -> int | None:

@@ -8,13 +8,15 @@ a while, or for ever, stays known. Positions of earlier versions had an entry pe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypedDict, cast
 from urllib.parse import quote
 
 from tallystick.disposal.retention import ReaderOffset
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import TallystickError
+from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.planning import RecordsLostError
 from tallystick.reading.names import log_name
 from tallystick.storage.source import read_part
 from tallystick.systems.protocol import LogSource, Missing, Reached
@@ -75,10 +77,6 @@ class HistoryRewrittenError(TallystickError):
     """What a stream has handed on is not in the log any more."""
 
 
-class RecordsLostError(LogUnreadableError):
-    """Records that a stream has not handed on are gone, or damaged."""
-
-
 def key_of(source: LogSource) -> str:
     """Return the name of a log in a position."""
     return f"{source.system} {log_name(source)}"
@@ -107,6 +105,30 @@ def reached(entry: LogPosition, *, there: bool) -> Reached | None:
     if entry["number"] < 0:
         return None
     return Reached(entry["known"], entry["place"], there, entry["since"])
+
+
+def require_below(position: Mapping[str, Any], paths: Iterable[str]) -> None:
+    """Check that a position is that of logs below some paths.
+
+    Raises:
+        OptionError: all of its logs are elsewhere: the checkpoint belongs to another stream.
+    """
+    logs = [
+        key if isinstance(one, list) else key.partition(" ")[2] for key, one in position.items()
+    ]
+    wanted = tuple(f"{path.rstrip('/')}/" for path in paths)
+    if logs and not any(f"{log}/".startswith(wanted) or _holds(log, wanted) for log in logs):
+        raise OptionError(
+            "the checkpoint is that of a stream over other paths",
+            expected=f"logs below {', '.join(paths)}",
+            found=logs[0],
+            advice="Use a checkpoint of its own for each stream",
+        )
+
+
+def _holds(log: str, paths: Iterable[str]) -> bool:
+    """Return True if one of the paths is that of a file of the log."""
+    return any(path.startswith(f"{log}/") for path in paths)
 
 
 def capped(start: Position, position: Mapping[str, Any], target: Position) -> Position:

@@ -23,8 +23,9 @@ from pyspark.sql.streaming.datasource import (
 from tallystick.pipeline.change_feed import stamped
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
-from tallystick.pipeline.source.positions import Position, capped, reader_offset
+from tallystick.pipeline.source.positions import Position, capped, reader_offset, require_below
 from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.source.worker import one_sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the position before every record."""
         return {}
 
+    @one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take the present end of the logs as the target."""
         self.target = self.tailer.latest()
@@ -65,18 +67,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(limit.bytes)
         return ReadAllAvailable() if limit.files is None else ReadMaxFiles(limit.files)
 
+    @one_sentence()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the position after the next records within the limit, at most the target."""
+        require_below(start, self.options.paths)
         start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
         return position if self.target is None else capped(start, position, self.target)
 
+    @one_sentence()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the present end of the logs."""
         return self.tailer.latest()
 
+    @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return the work between two positions."""
+        require_below(end, self.options.paths)
         found = file_ranges(self.options, start, end)
         limit = self.options.split_bytes
         return [
@@ -87,9 +94,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the records of one partition, in the columns that are wanted."""
         assert isinstance(partition, RangePartition)
         names = self.options.schema.names
-        for batch in read(partition.ranges, self.options):
-            yield (stamped(batch) if self.options.timestamps else batch).select(names)
+        with one_sentence():
+            for batch in read(partition.ranges, self.options):
+                yield (stamped(batch) if self.options.timestamps else batch).select(names)
 
+    @one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
         """Note for disposers which files were read to their end (option holdFolder)."""
         files = {key: entry["file"] for key, entry in end.items() if isinstance(entry, dict)}

@@ -26,16 +26,14 @@ from tallystick.errors import (
 )
 from tallystick.pipeline.fingerprint import fingerprint, gone
 from tallystick.pipeline.options import Limit, SourceOptions
-from tallystick.pipeline.planning import find
+from tallystick.pipeline.planning import RecordsLostError, find
 from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import (
-    ADVICE,
     UNREAD,
     HistoryRewrittenError,
     LogPosition,
     Position,
-    RecordsLostError,
     digests,
     key_of,
     lost,
@@ -52,6 +50,8 @@ from tallystick.systems.registry import system
 
 QUIET_NS = 2_000_000_000
 """A file changed less than this ago is looked at again: its time is too coarse to trust."""
+
+_DAMAGED = "Run explain over the log; failOnDataLoss=false goes on without what is damaged"
 
 _log = logger("tallystick.pipeline")
 
@@ -560,7 +560,7 @@ class _Step:
         if not fails and self.budget.spent and self.entry["offset"] <= seen.damaged:
             return False
         error = RecordsLostError(
-            "records are damaged", file=path, offset=seen.damaged, advice=ADVICE
+            "records are damaged", file=path, offset=seen.damaged, advice=_DAMAGED
         )
         self.entry = self.tailer.lose(self.entry, error)
         return self.log.damage_ends_log

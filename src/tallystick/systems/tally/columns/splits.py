@@ -46,13 +46,17 @@ def read_index(file: SegmentFile, access: FileAccess) -> Index | None:
 
 
 def splits_of(catalog: Catalog, access: FileAccess, target_bytes: int) -> list[Split]:
-    """Return splits of about ``target_bytes``; an unsealed segment is one split."""
+    """Return splits of about ``target_bytes``; an unsealed segment is one split.
+
+    They end where a missing segment, or one without header, ends the log for who reads it whole.
+    """
     splits = []
+    missing = min(catalog.missing, default=None)
     for file in catalog.segments:
-        if file.status is not FileStatus.LIVE:
-            continue
         assert file.header is not None
-        size = file.header.size
+        number, size = file.header.number, file.header.size
+        if file.status is not FileStatus.LIVE or (missing is not None and number > missing):
+            break
         index = read_index(file, access) if size > target_bytes else None
         begins = [0, *_cuts(index, max(target_bytes, 1)), size]
         splits += [Split(file.path, begin, end) for begin, end in pairwise(begins) if begin < end]

@@ -1,0 +1,120 @@
+"""A batch read of logs that lost records, or lose files while the read is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tallystick import Journal
+from tallystick.errors import LogUnreadableError
+from tallystick.pipeline.options import MODES, SourceOptions
+from tallystick.pipeline.planning import RecordsLostError, Task, tasks
+from tallystick.pipeline.source.batch import TableReader
+from tallystick.pipeline.task import execute
+from tallystick.systems.tally.live.log import TallyLog
+from tests.pipeline.source.test_data_loss import WRITERS
+from tests.pipeline.source.test_durable import SMALL
+
+FEED = ("records", "transactions", "changes")
+
+
+def _files(path: Path, system: str) -> list[Path]:
+    found = path.glob(WRITERS[system][1])
+    return sorted(found, key=lambda one: (len(one.name), one.name))
+
+
+def _rows(planned: list[Task], options: SourceOptions) -> int:
+    return sum(batch.num_rows for task in planned for batch in execute(task, options))
+
+
+def _read(options: SourceOptions) -> Iterator[int]:
+    reader = TableReader(options)
+    for partition in reader.partitions():
+        yield from (batch.num_rows for batch in reader.read(partition))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("system", WRITERS)
+def test_a_file_that_goes_between_planning_and_reading_fails_the_read(
+    system: str, whole: bool, mode: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    WRITERS[system][0](str(path), range(20))
+    options = SourceOptions((str(path),), split_bytes=1 << 30 if whole else 2000, mode=mode)
+    planned = tasks(options)
+    assert _rows(planned, options)
+    assert (len(planned) == 1) == whole
+    files = _files(path, system)
+    files[len(files) // 2 - 1].unlink()
+    with pytest.raises(LogUnreadableError):
+        _rows(planned, options)
+
+
+@pytest.mark.parametrize("table", [*FEED, "files"])
+def test_a_log_that_goes_between_planning_and_reading_is_no_empty_table(
+    tmp_path: Path, table: str
+) -> None:
+    path = tmp_path / "logs" / "one"
+    WRITERS["native"][0](str(path), range(20))
+    options = SourceOptions((str(path.parent),), table=table)
+    planned = tasks(options)
+    path.rename(tmp_path / "away")
+    with pytest.raises(LogUnreadableError, match="gone since this read was planned"):
+        _rows(planned, options)
+
+
+def test_files_that_a_log_itself_gives_up_after_planning_fail_nothing(tmp_path: Path) -> None:
+    WRITERS["native"][0](str(tmp_path), range(20))
+    options = SourceOptions((str(tmp_path),))
+    planned = tasks(options)
+    rows = _rows(planned, options)
+    with TallyLog(str(tmp_path), settings=SMALL) as log:
+        assert log.reclaim(12)
+    assert 0 < _rows(planned, options) < rows
+
+
+@pytest.mark.parametrize("table", FEED)
+@pytest.mark.parametrize("system", WRITERS)
+def test_failfast_fails_over_a_hole(system: str, table: str, tmp_path: Path) -> None:
+    WRITERS[system][0](str(tmp_path), range(20))
+    options = [SourceOptions((str(tmp_path),), table, mode=mode) for mode in MODES]
+    before = [list(_read(one)) for one in options]
+    assert before[0] == before[1]
+    files = _files(tmp_path, system)
+    files[len(files) // 2 - 1].unlink()
+    list(_read(options[0]))
+    with pytest.raises(RecordsLostError, match="missing"):
+        list(_read(options[1]))
+
+
+@pytest.mark.parametrize("columns", [(), ("body",)])
+@pytest.mark.parametrize("table", FEED)
+def test_failfast_fails_over_damage(tmp_path: Path, table: str, columns: tuple[str, ...]) -> None:
+    for name in (b"a", b"b", b"c"):
+        with Journal(str(tmp_path)) as journal:
+            journal.append_many([b"%s%03d" % (name, number) for number in range(50)])
+    file = max(tmp_path.iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[data.index(b"b020")] ^= 255
+    file.write_bytes(data)
+    wanted = columns if table == "records" else ()
+    options = [SourceOptions((str(tmp_path),), table, mode=m, columns=wanted) for m in MODES]
+    list(_read(options[0]))
+    with pytest.raises(RecordsLostError, match=file.name):
+        list(_read(options[1]))
+    assert list(_read(SourceOptions((str(tmp_path),), "findings", mode="failfast")))
+
+
+@pytest.mark.parametrize("system", WRITERS)
+def test_parts_of_a_log_have_no_rows_behind_a_hole_that_the_whole_has_not(
+    system: str, tmp_path: Path
+) -> None:
+    WRITERS[system][0](str(tmp_path), range(60))
+    files = _files(tmp_path, system)
+    files[len(files) // 2].unlink()
+    whole, parts = (SourceOptions((str(tmp_path),), split_bytes=size) for size in (1 << 30, 3000))
+    assert len(tasks(parts)) > len(tasks(whole)) == 1
+    assert _rows(tasks(parts), parts) == _rows(tasks(whole), whole) > 0
