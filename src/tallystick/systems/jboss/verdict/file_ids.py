@@ -30,13 +30,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 
-from tallystick.systems.jboss.format.file_names import number_of
+from tallystick.systems.jboss.format.file_names import extension_of, number_of
 from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
 from tallystick.systems.jboss.verdict.ends import is_compacted
-
-_POOL = 10
-"""Files that Artemis keeps at least, as its configuration comes: `journal-pool-files`."""
 
 ID_BATCH = 0x7FFFFFFF
 """Record ids that a broker takes at once; after a kill it goes on with the next batch."""
@@ -169,35 +166,38 @@ def _unnamed(first: int, below: int) -> int:
 def given_up(ids: range, since: int, readings: Sequence[KnownFile]) -> int | None:
     """Return one of these ids that a file had which held records and is gone, or was used again.
 
-    None if nothing tells of one: a load leaves such ids, too, as it gives new ones to all empty
-    files. ``ids`` lie between a file that is there and the next one; those up to ``since`` were
-    given before a stream began.
+    None if nothing tells of one. ``ids`` lie between a file that is there and the next one; of
+    those up to ``since``, which were given before a stream began, only `lost_ids` count, and of
+    Artemis without compaction: a journal removes files that are empty again, and what numbers
+    records get elsewhere is the application's.
     """
     there = {one.effective_id for one in readings}
     earlier = (life for one in readings for life in one.facts.earlier_ids)
     reused = (life for life in earlier if life in ids and life > since and life not in there)
+    plain = extension_of(readings[0].file.name) == "amq" and not any(map(is_compacted, readings))
+    lost = (max(one.start, ids.start) for one in (lost_ids(readings) if plain else ())
+            if one.start < ids.stop and one.stop > ids.start)  # fmt: skip
     owned = [range(life, life + 1) for one in readings for life in _lives(one) if life in ids]
     gaps = _gaps([*owned, range(ids.stop, ids.stop + 1)], ids.start - 1)
-    gone = (gap.start for gap in gaps if _held_records(gap, since, readings))
-    return next(chain(reused, gone), None)
+    used = (gap.start for gap in gaps if gap.start > since and _held_records(gap, readings))
+    return next(chain(reused, lost, used), None)
 
 
-def _held_records(gap: range, since: int, readings: Sequence[KnownFile]) -> bool:
+def _held_records(gap: range, readings: Sequence[KnownFile]) -> bool:
     """Return whether ids without an owner were those of files with records.
 
-    Files are used in the order of their ids. So if the next file holds records under the id that it
-    was created with, those before it were used. A compaction takes an id for each file that it
-    writes. Artemis removes files that are empty again while there are `_POOL`: of what went before
-    a stream began it is certain only if every later file is as it was created.
+    A load gives new ids to empty files, or deletes them. But files are used in the order of their
+    ids: if the next one holds records under the id that it was created with, and ids of records are
+    between those before and its own, others had these. A compaction takes an id for each file.
     """
-    compacted = sum(bool(is_compacted(one)) for one in readings)
-    if len(gap) <= compacted:
+    following = next(one for one in readings if one.effective_id >= gap.stop)
+    first = following.first_added()
+    created = number_of(following.file.name) == following.effective_id
+    if first is None or not created or len(gap) <= sum(bool(is_compacted(one)) for one in readings):
         return False
-    later = [one for one in readings if one.effective_id > gap.start]
-    created = [one for one in later if number_of(one.file.name) == one.effective_id]
-    if gap.start > since:
-        return bool(created) and created[0] == later[0] and created[0].has_records
-    return not compacted and created == later and len(readings) < _POOL - 1
+    before = (one for one in readings if one.effective_id < gap.start)
+    below = max((one.named_below([first])[0] for one in before), default=first)
+    return first // ID_BATCH == below // ID_BATCH and first - below > UNNAMED_AT_START_MAX
 
 
 def odd_id(readings: Sequence[KnownFile]) -> str:
