@@ -13,7 +13,7 @@ from itertools import pairwise
 from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
 from tallystick.systems.jboss.format.file_names import number_of
-from tallystick.systems.jboss.format.layout import RecordType
+from tallystick.systems.jboss.format.layout import FILL_J, RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile
 from tallystick.systems.jboss.read.transactions import transactions
@@ -114,8 +114,12 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         if problem := never_left(one, block, size):
             yield Ground("odd-end", f"{one.file.name}: {problem}.")
             return
-    if len(fills(readings)) > 1:
+    filled = fills(readings)
+    if len(filled) > 1:
         yield Ground("odd-end", "Some files are filled with J, others with zeros.")
+    if FILL_J in filled and (short := [file.name for file in files if file.header is None]):
+        # Artemis fills with zeros, and deletes such a file.
+        yield Ground("odd-end", f"{short[0]} is shorter than a header: HornetQ does not start.")
     if full := full_before_empty(readings, block):
         yield Ground("empty-after-full", f"{full} is full, and two files were opened after it.")
     for text in not_followed(readings, rooms_left(readings, block)):
