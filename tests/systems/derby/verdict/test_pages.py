@@ -48,6 +48,12 @@ def test_what_was_in_a_group_that_was_not_written_whole_is_not_lost() -> None:
     assert (found.judgement.answer, found.judgement.reason) == (Answer.SAFE, "unfinished-group")
 
 
+def test_pages_that_a_compression_has_cut_off_are_not_missed() -> None:
+    """The log tells of their changes; the last checkpoint has nothing to write of them."""
+    found = verdict_of(database("inplace-compressed"))
+    assert (found.judgement.answer, odd_parts(found)) == (Answer.SAFE, [])
+
+
 def test_an_older_engine_refuses_what_a_newer_one_has_upgraded() -> None:
     path = database("hard-upgraded-and-back")
     found = verdict_of(path)
@@ -224,7 +230,7 @@ def test_a_container_that_redo_meets_must_be_there_unless_a_drop_left_its_stub(
 
 
 def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> None:
-    for case in CASES:
+    for case in (*CASES, "inplace-compressed"):
         log = reading_of(database(case)).log
         plain, slow = recover(log, {}, Runs(log)), recover(log, {}, None)
         assert sorted(plain.pages(), key=repr) == sorted(slow.pages(), key=repr)

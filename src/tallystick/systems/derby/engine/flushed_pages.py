@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.systems.derby.engine.page_versions import PageVersions
+from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import split_instant
 from tallystick.systems.derby.read.scan import LogScan
@@ -57,7 +57,9 @@ def _note_chunk(found: PageVersions, chunk: Chunk, mark: int) -> None:
     pages = chunk.columns[[SEGMENT, CONTAINER, PAGE]][:, rows[::-1]]
     _, last = np.unique(pages, axis=1, return_index=True)
     operations = chunk.columns[OPERATION]
-    changes = np.isin(operations, (CONTAINER_CHANGE, CONTAINER_UNDO)) & (chunk.instants < mark)
+    changes = np.isin(operations, (CONTAINER_CHANGE, CONTAINER_UNDO, *CUTTING)) & (
+        chunk.instants < mark
+    )
     ends = chunk.columns[GROUP] & int(Group.LAST) != 0
     wanted = np.union1d(rows[::-1][last], np.flatnonzero(changes | ends))
     for row in wanted.tolist():

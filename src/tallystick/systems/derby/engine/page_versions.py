@@ -20,6 +20,10 @@ from tallystick.systems.derby.format.record_body import Body
 COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 """Operations that change a page's version by a number, and its field."""
 
+CUTTING = (operations.COMPRESS_SPACE, operations.COMPRESS_SPACE_10_2)
+"""Operations that cut pages off the end of a container."""
+UNDONE, CUT = 1, 2
+
 
 @dataclass(frozen=True, slots=True)
 class PageGap:
@@ -61,6 +65,7 @@ class RedonePage(NamedTuple):
         after: its version after its last change.
         last: the instant of that change.
         undone: that change took another one back, which may have raised the version by more.
+        cut: a change of this page cut pages off the end of the container.
     """
 
     page: Page
@@ -68,6 +73,7 @@ class RedonePage(NamedTuple):
     after: int
     last: int
     undone: bool
+    cut: bool
 
 
 class PageVersions:
@@ -78,9 +84,9 @@ class PageVersions:
 
     def __init__(self, gaps: list[PageGap]) -> None:
         self.gaps = gaps
-        self.versions: dict[Page, tuple[int, int, int, bool]] = {}
+        self.versions: dict[Page, tuple[int, int, int, int]] = {}
         """Version after the last change, the instant of that change, the version before the first,
-        and whether the last one is an undo."""
+        and the bits `UNDONE`, if the last one is an undo, and `CUT`, if any cuts pages off."""
         self.changed: dict[Container, bool] = {}
         """Containers that are created or dropped by what is redone; True where that creates them
         first."""
@@ -104,13 +110,15 @@ class PageVersions:
         if page is None:
             return
         version = body.fields["pageVersion"]
-        known, before, first, _ = self.versions.get(page, (version, place, version, False))
+        known, before, first, bits = self.versions.get(page, (version, place, version, 0))
         if version > known:
             built = before < self.built.get(Container(page.segment, page.container), 0)
             self.gaps.append(PageGap(place, page, known, version, built))
         step = body.fields[COUNTED[body.operation]] if body.operation in COUNTED else 1
-        undone = body.operation == operations.PHYSICAL_UNDO
-        self.versions[page] = version + step, place, first, undone
+        bits &= ~UNDONE
+        bits |= UNDONE if body.operation == operations.PHYSICAL_UNDO else 0
+        bits |= CUT if body.operation in CUTTING else 0
+        self.versions[page] = version + step, place, first, bits
 
     def note_change(self, body: Body) -> None:
         """Take in a record that creates or drops a container and is redone."""
@@ -124,8 +132,8 @@ class PageVersions:
 
     def pages(self) -> Iterator[RedonePage]:
         """Yield the pages that were redone."""
-        for page, (after, last, first, undone) in self.versions.items():
-            yield RedonePage(page, first, after, last, undone)
+        for page, (after, last, first, bits) in self.versions.items():
+            yield RedonePage(page, first, after, last, bool(bits & UNDONE), bool(bits & CUT))
 
     def note_creation(self, place: int, body: Body) -> None:
         """Take in what a record says of containers that are created."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Number
 from tallystick.arrow.numba_kernel import kernel, small_kernel
-from tallystick.systems.derby.engine.page_versions import COUNTED
+from tallystick.systems.derby.engine.page_versions import COUNTED, CUT, CUTTING, UNDONE
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import CHECKED_FLAGS, OPERATIONS, flags_of
@@ -37,7 +37,7 @@ Flags = NDArray[np.int64]
 NUMBER, FIRST, LAST, INTERNAL, XID, PREPARED, RECORDS = range(7)
 """Columns of the table of transactions. XID is the instant of the XA format id, or -1."""
 TRANSACTION_COLUMNS = 7
-PAGE_VERSION, PAGE_PLACE, PAGE_FIRST, PAGE_UNDONE = 3, 4, 5, 6
+PAGE_VERSION, PAGE_PLACE, PAGE_FIRST, PAGE_BITS = 3, 4, 5, 6
 """Columns of the table of pages, after segment, container and number of the page: as
 `PageVersions.versions` has them."""
 PAGE_COLUMNS = 7
@@ -216,6 +216,7 @@ def _has_gap(
         pages[slot, 1] = container
         pages[slot, 2] = page
         pages[slot, PAGE_FIRST] = version
+        pages[slot, PAGE_BITS] = 0
         counters[PAGES] += 1
     elif version > pages[slot, PAGE_VERSION]:
         gap[0] = pages[slot, PAGE_VERSION]
@@ -224,7 +225,12 @@ def _has_gap(
     counted = columns[OPERATION, row] in _COUNTED
     pages[slot, PAGE_VERSION] = version + (columns[COUNT, row] if counted else 1)
     pages[slot, PAGE_PLACE] = base | columns[OFFSET, row]
-    pages[slot, PAGE_UNDONE] = columns[OPERATION, row] == operations.PHYSICAL_UNDO
+    bits = pages[slot, PAGE_BITS] & ~UNDONE
+    if columns[OPERATION, row] == operations.PHYSICAL_UNDO:
+        bits |= UNDONE
+    if columns[OPERATION, row] in CUTTING:
+        bits |= CUT
+    pages[slot, PAGE_BITS] = bits
     return missing
 
 

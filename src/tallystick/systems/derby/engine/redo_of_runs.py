@@ -13,7 +13,13 @@ import numpy as np
 
 from tallystick.records import Xid
 from tallystick.systems.derby.engine import redo_kernels as kernels
-from tallystick.systems.derby.engine.page_versions import PageGap, PageVersions, RedonePage
+from tallystick.systems.derby.engine.page_versions import (
+    CUT,
+    UNDONE,
+    PageGap,
+    PageVersions,
+    RedonePage,
+)
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
@@ -65,7 +71,7 @@ class RedoOfRuns:
         self.settle()
         used = self._pages[self._pages[:, 0] != kernels.FREE].tolist()
         self._versions.versions |= {
-            Page(*page[: kernels.PAGE_VERSION]): (*page[kernels.PAGE_VERSION : -1], bool(page[-1]))
+            Page(*page[: kernels.PAGE_VERSION]): tuple(page[kernels.PAGE_VERSION :])
             for page in used
         }
         self._pages = self._pages[:0]
@@ -75,8 +81,9 @@ class RedoOfRuns:
         used = self._pages[self._pages[:, 0] != kernels.FREE]
         used = used[np.lexsort(used[:, [2, 1, 0]].T)]
         for begin in range(0, len(used), SLOTS):
-            for *page, after, last, first, undone in used[begin : begin + SLOTS].tolist():
-                yield RedonePage(Page(*page), first, after, last, bool(undone))
+            for *page, after, last, first, bits in used[begin : begin + SLOTS].tolist():
+                undone, cut = bool(bits & UNDONE), bool(bits & CUT)
+                yield RedonePage(Page(*page), first, after, last, undone, cut)
 
     def settle(self) -> None:
         """Bring the table of the result up to date."""

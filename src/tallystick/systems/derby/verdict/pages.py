@@ -43,11 +43,13 @@ class Wanted(NamedTuple):
         redo: where it is smaller, the boot stops; None for a page that is not redone.
         flushed: the last checkpoint has written this version.
         most: the log explains no larger one; None where it cannot tell.
+        cut: the log cuts pages off its container: it may be one of them.
     """
 
     redo: int | None
     flushed: int
     most: int | None
+    cut: bool
 
 
 class Containers:
@@ -194,11 +196,11 @@ class Containers:
                 yield Part(part, path, FOUND_BY, fits=False, why=f"{text}.", answer=answer)
                 return
             self._looked_at[0] += 1
+            self._looked_at[1] += len(wanted)
             for head in file.heads(sorted(wanted)):
-                self._looked_at[1] += 1
-                page = Page(0, number, head.number)
-                if (found := _page(part, path, page, head, wanted[head.number])) is not None:
-                    yield found
+                one = wanted[head.number]
+                if not _fits(head, one):
+                    yield _unfit(part, path, Page(0, number, head.number), head, one)
                     return
         except LogUnreadableError as error:
             yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
@@ -222,30 +224,30 @@ def _missing(
     return Part(part, path, FOUND_BY, there=False, why=why, answer=answer)
 
 
-def _page(part: str, path: str, page: Page, head: PageHead, wanted: Wanted) -> Part | None:
-    version = head.version
-    if version is None and not wanted.redo and head.unwritten and wanted.redo is not None:
-        return None  # redo makes it anew
+def _fits(head: PageHead, wanted: Wanted) -> bool:
+    """Return whether a page is as the log says; one that is not there where redo makes it anew."""
+    version, (redo, flushed, most, cut) = head.version, wanted
     if version is None:
-        answer = Answer.CANNOT_TELL if wanted.redo is None else Answer.REFUSES
+        return head.unwritten and (redo == 0 or cut)
+    least = flushed if redo is None else redo
+    return version >= least and (most is None or version <= most)
+
+
+def _unfit(part: str, path: str, page: Page, head: PageHead, wanted: Wanted) -> Part:
+    version, redo = head.version, wanted.redo
+    answer = Answer.CANNOT_TELL
+    if version is None:
+        answer = Answer.CANNOT_TELL if redo is None else Answer.REFUSES
         text = f"{page} cannot be read: {head.problem}"
-    elif wanted.redo is not None and version < wanted.redo:
+    elif redo is not None and version < redo:
         answer = Answer.REFUSES
-        text = f"{page} is at version {version}, the log changes version {wanted.redo} (XSDB4)"
-    elif wanted.redo is None and version < wanted.flushed:
-        answer = Answer.CANNOT_TELL
+        text = f"{page} is at version {version}, the log changes version {redo} (XSDB4)"
+    elif redo is None and version < wanted.flushed:
         text = f"{page} is at version {version}, and the last checkpoint wrote {wanted.flushed}"
-    elif wanted.most is not None and version > wanted.most:
-        answer = Answer.CANNOT_TELL
-        text = f"{page} is at version {version}, and the log ends with version {wanted.most}"
     else:
-        return None
-    follows = {
-        Answer.REFUSES: "the database does not boot.",
-        Answer.CANNOT_TELL: _OTHER_TIME,
-    }
-    text = f"{text}: {follows[answer]}"
-    return Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
+        text = f"{page} is at version {version}, and the log ends with version {wanted.most}"
+    follows = "the database does not boot." if answer is Answer.REFUSES else _OTHER_TIME
+    return Part(part, path, FOUND_BY, fits=False, why=f"{text}: {follows}", answer=answer)
 
 
 def _tables_number(one: RedonePage) -> int | None:
@@ -275,10 +277,14 @@ def _wanted(
     built: float,
 ) -> dict[int, Wanted]:
     """Return what is wanted of the pages of one container, built up to that instant."""
-    found = {number: Wanted(None, one.after, _most(one, built)) for number, one in early.items()}
-    for one in redone:
+    late = list(redone)
+    cut = any(one.cut for one in (*late, *early.values()))
+    found = {
+        number: Wanted(None, one.after, _most(one, built), cut) for number, one in early.items()
+    }
+    for one in late:
         first = max(one.first, gaps.get(one.page, 0))
-        found[one.page.number] = Wanted(first, 0, _most(one, built))
+        found[one.page.number] = Wanted(first, 0, _most(one, built), cut)
     return found
 
 
