@@ -186,6 +186,37 @@ def test_a_container_that_redo_makes_may_be_missing_from_a_backup_only(tmp_path:
     assert verdict_of(path).judgement.answer is Answer.SAFE
 
 
+def unallocated(path: Path) -> Path:
+    """Let the last log file end with its last record, as one that is written past its end does."""
+    reading = reading_of(path)
+    stop = reading.recovery.stop
+    file = path / f"log/log{stop >> 32}.dat"
+    file.write_bytes(file.read_bytes()[: stop & 0xFFFFFFFF])
+    return path
+
+
+SYSTEM = {
+    "derby.storage.fileSyncTransactionLog=true": "file-grown",
+    "derby.storage.logSwitchInterval=100000": "file-grown",
+    "derby.storage.pageSize=4096": "not-preallocated",
+}
+
+
+@pytest.mark.parametrize("setting", SYSTEM)
+def test_the_settings_of_the_system_beside_its_databases_are_used(
+    setting: str, tmp_path: Path
+) -> None:
+    path = unallocated(killed(tmp_path))
+    assert verdict_of(path).judgement.reason == "not-preallocated"
+    (tmp_path / "derby.properties").write_text(setting, "latin-1")
+    found = verdict_of(path)
+    assert found.judgement.reason == SYSTEM[setting]
+    assert found.surroundings is not None
+    assert "derby.properties" in [one.part for one in found.surroundings.parts]
+    only = tallystick.explain(path, options=ReadOptions(log_only=True)).logs[0]
+    assert only.judgement.reason == "not-preallocated"
+
+
 def test_a_table_without_a_file_that_no_boot_misses_is_lost(tmp_path: Path) -> None:
     """The original boots and knows no such table; one that its log names it does not boot."""
     path = killed(tmp_path)

@@ -30,6 +30,7 @@ from tallystick.systems.derby.format.layout import (
     HEADER,
     HEADER_SIZE,
     LOG_RECORD,
+    SEGMENT,
     SYSTEM_NAME,
     Control,
     Envelope,
@@ -41,12 +42,15 @@ from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.java_properties import parse_properties
 from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.surroundings import names_beside
 
 _FILE_NAME = re.compile(r"log(\d{1,10})\.dat")
 PROPERTIES = "service.properties"
 SERVICE, LOG_DEVICE = "derby.serviceProtocol", "logDevice"
 """Properties that every database has, and that names the folder of `LOG_FOLDER` elsewhere."""
 LOG_FOLDER = "log"
+SYSTEM_PROPERTIES, _STORAGE = "derby.properties", "derby.storage."
+"""Settings of the system beside its databases, and what those of a log begin with."""
 _PLAIN = format_id(LOG_RECORD)
 _PROBED = 3
 
@@ -210,7 +214,8 @@ class OpenedLog:
         self.problems: list[Finding] = []
         self._sources = [one for path in source.files if (one := self._open(path)) is not None]
         files = LogFiles.sorted_by_name(self._sources)
-        properties = {**options.settings, **_properties(source)}
+        system = {} if options.log_only else system_properties(source)
+        properties = {**system, **options.settings, **_properties(source)}
         if ENCRYPTED not in properties and not all(map(files.is_plain, files.files)):
             properties[ENCRYPTED] = "true"
         self.files = replace(files, properties=properties)
@@ -277,6 +282,23 @@ def database_of(source: LogSource) -> str:
     """Return the folder of the database that a log belongs to."""
     path = source.path
     return source.database or path.rpartition("/")[0] or str(PurePosixPath(path).parent)
+
+
+def system_path(source: LogSource) -> str:
+    """Return the place of the system's settings, if it is the folder of the database's folder."""
+    return f"{database_of(source).rpartition('/')[0] or '.'}/{SYSTEM_PROPERTIES}"
+
+
+def system_properties(source: LogSource) -> dict[str, str]:
+    """Return what the system's settings say of the log of a whole database; none of a log alone."""
+    if SEGMENT not in names_beside(database_of(source)):
+        return {}
+    try:
+        with open_source(system_path(source)) as file:
+            found = properties_in(bytes(file.data))
+    except LogUnreadableError:
+        return {}
+    return {name: value for name, value in found.items() if name.startswith(_STORAGE)}
 
 
 def _properties(source: LogSource) -> dict[str, str]:

@@ -17,9 +17,12 @@ from tallystick.systems.derby.read.files import (
     LOG_DEVICE,
     PROPERTIES,
     SERVICE,
+    SYSTEM_PROPERTIES,
     LogFiles,
     database_of,
     properties_in,
+    system_path,
+    system_properties,
 )
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.surroundings import alone, names_beside, open_part
@@ -47,7 +50,7 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
     parts = [_properties(database, names)]
     if log.database:
         parts.append(_log_device(log))
-    parts += _engine(files)
+    parts += [*_engine(files), *_system(log)]
     return Surroundings(database, "database", tuple(parts))
 
 
@@ -60,6 +63,14 @@ def _engine(files: LogFiles) -> Iterator[Part]:
             name = f"Derby {version} or newer"
             yield Part(name, control.path, "the control file", fits=True, why=text)
             return
+
+
+def _system(log: LogSource) -> Iterator[Part]:
+    """Yield the system's settings where they say something of the log."""
+    if found := system_properties(log):
+        text = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+        by = "the layout of a system: beside its databases"
+        yield Part(SYSTEM_PROPERTIES, system_path(log), by, fits=True, why=f"It has {text}.")
 
 
 def _log_device(log: LogSource) -> Part:

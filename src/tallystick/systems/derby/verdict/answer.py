@@ -15,7 +15,7 @@ from tallystick.records import AtStake
 from tallystick.storage.zeros import is_zero, last_nonzero_end
 from tallystick.systems.answers import Ground
 from tallystick.systems.derby.engine.analysis import LogAnalysis
-from tallystick.systems.derby.engine.recovery import PREALLOCATED
+from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERVAL
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
@@ -44,6 +44,7 @@ _ZEROS_MAX = 3
 """Zeros that a sector which was written may end in: those before the number in a length."""
 SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
 """Bounds of derby.storage.logSwitchInterval, in bytes; with others it takes 1 MiB."""
+_DIGITS = 10
 _ENGINE = "the version of the engine that starts it; --set derby_version=VERSION tells it"
 _FILE_SYNC = "derby.storage.fileSyncTransactionLog"
 
@@ -174,7 +175,7 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
     elif switching and is_zero(file.data, position, file.size):
         yield Ground("file-begun")
     elif position == file.size:
-        grown = file.size >= PREALLOCATED or log.properties.get(_FILE_SYNC, "") == "true"
+        grown = file.size >= _interval(log) or log.properties.get(_FILE_SYNC, "") == "true"
         yield Ground("file-grown" if grown else "not-preallocated")
     elif not is_zero(file.data, position, file.size):
         yield Ground("unfinished-group" if _unfinished(log, file, position) else "odd-group")
@@ -184,6 +185,13 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
         yield Ground("odd-size", text)
     else:
         yield Ground("zeros-to-the-end", f"The log ends at {instant_text(recovery.log_end)}.")
+
+
+def _interval(log: LogFiles) -> int:
+    """Return the size of a file that was preallocated, as far as a setting tells it."""
+    told = log.properties.get(SWITCH_INTERVAL, "")
+    known = told.isdecimal() and len(told) < _DIGITS and SWITCH_MIN <= int(told) <= SWITCH_MAX
+    return int(told) if known else PREALLOCATED
 
 
 def _is_preallocated(log: LogFiles, file: LogBytes) -> bool:
