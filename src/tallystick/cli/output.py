@@ -293,7 +293,7 @@ def reading_options(command: _Command) -> _Command:
     """Add the options for what a reader has to know and the bytes do not hold."""
     for option in (
         click.option("--timezone", default="UTC", help="Zone of H2's DATE and TIME values."),
-        click.option("--boot-password", help="Boot password of an encrypted Derby log."),
+        click.option("--boot-password", help="Password of an encrypted Derby or H2 database."),
         click.option("--encryption-key", help="Key of an encrypted log, as hex."),
         click.option(
             "--set",

@@ -153,7 +153,7 @@ def headline(verdict: Verdict) -> str:
     stand in it only where the answer is safe.
     """
     if "encrypted" in counts(verdict.strict.get("findings")):
-        return "What a restart would do cannot be told: the log is encrypted and no key was given."
+        return "What a restart would do cannot be told: the log is encrypted, and no key opens it."
     if "being_written" in verdict.strict:
         return "What a restart would do cannot be told: the log is being written."
     states = counts(verdict.strict.get("transactions"))

@@ -111,7 +111,7 @@ class ReadOptions:
 
     Attributes:
         timezone: zone of the process that wrote H2's DATE, TIME and TIMESTAMP values.
-        boot_password: Derby's secret.
+        boot_password: the boot password of Derby, the file password of H2.
         encryption_key: the native log's secret, as raw bytes.
         settings: names that a single system documents (`System.settings`).
         log_only: judge the log alone, not what a restart opens besides it.

@@ -27,6 +27,7 @@ SYSTEM = System(
     # come and go between two polls, and new ones may come before old ones in the file.
     followable=False,
     splittable=False,
+    secrets=frozenset({"boot_password"}),
     settings={
         "h2.calendar": "julian, if the writer of dates used the Julian calendar before 1582",
     },

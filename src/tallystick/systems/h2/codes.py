@@ -23,6 +23,7 @@ CODES = codes(
         "encrypted",
         Severity.WARNING,
         "The file is encrypted, or its third header line is damaged.",
+        "Give the file password (--boot-password)",
     ),
     Code(
         "header-copy-damaged",
@@ -189,8 +190,9 @@ REASONS = reasons(
     Reason(
         "encrypted",
         Answer.CANNOT_TELL,
-        "The file is encrypted, or its third header line is damaged.",
-        "a start of the engine on a copy, with the password",
+        "The file is encrypted and its file password was not given, or is another one; or its "
+        "third header line is damaged.",
+        "the file password, with --boot-password",
     ),
     Reason(
         "changes-lost",

@@ -24,10 +24,11 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
+    Surroundings,
     Transaction,
     Verdict,
 )
-from tallystick.storage.source import ByteSource, open_source
+from tallystick.storage.source import ByteSource
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.large_objects import LargeObjects
@@ -43,13 +44,14 @@ from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation
 from tallystick.systems.h2.read.catalogue import collections
 from tallystick.systems.h2.read.changes import changes_of
-from tallystick.systems.h2.read.files import OpenedFile, open_file, zone_of
+from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file, zone_of
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.skim import PlainLog, Skim, compiled, plain_log
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream, PageFile
+from tallystick.systems.h2.read.surroundings import numbered, surroundings_of
 from tallystick.systems.h2.read.transactions import (
     LoggedTransaction,
     hand_commits,
@@ -66,6 +68,7 @@ from tallystick.systems.protocol import (
     Split,
 )
 from tallystick.systems.rests import unpacked
+from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +82,7 @@ class H2Reading:
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self.source = source
         self._options = options
-        self._path = source.files[0]
+        self._path, _ = numbered(source)
         self._finding = FindingBuilder(SYSTEM_NAME, source.path, CODES, self._path)
 
     @property
@@ -98,7 +101,7 @@ class H2Reading:
     @cached_property
     def _bytes(self) -> ByteSource | Finding:
         try:
-            return open_source(self._path)
+            return open_bytes(self.source, self._options)
         except LogUnreadableError as error:
             return self._finding.unreadable(error)
 
@@ -233,20 +236,30 @@ class H2Reading:
 
     def verdict(self) -> Verdict:
         """Return both judgements."""
-        result = self._result
+        result, around = self._result, self._around
         if isinstance(result, Finding):
-            return unreadable_verdict(self.source.path, self.format, result)
-        return verdict_of(result, self.source.path, self.format, self.findings())
+            found = unreadable_verdict(self.source.path, self.format, result)
+        else:
+            found = verdict_of(result, self.source.path, self.format, self.findings())
+        return found if around is None else judged_whole(found, around)
 
     @cached_property
     def judgement(self) -> Judgement:
-        """The answer about the file."""
+        """The answer about the database."""
+        result, around = self._result, self._around
+        if isinstance(result, Finding):
+            return self.verdict().judgement
+        own = judgement(result, self.findings())
+        return own if around is None else joined(own, around)
+
+    @cached_property
+    def _around(self) -> Surroundings | None:
+        """What the engine opens besides the first file; None where that is all there is."""
         result = self._result
-        return (
-            self.verdict().judgement
-            if isinstance(result, Finding)
-            else judgement(result, self.findings())
-        )
+        if self._options.log_only:
+            return None
+        redo = None if isinstance(result, Finding) else result.redo
+        return surroundings_of(self.source, () if redo is None else redo.lob_files())
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

@@ -183,7 +183,7 @@ def _failed(code: int, error: str, *stages: int, read: int = EVERY) -> Opening:
 
 def _header_refusal(pages: PageFile) -> Opening | None:
     static = pages.static
-    if pages.page_count < layout.PAGE_COUNT_MIN:
+    if pages.page_count < layout.PAGE_COUNT_MIN and not static.encrypted:
         return Opening(replaced=True, read=0, redone_before=0)
     if not static.magic_ok:
         return _failed(UNSUPPORTED, "unsupported version or invalid file header", read=0)

@@ -93,6 +93,15 @@ class Redo:
             found[unknown] = self.tables.contains_each(self.root(table).root, keys[unknown])
         return found != 0
 
+    def lob_files(self) -> set[tuple[int, int]]:
+        """Return the large objects in files that rows name which the log does not change."""
+        return {
+            lob
+            for table, key, lob in self.tables.lob_files
+            if table not in self.emptied
+            and (table not in self.changed or self.changed[table].get(key) is None)
+        }
+
     def _add(self, entry: Entry) -> None:
         if entry.table == TABLE_META:
             self._create(meta_row(entry.values))

@@ -7,6 +7,7 @@ leaves, nodes and overflow pages; of b-tree pages the header only.
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -169,6 +170,9 @@ class Tables:
     """Then the engine cannot make an empty leaf of an empty page."""
     odd_rows: bool = False
     """The page index has a row that the engine never writes."""
+    lob_files: list[tuple[int, int, tuple[int, int]]] = field(default_factory=list)
+    """Table and key of rows that `damaged_pages` met and that name a large object in a file, and
+    what names that."""
     _steps: Steps = field(default_factory=Steps)
     _free_list: tuple[int, bytes | None] = (0, None)
     """The page of the free list that was asked last, and its bits; None where it is damaged."""
@@ -364,21 +368,30 @@ class Tables:
             if at == 0 and leaf.overflow:
                 data = bytes(data[begin:]) + b"".join(self._overflow(leaf.overflow))
                 begin, limit = 0, len(data)
-            if self._end_of_row(data, begin, leaf.columns) not in (limit, None):
+            if self._end_of_row(data, begin, leaf, key) not in (limit, None):
                 return f"the row with key {key} does not fill its place"
             limit = leaf.offsets[at]
         return ""
 
-    def _end_of_row(self, data: bytes | memoryview, at: int, columns: int) -> int | None:
+    def _end_of_row(
+        self, data: bytes | memoryview, at: int, leaf: DataLeaf, key: int
+    ) -> int | None:
         """Return the offset after a row, -1 where it has no meaning; None: only a plug-in knows."""
         try:
-            for _ in range(columns):
-                _, at = decode_value(data, at, self.zone)
+            for _ in range(leaf.columns):
+                value, at = decode_value(data, at, self.zone)
+                if value is not None and value.type in _LOBS:
+                    self._note_file(leaf, key, value)
         except (IndexError, FileCorruptedError):
             return -1
         except EngineFailureError:
             return None
         return at
+
+    def _note_file(self, leaf: DataLeaf, key: int, value: Value) -> None:
+        if isinstance(value.text, str) and (found := _IN_FILE.match(value.text)):
+            table, _ = decode_var_int(leaf.page, FIELDS_START)
+            self.lob_files.append((table, key, (int(found[1]), int(found[2]))))
 
     def contains(self, root: int, key: int) -> bool:
         """Return True if a row with this key is below ``root``."""
@@ -507,6 +520,9 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
+_LOBS = ("BLOB", "CLOB")
+_IN_FILE = re.compile(r"file:table=(-?\d+),id=(-?\d+),length=-?\d+")
+"""Text of a large object in a file of its own; table and number name it."""
 _CALLED_FREE = "it is in use, and the free list calls it free"
 _OPTIONS, _COLUMN_LIST = 4, 5
 """Places of options and columns in a row of the page index."""

@@ -164,6 +164,14 @@ def valid_page_size(size: int) -> bool:
     return PAGE_SIZE_MIN <= size <= PAGE_SIZE_MAX and size & (size - 1) == 0
 
 
+def is_encrypted(head: bytes | memoryview) -> bool:
+    """Return True for the first bytes of an encrypted file: a salt, and no plain text after it."""
+    if len(head) < STATIC_HEADER.size:
+        return False
+    magic, salt, inner, *_ = STATIC_HEADER.unpack_from(head)
+    return magic == MAGIC and MAGIC not in (salt, inner)
+
+
 def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
     """Decode the first bytes of a file.
 
@@ -180,6 +188,8 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
             advice="The engine would replace this file by a new, empty database: copy it first",
         )
     magic, _, inner, size, write, read = STATIC_HEADER.unpack_from(head)
+    if is_encrypted(head):  # nothing after it can be read
+        return StaticHeader(PAGE_SIZE_DEFAULT, encrypted=True)
     if not valid_page_size(size):
         raise CorruptLogError(
             "impossible page size",

@@ -5,6 +5,8 @@ In: the files of a folder. Out: a log for each page store file.
 
 from __future__ import annotations
 
+import re
+
 from tallystick.errors import LogUnreadableError
 from tallystick.systems.h2.format.layout import (
     MAGIC,
@@ -15,19 +17,38 @@ from tallystick.systems.h2.format.layout import (
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
 SUFFIX = ".h2.db"
+PART = re.compile(r"(.*\.h2\.db)\.(\d{1,9})\.part")
+"""Name of a part after the first one of a database that was opened with ``split:``."""
 OTHERS = (".temp.db", ".lob.db", ".data.db", ".index.db", ".log.db", ".trace.db", ".part")
 """Ends of names of files that begin as a page store does and are none: what a sort left, large
 objects, databases of H2 1.0 and 1.1, and parts of a database after the first one."""
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """Return a log for each page store file of the folder."""
-    found = [entry for entry in folder.entries if _recognised(entry)]
+    """Return a log for each page store file of the folder, with its parts where it was split."""
+    parts = _parts(folder)
+    found = [(entry.name, [entry.path]) for entry in folder.entries if _recognised(entry)]
+    named = {name for name, _ in found}
+    found += [(name, []) for name in parts if name not in named]
     several = len(found) > 1
     return [
-        LogSource(SYSTEM_NAME, folder.path, (entry.path,), entry.name if several else "")
-        for entry in found
+        LogSource(
+            SYSTEM_NAME,
+            folder.path,
+            (*first, *(path for _, path in sorted(parts.get(name, ())))),
+            name if several else "",
+        )
+        for name, first in found
     ]
+
+
+def _parts(folder: Folder) -> dict[str, list[tuple[int, str]]]:
+    """Return numbers and paths of the parts after the first one, by the name of that one."""
+    parts: dict[str, list[tuple[int, str]]] = {}
+    for entry in folder.entries:
+        if place := PART.fullmatch(entry.name):
+            parts.setdefault(place[1], []).append((int(place[2]), entry.path))
+    return parts
 
 
 def _recognised(entry: Entry) -> bool:

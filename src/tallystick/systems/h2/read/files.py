@@ -6,15 +6,18 @@ input: what cannot be read is None, and `problem` says why.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tallystick.errors import CorruptLogError, LogFormatError
-from tallystick.storage.source import ByteSource
+from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.layout import VariableHeader
+from tallystick.systems.h2.format.layout import VariableHeader, is_encrypted
+from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.format.values.datetime import Zone, zone_named
 from tallystick.systems.h2.read.stream import LogStream, PageFile, open_stream
-from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.h2.read.surroundings import joined_parts
+from tallystick.systems.protocol import LogSource, ReadOptions
 
 CALENDAR_SETTING = "h2.calendar"
 JULIAN = "julian"
@@ -91,6 +94,34 @@ class OpenedFile:
     def encrypted(self) -> bool:
         """True where the pages cannot be read for that."""
         return self.pages is not None and self.pages.static.encrypted
+
+
+def open_bytes(source: LogSource, options: ReadOptions) -> ByteSource:
+    """Return the bytes of a database: its parts one after the other, decrypted with its password.
+
+    Parts after one that is missing are left out, as the engine does not open them either.
+    Where the password opens the file with no cipher, they are as they are.
+
+    Raises:
+        LogUnreadableError: a file cannot be read.
+        MissingExtraError: a package for ciphers is not installed.
+    """
+    paths = joined_parts(source)
+    first = open_source(paths[0]) if paths else ByteSource(source.files[0], memoryview(b""))
+    if len(paths) > 1:
+        with first, ExitStack() as opened:
+            rest = [opened.enter_context(open_source(path)) for path in paths[1:]]
+            damage = next((one.damage for one in (first, *rest) if one.damage), "")
+            whole = b"".join(one.data for one in (first, *rest))
+        first = ByteSource(first.path, memoryview(whole), damage)
+    head = bytes(first.data[: layout.STATIC_HEADER.size])
+    if options.boot_password is not None and is_encrypted(head):
+        clear = decrypted(first.data, options.boot_password)
+        if clear is not None:
+            path = first.path
+            first.close()
+            first = ByteSource(path, memoryview(clear))
+    return first
 
 
 def zone_of(options: ReadOptions) -> Zone:

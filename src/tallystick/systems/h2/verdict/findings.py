@@ -71,7 +71,8 @@ def _file_findings(file: OpenedFile, finding: FindingBuilder) -> Iterator[Findin
     if file.encrypted:
         yield finding(
             "encrypted",
-            "the file is encrypted, or its third header line is damaged: its log cannot be read",
+            "the file is encrypted, or its third header line is damaged: its log cannot be read "
+            "without the file password",
             offset=layout.INNER_MAGIC_OFFSET,
         )
 
