@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import Answer, Severity
+from tallystick.systems.h2.engine.opening import Opening, _check_catalog
+from tallystick.systems.h2.format.values.types import Value
 from tests.systems.h2.kit import reading_of
 
 LEFT = Path(__file__).parent / "left"
@@ -47,3 +49,29 @@ def test_changes_that_no_commit_ended_are_not_counted_as_lost() -> None:
     assert (judgement.answer, judgement.reason) == (Answer.CANNOT_TELL, "damaged")
     assert judgement.at_stake.transactions is judgement.at_stake.rows is None
     assert "no commit" in judgement.text
+
+
+KEYWORDS = ["constraint", "check", "foreign", "if", "in-1.4.196"]
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_a_keyword_that_the_engine_wrote_without_quotes_is_refused(name: str) -> None:
+    """Neither the engine that wrote it nor 1.4.200 opens it: a syntax error in its statement."""
+    one = reading_of(LEFT / f"keyword-{name}.h2.db.gz")
+    assert (one.judgement.answer, one.judgement.reason) == (Answer.REFUSES, "does-not-open")
+    assert "is a keyword" in one.judgement.text
+
+
+QUOTED = [
+    """CREATE CACHED TABLE PUBLIC.T(\n    "check" INT NOT NULL,\n    ID INT\n)""",
+    """CREATE CACHED TABLE PUBLIC.T(\n    "x" CHECK NOT NULL,\n    ID INT\n)""",
+    """CREATE CACHED TABLE PUBLIC.T(\n    V INT CHECK (V > 0),\n    CHECKED INT\n)""",
+    """CREATE CACHED TABLE "IF".T(\n    ID INT\n)""",
+]
+
+
+@pytest.mark.parametrize("sql", QUOTED)
+def test_what_is_quoted_or_no_name_is_no_keyword(sql: str) -> None:
+    opening = Opening(catalog={1: (Value("INT", "1"), Value("VARCHAR", sql))})
+    _check_catalog(opening)
+    assert opening.opened

@@ -44,6 +44,13 @@ ENCRYPTION = 90049
 SYNTAX_ERROR = 42000
 _COMMENTS = re.compile(r"--|//|/\*|\$\$")
 """Begins a comment, or text in dollars, in which quotes mean nothing."""
+_KEYWORD = re.compile(
+    r"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?(?:(IF)\.|[\w.]*\((?:.*\n)*?"
+    r"\s*(CHECK|CONSTRAINT|FOREIGN)\s)"
+)
+"""Schema or column of a table that versions before 1.4.197 write without quotes, and that none
+reads: what 1.2.147, 1.3.160, 1.3.176, 1.4.194 and 1.4.196 do of 400 words that their parser knows.
+"""
 _CUT = "the log makes it the root of a table or an index, and the file ends before it"
 _WRITTEN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
 """What the engine writes outside of quotes: of control characters tabs and ends of lines. Others
@@ -297,28 +304,36 @@ def _redone(
 
 
 def _check_catalog(opening: Opening) -> None:
-    """Find a statement whose quotes do not close: it does not parse; and one that is damaged."""
+    """Find a statement that does not parse, and one that is damaged.
+
+    Quotes that do not close do not parse, nor does a name that is a keyword without quotes.
+    """
     for values in opening.catalog.values():
         sql = values[-1] if values else None
         if sql is None or not isinstance(sql.text, str):
             continue
         plain = _outside_quotes(sql.text)
-        if plain is None and not _COMMENTS.search(sql.text):
+        keyword = _KEYWORD.match(plain or "")
+        if keyword is not None or (plain is None and not _COMMENTS.search(sql.text)):
             opening.error_code = SYNTAX_ERROR
             opening.error = f"syntax error in SQL statement {sql.text[:200]!r}"
+            if keyword is not None:
+                name = keyword[1] or keyword[2]
+                opening.error += f": the name {name} is a keyword, and the engine left out quotes"
             return
         if plain is None or not _WRITTEN.fullmatch(plain):
             opening.odd_sql = opening.odd_sql or sql.text
 
 
 def _outside_quotes(sql: str) -> str | None:
-    """Return what stands outside of quotes, None if one does not close."""
+    """Return what stands outside of quotes, with one mark for each; None if one does not close."""
     quote, plain = "", []
     for letter in sql:
         if letter == quote:
             quote = ""
         elif not quote and letter in "\"'":
             quote = letter
+            plain.append(letter)
         elif not quote:
             plain.append(letter)
     return None if quote else "".join(plain)
