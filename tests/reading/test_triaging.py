@@ -37,7 +37,8 @@ def test_the_gravest_log_stands_first(estate: Path) -> None:
     assert names == list(CASES)
     assert [one.judgement.answer.value for one in answer.logs] == [row[2] for row in CASES.values()]
     assert answer.exit_code == 1
-    assert json.loads(json.dumps(answer.to_dict()))["logs"][0]["at_stake"]["transactions"] == 34
+    stake = json.loads(json.dumps(answer.to_dict()))["logs"][0]["at_stake"]
+    assert stake == {"transactions": None, "rows": None}  # what its damaged page held is not known
 
 
 def test_each_log_has_one_command_that_names_it(estate: Path) -> None:

@@ -132,6 +132,15 @@ def test_a_database_of_h2_1_1_is_no_log(tmp_path: Path) -> None:
     assert not discover(folder).logs
 
 
+def test_an_empty_file_beside_the_other_store_is_no_log(tmp_path: Path) -> None:
+    """1.4.200 opens db.mv.db, and leaves the other one as it is."""
+    (tmp_path / "db.h2.db").write_bytes(b"")
+    (tmp_path / "db.mv.db").write_bytes(b"H:2,block:5\n" * 400)
+    assert not discover(tmp_path).logs
+    (tmp_path / "db.mv.db").unlink()
+    assert len(discover(tmp_path).logs) == 1
+
+
 def test_what_a_killed_sort_left_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "db.h2.db").write_bytes(base("clean-512"))
     (tmp_path / "db.2119707365.0.temp.db").write_bytes(base("clean-512")[:2048])

@@ -6,6 +6,7 @@ In: the files of a folder. Out: a log for each page store file.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from tallystick.errors import LogUnreadableError
 from tallystick.systems.h2.format.layout import (
@@ -17,6 +18,8 @@ from tallystick.systems.h2.format.layout import (
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
 SUFFIX = ".h2.db"
+MV_SUFFIX = ".mv.db"
+"""Ends of the names of a page store, and of H2's other store, that of 1.4 by default."""
 PART = re.compile(r"(.*\.h2\.db)\.(\d{1,9})\.part")
 """Name of a part after the first one of a database that was opened with ``split:``."""
 OTHERS = (".temp.db", ".lob.db", ".data.db", ".index.db", ".log.db", ".trace.db", ".part")
@@ -27,7 +30,8 @@ objects, databases of H2 1.0 and 1.1, and parts of a database after the first on
 def detect(folder: Folder) -> list[LogSource]:
     """Return a log for each page store file of the folder, with its parts where it was split."""
     parts = _parts(folder)
-    found = [(entry.name, [entry.path]) for entry in folder.entries if _recognised(entry)]
+    names = {entry.name for entry in folder.entries}
+    found = [(one.name, [one.path]) for one in folder.entries if _recognised(one, names)]
     named = {name for name, _ in found}
     found += [(name, []) for name in parts if name not in named]
     several = len(found) > 1
@@ -51,7 +55,9 @@ def _parts(folder: Folder) -> dict[str, list[tuple[int, str]]]:
     return parts
 
 
-def _recognised(entry: Entry) -> bool:
+def _recognised(entry: Entry, names: Container[str]) -> bool:
+    if not entry.stored_size and entry.name.removesuffix(SUFFIX) + MV_SUFFIX in names:
+        return False  # the engine opens the file of its other store, and makes nothing of this one
     try:
         head = entry.head
     except LogUnreadableError:

@@ -49,6 +49,10 @@ class PageFile:
         """Return True if the file has a whole page of that number."""
         return 0 <= page_id < self.page_count
 
+    def is_blank(self, page_id: int) -> bool:
+        """Return True if a page that exists is all zeros, as one is that was never written."""
+        return not bytes(self.page(page_id)).strip(b"\0")
+
     def is_reserved(self, page_id: int) -> bool:
         """Return True for a page that no log has: of headers, page index or free list."""
         listed = (self.page_size - layout.FREE_LIST_START) * 8
@@ -218,9 +222,15 @@ class LogStream:
 
         It is in the file, and zero, or has what stood there before.
         """
+        if self.fault is DataFault.EMPTY or (
+            self.fault is None and self.chain.end is TrunkEnd.EMPTY
+        ):
+            return self.pages.is_blank(
+                self.chain.end_page if self.fault is None else self.fault_page
+            )
         if self.fault is not None:
-            return self.fault in (DataFault.EMPTY, DataFault.NOT_DATA, DataFault.WRONG_KEY)
-        return self.chain.end in (TrunkEnd.EMPTY, TrunkEnd.NOT_A_TRUNK, TrunkEnd.WRONG_KEY)
+            return self.fault in (DataFault.NOT_DATA, DataFault.WRONG_KEY)
+        return self.chain.end in (TrunkEnd.NOT_A_TRUNK, TrunkEnd.WRONG_KEY)
 
     @property
     def size(self) -> int:

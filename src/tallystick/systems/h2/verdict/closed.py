@@ -54,6 +54,8 @@ def is_freed(pages: PageFile, stream: LogStream, header: VariableHeader) -> bool
     """
     if stream.chain.trunks or stream.chain.end is not TrunkEnd.EMPTY or not header.first_trunk:
         return False
+    if not pages.is_blank(header.first_trunk):
+        return False
     newer = [trunk for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
     if newer and not _begun(pages, header, newer):
         return False
