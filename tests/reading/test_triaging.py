@@ -70,7 +70,7 @@ def test_the_tables_logs_and_files_say_the_same(estate: Path) -> None:
         for one in tallystick.triage(estate).logs
     }
     assert stated == triaged
-    assert {row["transactions_at_stake"] for row in rows} >= {0, 34, None}
+    assert {row["transactions_at_stake"] for row in rows} >= {0, 7, None}
     for row in tallystick.read_arrow(estate, "files").read_all().to_pylist():
         assert row["answer"] == stated[row["log"]][0]
 

@@ -208,7 +208,7 @@ class Tables:
         if part is None and not self.undone.is_undone(row.root):
             self.emptied[row.index] = row.root
         if isinstance(part, DataNode) and part.row_count < 0:  # unknown: it counts
-            for _ in self._leaves(row.root, _DEPTH_MAX):
+            for _ in self._leaves(row.root, _DEPTH_MAX, counted=True):
                 pass
         page_id, parent = row.root, 0
         for _ in range(_DEPTH_MAX):
@@ -453,7 +453,10 @@ class Tables:
             }
         return self._key_columns.get(table)
 
-    def _leaves(self, root: int, depth: int, parent: int = 0) -> Iterator[DataLeaf]:
+    def _leaves(
+        self, root: int, depth: int, parent: int = 0, *, counted: bool = False
+    ) -> Iterator[DataLeaf]:
+        """Yield the leaves below a page; where they are only ``counted``, an empty one is none."""
         if not depth:
             raise StoreError(GENERAL_ERROR, f"the tree at page {root} does not end")
         part = self._data_page(root, parent)
@@ -461,10 +464,10 @@ class Tables:
             yield part
         elif part is not None:
             for child in part.children:
-                yield from self._leaves(child, depth - 1, root)
+                yield from self._leaves(child, depth - 1, root, counted=counted)
         elif self.read_only:
             raise StoreError(READ_ONLY, "the database is read only")
-        elif parent:
+        elif parent and not counted:
             raise StoreError(GENERAL_ERROR, f"page {root} is empty")
 
     def _data_page(self, page_id: int, parent: int = 0) -> DataLeaf | DataNode | None:
