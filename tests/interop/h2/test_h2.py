@@ -14,11 +14,11 @@ from tallystick.records import Kind, State, Xid
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.tables import Tables, UndonePages
 from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.catalogue import table_names
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.read.catalogue import table_names
 from tallystick.systems.h2.read.scan import whole_entries
 from tallystick.systems.h2.read.stream import LogStream, open_stream
 from tallystick.testing import RecordingFileSystem

@@ -34,6 +34,7 @@ from tallystick.systems.h2.codes import CODES
 from tallystick.systems.h2.engine.large_objects import LargeObjects
 from tallystick.systems.h2.engine.opening import EngineResult, judge
 from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
+from tallystick.systems.h2.format.catalogue import collections
 from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import (
     STATIC_HEADER,
@@ -42,7 +43,6 @@ from tallystick.systems.h2.format.layout import (
 )
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation
-from tallystick.systems.h2.read.catalogue import collections
 from tallystick.systems.h2.read.changes import changes_of
 from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file, zone_of
 from tallystick.systems.h2.read.records import record_of

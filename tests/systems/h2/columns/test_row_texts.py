@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import numpy as np
 
 from tallystick.systems.h2.columns.row_texts import RowTexts
+from tallystick.systems.h2.format.catalogue import TableLives, TableName
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation
-from tallystick.systems.h2.read.catalogue import TableLives, TableName
 
 ENUM = TableName("PUBLIC.T", ("COLOUR",), ("ENUM('red','green')",))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tallystick.errors import LogWriteError, UnsupportedFormatError
 from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.engine.tables import StoreError, meta_row
+from tallystick.systems.h2.format.catalogue import table_names
 from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long
 from tallystick.systems.h2.format.values.datetime import Zone, zone_named
@@ -23,7 +24,6 @@ from tallystick.systems.h2.format.values.types import (
     decode_row,
     decode_value,
 )
-from tallystick.systems.h2.read.catalogue import table_names
 
 UTC = Zone()
 NEW_YORK = zone_named("America/New_York")

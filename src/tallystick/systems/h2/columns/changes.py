@@ -20,13 +20,13 @@ from tallystick.records import Clock
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.columns.row_texts import RowTexts
+from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, CODE, NUMBER, START
 from tallystick.systems.h2.format.session_kernels import CHANGES as COUNT
 from tallystick.systems.h2.format.session_kernels import END, NONE, SLOT
 from tallystick.systems.h2.format.values.shown import Presentation
-from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.ledger import Ledger, Page
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.skim import PlainLog

@@ -31,11 +31,11 @@ from tallystick.systems.h2.columns.parts import (
 )
 from tallystick.systems.h2.columns.transactions import TransactionColumns
 from tallystick.systems.h2.engine.large_objects import block_tables
+from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.session_kernels import CHANGES, END, PREPARED_AT
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation
-from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.ledger import Endings, Ledger, Page, logged, open_state
 from tallystick.systems.h2.read.scan import ScanEnd
 from tallystick.systems.h2.read.skim import ROWS, PlainLog, ended_plainly

@@ -13,16 +13,16 @@ import numpy as np
 
 from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
-from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
-from tallystick.systems.h2.format.record_kernels import NUMBER
-from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.catalogue import (
+from tallystick.systems.h2.format.catalogue import (
     Catalogue,
     Row,
     TableLives,
     build_of,
     table_names,
 )
+from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.record_kernels import NUMBER
+from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.walk import Piece, entries_of
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tallystick.systems.h2.format.catalogue import TableLives, TableName
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import DATA_START
 from tallystick.systems.h2.format.page_kernels import count_whole_pages
-from tallystick.systems.h2.read.catalogue import TableLives, TableName
 from tallystick.systems.h2.read.ledger import OpenTransaction
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkChain
 from tallystick.systems.h2.read.walk import Progress

@@ -22,6 +22,7 @@ from tallystick.systems.h2.columns.value_kernels import (
     read_doubles,
     write_objects,
 )
+from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import number_text
@@ -33,7 +34,6 @@ from tallystick.systems.h2.format.values.types import (
     decode_row,
     decode_value,
 )
-from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.changes import by_column, column_names
 from tallystick.systems.h2.read.walk import distinct
 

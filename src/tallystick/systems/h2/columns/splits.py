@@ -18,10 +18,10 @@ import numpy as np
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns.parts import End, Ending, Mark, Opened, Pages, Part, keys_of
 from tallystick.systems.h2.format import session_kernels as kernels
+from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.numbers import decode_string, decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.catalogue import TableLives
 from tallystick.systems.h2.read.skim import ROWS, ended_plainly
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.walk import Piece, Progress, walk

@@ -18,11 +18,11 @@ from typing import Any
 
 from tallystick.systems.h2.engine.sparse import Numbers
 from tallystick.systems.h2.engine.tables import StoreError, Tables
+from tallystick.systems.h2.format.catalogue import TableName
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.lzf import LENGTH_MAX, ExpansionError, expand_into
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value, decode_row
-from tallystick.systems.h2.read.catalogue import TableName
 from tallystick.systems.h2.read.stream import LogStream
 
 _MAP, _DATA = "INFORMATION_SCHEMA.LOB_MAP", "INFORMATION_SCHEMA.LOB_DATA"

@@ -29,10 +29,10 @@ from tallystick.systems.h2.engine.tables import (
     UndonePages,
 )
 from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.catalogue import TableLives, build_of, table_names
 from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.catalogue import TableLives, build_of, table_names
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile

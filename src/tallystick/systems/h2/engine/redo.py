@@ -22,12 +22,12 @@ from tallystick.systems.h2.engine.tables import (
     meta_row,
     meta_table,
 )
+from tallystick.systems.h2.format.catalogue import Catalogue
 from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value, decode_row
-from tallystick.systems.h2.read.catalogue import Catalogue
 from tallystick.systems.h2.read.skim import OWN_TABLES
 from tallystick.systems.h2.read.stream import LogStream
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tallystick.records import Change, State
+from tallystick.systems.h2.format.catalogue import TableLives, TableName
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.shown import Presentation, Shown
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.catalogue import TableLives, TableName
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
