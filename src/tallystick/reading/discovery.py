@@ -17,7 +17,7 @@ from typing import Any
 from tallystick.callables import checked
 from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.records import Finding, Severity
-from tallystick.storage.source import archive_name, is_remote, slashed, unreadable
+from tallystick.storage.source import archive_name, is_remote, logical_name, slashed, unreadable
 from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
@@ -54,7 +54,7 @@ def discover(
     progress = checked(progress, "progress")
     found = Discovery()
     candidates = systems() if known is None else tuple(known)
-    root = slashed(os.fspath(path))
+    root = _in_full(slashed(os.fspath(path)), candidates)
     only = _single_file(root)
     for folder in _folders(root if only is None else parent(only), found, recurse=only is None):
         if progress is not None:
@@ -91,6 +91,20 @@ def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
             Finding(ASIDE, Severity.INFO, log.system, log.path, f"{log.path}: {why}", file=log.path)
         )
     found.logs = kept
+
+
+def _in_full(path: str, known: Sequence[System]) -> str:
+    """Return the path of a file that a system's own addresses name without its end."""
+    if is_remote(path) or os.path.lexists(path):
+        return path
+    names = (path + system.named_without for system in known if system.named_without)
+    return next((name for name in names if Path(name).is_file()), path)
+
+
+def other_text(path: str, head: bytes) -> str:
+    """Return what a file that is no log is to one of the systems; empty where it is nothing."""
+    name = logical_name(path)
+    return next((text for one in systems() if (text := one.is_to(name, head))), "")
 
 
 def search(path: str, known: Sequence[System]) -> list[LogSource]:

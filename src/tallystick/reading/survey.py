@@ -24,7 +24,7 @@ from tallystick.errors import (
 )
 from tallystick.printable import shell_quoted
 from tallystick.reading.databases import whole_databases
-from tallystick.reading.discovery import discover, parent
+from tallystick.reading.discovery import discover, other_text, parent
 from tallystick.reading.estate import Gatherer
 from tallystick.reading.names import log_name
 from tallystick.reading.results import (
@@ -385,7 +385,7 @@ def _content_text(path: str) -> str:
     if kind := archive_name(head):
         return f"{kind}: unpack it first"
     if any(head):
-        return "content of no known log"
+        return other_text(path, head) or "content of no known log"
     return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"
 
 

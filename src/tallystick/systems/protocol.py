@@ -591,6 +591,11 @@ class System:
             used for; empty where the roles of the system tell.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
+        named_without: end of the names of its files that its own addresses leave out: a path
+            without it names the file; empty where they name a folder or a whole name.
+        other_file: function ``(name, head) -> str`` that tells what a file that is no log is to the
+            system, from its name and first bytes; empty where it is nothing. No name of a function
+            of systems that know no such files.
         companions: names of files that services keep beside, or one folder above, its logs, or what
             such names begin with before a dot.
         resource: what its logs hold where they take part in a global transaction.
@@ -618,6 +623,8 @@ class System:
     reopener: str = ""
     role_finder: str = ""
     log_file: str = ""
+    named_without: str = ""
+    other_file: str = ""
     companions: frozenset[str] = frozenset()
     resource: ResourceTraits = ResourceTraits()
     persist_entry: str = ""
@@ -636,6 +643,10 @@ class System:
     def aside(self, source: LogSource) -> str:
         """Return why the system never reads a log again that it has put aside; else nothing."""
         return str(resolve_name(self.put_aside)(source)) if self.put_aside else ""
+
+    def is_to(self, name: str, head: bytes) -> str:
+        """Return what a file that is no log is to the system; empty where it is nothing."""
+        return str(resolve_name(self.other_file)(name, head)) if self.other_file else ""
 
     def stored_entry(self, record: Record) -> StoredEntry:
         """Return a persisting record of a persist log as any persist log could write it again."""

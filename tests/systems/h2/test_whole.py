@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import tallystick
+from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import discover
-from tallystick.records import Answer
+from tallystick.records import Answer, Severity
 from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.protocol import ReadOptions
 from tests.systems.h2.kit import reading_of
@@ -130,6 +131,21 @@ def test_a_missing_file_of_a_large_object_is_a_loss(lost: str, tmp_path: Path) -
 def test_a_database_of_h2_1_1_is_no_log(tmp_path: Path) -> None:
     folder = unpacked("database-1.1.tgz", tmp_path)  # 1.1.119 opens it: 50 rows of 50
     assert not discover(folder).logs
+    (problem,) = tallystick.explain(folder).problems
+    named = "test.data.db (of a database of H2 1.0 or 1.1, another format"
+    assert named in problem.found
+    assert problem.severity is Severity.WARNING
+
+
+def test_a_path_as_in_the_address_of_a_database_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "test.h2.db").write_bytes(base("clean-512"))
+    (tmp_path / "other.h2.db").write_bytes(base("clean-512"))
+    found = discover(tmp_path / "test")  # jdbc:h2:.../test
+    assert [Path(one.files[0]).name for one in found.logs] == ["test.h2.db"]
+    (tmp_path / "other").mkdir()
+    assert not discover(tmp_path / "other").logs  # what is there is what is meant
+    with pytest.raises(LogUnreadableError):
+        discover(tmp_path / "nothing")
 
 
 def test_an_empty_file_beside_the_other_store_is_no_log(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ SYSTEM = System(
     settings={
         "h2.calendar": "julian, if the writer of dates used the Julian calendar before 1582",
     },
+    named_without=".h2.db",
+    other_file="tallystick.systems.h2.read.detect:other_file",
     log_file="store.h2.db",
     resource=ResourceTraits(nameless_end="ended_by_hand"),
 )

@@ -22,9 +22,16 @@ MV_SUFFIX = ".mv.db"
 """Ends of the names of a page store, and of H2's other store, that of 1.4 by default."""
 PART = re.compile(r"(.*\.h2\.db)\.(\d{1,9})\.part")
 """Name of a part after the first one of a database that was opened with ``split:``."""
-OTHERS = (".temp.db", ".lob.db", ".data.db", ".index.db", ".log.db", ".trace.db", ".part")
-"""Ends of names of files that begin as a page store does and are none: what a sort left, large
-objects, databases of H2 1.0 and 1.1, and parts of a database after the first one."""
+_OLD = "of a database of H2 1.0 or 1.1, another format: not read"
+_OTHERS = {
+    ".data.db": _OLD,
+    ".index.db": _OLD,
+    ".log.db": _OLD,
+    ".lob.db": "a large object of an H2 database",
+    ".temp.db": "a temporary file of H2, which its next start removes",
+}
+"""Ends of names of files that begin as a page store does and are none, and what they are."""
+_MV_MAGIC = b"H:2,"
 
 
 def detect(folder: Folder) -> list[LogSource]:
@@ -46,6 +53,15 @@ def detect(folder: Folder) -> list[LogSource]:
     ]
 
 
+def other_file(name: str, head: bytes) -> str:
+    """Return what a file that is no log is to H2; empty where it is nothing."""
+    if name.endswith(MV_SUFFIX) and head.startswith(_MV_MAGIC):
+        return "a database of H2's other store (MVStore): not read"
+    if not head.startswith(MAGIC):
+        return ""
+    return next((what for end, what in _OTHERS.items() if name.endswith(end)), "")
+
+
 def _parts(folder: Folder) -> dict[str, list[tuple[int, str]]]:
     """Return numbers and paths of the parts after the first one, by the name of that one."""
     parts: dict[str, list[tuple[int, str]]] = {}
@@ -64,7 +80,7 @@ def _recognised(entry: Entry, names: Container[str]) -> bool:
         return False
     if entry.name.endswith(SUFFIX):
         return len(head) < STATIC_HEADER.size or MAGIC in _magics(head)
-    if entry.name.endswith(OTHERS) or len(head) < STATIC_HEADER.size:
+    if entry.name.endswith(tuple(_OTHERS)) or len(head) < STATIC_HEADER.size:
         return False
     magics = _magics(head)
     if magics[0] == magics[1]:  # every file of H2 has both, a page store a page size after them
