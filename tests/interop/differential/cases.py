@@ -18,6 +18,9 @@ from pathlib import Path
 
 import tallystick
 from tallystick.records import Outcome
+from tallystick.storage.source import ByteSource
+from tallystick.systems.h2.read.files import open_file
+from tallystick.systems.protocol import ReadOptions
 from tests.interop.differential.damage import damage, damage_head
 from tests.interop.differential.originals import (
     ORIGINALS,
@@ -33,6 +36,7 @@ SECTOR = 512
 ALTERED_MAX = 200
 """Bytes within records; more than those are no values that were altered."""
 EARLIER, ALTERED = "an earlier state", "values altered"
+CRASH_ALIKE = "as a crash leaves it"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
 
 
@@ -45,6 +49,7 @@ class Case:
         revived: those that are there now and were not before.
         said: why we answered so.
         unseen: why no reader could see this damage, if so: see `unseen_damage`.
+        crash_alike: whether a crash of a sound machine can leave these bytes: see `crash_alike`.
     """
 
     system: str
@@ -59,6 +64,7 @@ class Case:
     error: str
     said: str
     unseen: str = ""
+    crash_alike: bool = False
 
     @property
     def did(self) -> str:
@@ -119,13 +125,17 @@ def run(
                     done = damage_head(copied, rng)
                 else:
                     done = damage(system.files(copied), whole.older, rng)
+                alike = crash_alike(system, whole, copied)
                 answer, said = answer_of(copied)
                 if only is not None:
                     shutil.copytree(copied, folder / "damaged", dirs_exist_ok=True)
-                unseen = unseen_damage(system, whole, copied) if answer == SAFE else ""
+                unseen = CRASH_ALIKE if alike else ""
+                if answer == SAFE:
+                    unseen = unseen or unseen_damage(system, whole, copied)
                 case = _case((system.name, workload, number), done, reference.rows, opened(copied))
                 case.answer, case.said = answer, said
                 case.unseen = unseen if case.did != "kept all" else ""
+                case.crash_alike = alike
                 yield case
             if only is None:
                 shutil.rmtree(whole.folder.parent)
@@ -175,6 +185,34 @@ def unseen_damage(system: Original, whole: Whole, copy: Path) -> str:
     if _places(whole.folder) == _places(copy):
         return ALTERED
     return ""
+
+
+def crash_alike(system: Original, whole: Whole, copy: Path) -> bool:
+    """Return whether the damage is one that a crash of a sound machine can leave as well.
+
+    Of H2's log the last pages are zeros, as if they had never been written: the engine writes one
+    after the other, and acknowledges before it writes.
+    """
+    if not isinstance(system, Database) or system.name == "derby":
+        return False
+    (path,) = system.files(whole.folder)
+    found = copy / path.name
+    before, after = path.read_bytes(), found.read_bytes() if found.exists() else b""
+    stream = open_file(ByteSource(str(path), memoryview(before)), ReadOptions()).stream
+    if stream is None or len(before) != len(after):
+        return False
+    size, pages = stream.pages.page_size, stream.data_pages
+    differing = {
+        at
+        for at in range(-(-len(before) // size))
+        if _page(before, at, size) != _page(after, at, size)
+    }
+    zeros = all(_page(after, at, size) == bytes(size) for at in differing)
+    return bool(differing) and zeros and differing == set(pages[-len(differing) :])
+
+
+def _page(data: bytes, number: int, size: int) -> bytes:
+    return data[number * size : (number + 1) * size]
 
 
 def _is_older(system: Original, whole: Whole, copy: Path) -> bool:
@@ -309,6 +347,8 @@ def main() -> None:
     _say(table(cases))
     for (name, reason), number in sorted(doubts(cases).items()):
         _say(f"{name}: {number} x {reason} although all was kept")
+    alike = sum(case.crash_alike for case in cases)
+    _say(f"{alike} of {len(cases)} copies are as a crash leaves them")
     wrong = sum(case.contradicts for case in cases)
     _say(f"{len(cases)} cases, seed {arguments.seed}; {wrong} answers proved wrong")
     if not arguments.folder:

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.differential.cases import ALTERED, EARLIER, Case, table, unseen_damage
+from tests.interop.differential.cases import (
+    ALTERED,
+    EARLIER,
+    Case,
+    crash_alike,
+    table,
+    unseen_damage,
+)
 from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damage_head
 from tests.interop.differential.originals import ORIGINALS, Whole, states_of
+from tests.systems.h2.kit import opened
+from tests.systems.h2.verdict.test_damage import base
 from tests.systems.jboss.build import add, image, write
 
 HORNETQ = ORIGINALS["hornetq"]
@@ -161,3 +170,30 @@ def test_damage_to_heads_is_within_heads(whole: Whole, tmp_path: Path) -> None:
 
 def test_there_is_no_head_where_there_is_no_record(tmp_path: Path) -> None:
     assert damage_head(tmp_path, random.Random(1)) == "none"
+
+
+H2 = ORIGINALS["h2-1.4.200"]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "fill", "alike"),
+    [
+        (-1, None, b"\0", True),  # the last page of the log was not written yet
+        (-3, None, b"\0", True),
+        (-3, -1, b"\0", False),  # a page after them was
+        (-1, None, b"\1", False),  # the engine writes something else
+        (0, 0, b"\0", False),  # nothing is changed
+    ],
+)
+def test_what_a_crash_leaves_too_is_told_by_the_one_that_damages(
+    first: int, last: int | None, fill: bytes, alike: bool, tmp_path: Path
+) -> None:
+    data, folder, copy = base("large-log-512"), tmp_path / "whole", tmp_path / "copy"
+    stream = opened(bytes(data)).stream
+    assert stream is not None
+    for one in (folder, copy):
+        one.mkdir()
+        (one / "db.h2.db").write_bytes(data)
+        for page in stream.data_pages[first:last]:
+            data[page * 512 : (page + 1) * 512] = fill * 512
+    assert crash_alike(H2, Whole(folder, tmp_path / "older", []), copy) is alike
