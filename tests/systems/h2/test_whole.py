@@ -133,7 +133,7 @@ def test_a_database_of_h2_1_1_is_no_log(tmp_path: Path) -> None:
     assert not discover(folder).logs
     (problem,) = tallystick.explain(folder).problems
     named = "test.data.db (of a database of H2 1.0 or 1.1, another format"
-    assert named in problem.found
+    assert named in (problem.found or "")
     assert problem.severity is Severity.WARNING
 
 
