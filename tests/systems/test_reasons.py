@@ -341,6 +341,16 @@ def _closed_in(*copies: int, key_added: int = 0) -> Callable[[H2Reading, bytearr
     return change
 
 
+def _older_header(_reading: H2Reading, data: bytearray) -> None:
+    """Let the second copy of the header be written later than the first one."""
+    found = h2.decode_variable_header(bytes(data[1024:1536]))
+    assert found is not None
+    counted = h2.VariableHeader(
+        found.write_counter + 1, found.log_key, found.first_trunk, found.first_data
+    )
+    data[1024:1536] = h2.encode_variable_header(counted, 512)
+
+
 def _record_after_fill(reading: H2Reading, data: bytearray) -> None:
     """Put a prepare without a name on the last byte but two of the last log page."""
     found = reading._stream()
@@ -619,6 +629,7 @@ OTHERS = [
     Row("derby", "halted", older_control, "older-control"),
     Row("derby", "halted", control_without_checkpoint, "no-checkpoint"),
     Row("h2", "clean-512", h2_change(_created(0, 1)), "header-only"),
+    Row("h2", "large-log-512", h2_change(_older_header), "older-header"),
     Row("h2", "clean-512", h2_change(_other_inner_magic), "encrypted"),
     Row("h2", "large-log-512", h2_change(_closed_in(1)), "closed-in-one-copy"),
     Row("h2", "large-log-512", h2_change(_closed_in(1, 2)), "log-not-named"),

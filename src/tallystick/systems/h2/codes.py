@@ -207,6 +207,13 @@ REASONS = reasons(
         "whether there was a database before; a copy of it",
     ),
     Reason(
+        "older-header",
+        Answer.CANNOT_TELL,
+        "The engine goes by the first copy of the header, which is older than the second one: it "
+        "writes the first one first, so that copy was put there, and may lead to an older log.",
+        "what the second copy of the header leads to, in the place of the first one",
+    ),
+    Reason(
         "ends-in-prepare",
         Answer.CANNOT_TELL,
         "The last record is a prepare, which fills its page, and the page that the log would go on "

@@ -83,6 +83,9 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
     if header is not None and is_freed(stream.pages, stream, header):
         yield Ground("log-freed")
         return
+    first, second = stream.pages.headers()
+    if first and second and first.write_counter < second.write_counter:
+        yield Ground("older-header")
     for start in digest.after_fill:
         place = stream.file_offset(start)
         yield Ground("record-after-fill", f"Zeros stand before the record at {place}.")
