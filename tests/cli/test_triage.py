@@ -39,6 +39,16 @@ def test_hundreds_of_logs_fit_on_one_screen(run: Run, many: Path) -> None:
     assert any(line.startswith("SAFE  ") for line in lines)
 
 
+def test_a_broker_is_one_row_and_its_files_are_no_strangers(run: Run, tmp_path: Path) -> None:
+    data = shutil.copytree(fixture_dir("brokers") / "whole", tmp_path / "data")
+    next((data / "large-messages").iterdir()).unlink()
+    (tmp_path / "notes.txt").write_text("not a log")
+    lines = run("triage", tmp_path).out.splitlines()
+    at = lines.index("LOSES  1 broker")
+    assert lines[at + 2].split() == ["tallystick", "explain", str(data)]
+    assert lines[at + 3 :] == ["No log: notes.txt"]
+
+
 def test_what_cannot_be_read_stands_above_what_is_safe(run: Run, logs: Path) -> None:
     (logs / "bad/1.fake").write_text("FAKE\ncommitted 1\nrefuse\n")
     lines = run("triage", logs).out.splitlines()

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import tallystick
 from tallystick.cli import tallystick as command
 from tallystick.reading import inspect, triage
-from tallystick.reading.databases import databases
+from tallystick.reading.databases import databases, strangers
 from tallystick.records import Answer, Judgement, Part, Surroundings
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
@@ -28,7 +28,7 @@ def around(path: str, *parts: str) -> Surroundings:
 
 def test_logs_of_one_broker_have_its_gravest_answer() -> None:
     safe, lost = Judgement(Answer.SAFE), Judgement(Answer.LOSES)
-    found, answers = databases(
+    found, each = databases(
         [
             ("/a/journal", around("/a", "bindings", "paging"), safe),
             ("/a/bindings", around("/a", "paging"), lost),
@@ -37,7 +37,7 @@ def test_logs_of_one_broker_have_its_gravest_answer() -> None:
             ("/log", None, lost),
         ]
     )
-    assert answers == [lost, lost, safe, safe, lost]
+    assert [one.judgement for one in each] == [lost, lost, safe, safe, lost]
     assert [(one.path, one.kind, one.judgement, one.logs) for one in found] == [
         ("/a", "broker", lost, ("/a/journal", "/a/bindings")),
         ("/b", "broker", safe, ("/b/journal",)),
@@ -129,3 +129,10 @@ def test_a_log_alone_is_said_to_be_alone(headless: Path) -> None:
     found = tallystick.explain(headless)
     assert (found.exit_code, found.databases[0].kind) == (0, "log")
     assert told("explain", str(headless)).count("about the log alone") == 1
+
+
+def test_files_of_a_database_are_no_strangers() -> None:
+    lost = Judgement(Answer.LOSES)
+    found, _ = databases([("/a/journal", around("/a"), lost), ("/log", None, lost)])
+    others = ["/a/large-messages/1.msg", "/ab/notes.txt", "/log/notes.txt"]
+    assert strangers(others, found) == ["/ab/notes.txt", "/log/notes.txt"]

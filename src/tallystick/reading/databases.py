@@ -49,8 +49,8 @@ class Database:
 
 def databases(
     logs: Iterable[tuple[str, Surroundings | None, Judgement]],
-) -> tuple[list[Database], list[Judgement]]:
-    """Return the databases of logs, and for each log the answer of its database.
+) -> tuple[list[Database], list[Database]]:
+    """Return the databases of logs, and for each log its database, whose answer is the log's.
 
     Args:
         logs: the path, the surroundings and the answer of each log.
@@ -61,22 +61,27 @@ def databases(
         single = around is None or around.kind == ALONE
         key = (path, ALONE, number) if around is None or single else (around.path, around.kind, -1)
         groups.setdefault(key, []).append(number)
-    found, answers = list[Database](), [judgement for _, _, judgement in known]
+    found, of = list[Database](), dict[int, Database]()
     for (path, kind, _), members in groups.items():
-        gravest = min((answers[one] for one in members), key=_gravity)
+        gravest = min((known[one][2] for one in members), key=_gravity)
         parts = {part: None for one in members for part in _parts(known[one][1])}
         paths = tuple(dict.fromkeys(known[one][0] for one in members))
         found.append(Database(path, kind, gravest, tuple(parts), paths))
-        for one in members:
-            answers[one] = gravest
-    return found, answers
+        of |= dict.fromkeys(members, found[-1])
+    return found, [of[one] for one in range(len(known))]
 
 
 def whole_databases(verdicts: Sequence[Verdict]) -> tuple[list[Database], list[Verdict]]:
     """Return the databases of verdicts, and the verdicts with the answers of their databases."""
     logs = ((one.path, one.surroundings, one.judgement) for one in verdicts)
-    found, answers = databases(logs)
-    return found, [one.judged(of) for one, of in zip(verdicts, answers, strict=True)]
+    found, each = databases(logs)
+    return found, [one.judged(of.judgement) for one, of in zip(verdicts, each, strict=True)]
+
+
+def strangers(others: Iterable[str], known: Iterable[Database]) -> list[str]:
+    """Return the files, of those that are no logs, that lie in no database or broker."""
+    folders = tuple(one.path.rstrip("/") + "/" for one in known if one.kind != ALONE)
+    return [one for one in others if not one.startswith(folders)]
 
 
 def _parts(around: Surroundings | None) -> tuple[Part, ...]:

@@ -31,6 +31,7 @@ class TriagedLog:
     """One log in one row.
 
     Attributes:
+        database: the database or broker that it belongs to, or it alone.
         path: its folder, or its file where the folder holds several logs.
         system: the name of its system.
         judgement: the answer and its reason.
@@ -40,6 +41,7 @@ class TriagedLog:
         command: what to type next, quoted for a POSIX shell.
     """
 
+    database: Database
     path: str
     system: str
     judgement: Judgement
@@ -118,10 +120,10 @@ def triage(
         with found.guard(log.source):
             seen.append(_seen(log, gathered))
     result.estate = gathered.judged(found.problems)
-    result.databases, answers = databases(
+    result.databases, each = databases(
         (one.source.path, one.around, _answer(one, result.estate)) for one in seen
     )
-    rows = (_triaged(found, *one, result.estate) for one in zip(seen, answers, strict=True))
+    rows = (_triaged(found, *one, result.estate) for one in zip(seen, each, strict=True))
     result.logs = sorted(rows, key=_gravity)
     return result
 
@@ -163,17 +165,19 @@ def _seen(log: Observer, gathered: Gatherer) -> _Seen:
 
 
 def _triaged(
-    found: Survey, seen: _Seen, answer: Judgement, estate: EstateAnswer | None
+    found: Survey, seen: _Seen, database: Database, estate: EstateAnswer | None
 ) -> TriagedLog:
-    source = seen.source
+    source, answer = seen.source, database.judgement
     fine = answer.answer is Answer.SAFE and seen.agree and not seen.severe
     path, in_doubt = _path(source), seen.in_doubt
+    if len(database.logs) > 1:
+        path = database.path
     whole = shell_quoted(path) if estate is None else shell_quoted(found.path)
     command = _command(found, source, answer, shell_quoted(path), fine=fine)
     by_others = _answer(seen, estate) is not seen.judgement
     if (answer.answer is Answer.SAFE and in_doubt) or by_others:
         command = f"tallystick indoubt list {whole}"
-    return TriagedLog(path, source.system, answer, in_doubt, seen.agree, fine, command)
+    return TriagedLog(database, path, source.system, answer, in_doubt, seen.agree, fine, command)
 
 
 def _path(source: LogSource) -> str:

@@ -24,6 +24,7 @@ from tallystick.cli.output import (
 )
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
+from tallystick.reading.databases import strangers
 from tallystick.reading.results import Explanation, amount, counts, headline
 from tallystick.records import Difference, Finding, Severity, Verdict
 
@@ -54,7 +55,7 @@ def _show(out: Printer, answer: Explanation) -> None:
         out.line()
     for verdict, findings in zip(answer.logs, answer.findings, strict=True):
         _show_log(out, verdict, findings)
-    print_problems(out, answer.problems, answer.others)
+    print_problems(out, answer.problems, strangers(answer.others, answer.databases))
 
 
 def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:

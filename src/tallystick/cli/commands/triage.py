@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -21,6 +23,7 @@ from tallystick.cli.output import (
 )
 from tallystick.printable import shell_quoted
 from tallystick.reading import triage
+from tallystick.reading.databases import strangers
 from tallystick.reading.survey import NO_LOG
 from tallystick.reading.triaging import Triage, TriagedLog
 from tallystick.records import Answer, Finding
@@ -51,7 +54,7 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
         told = answer.estate.command
     unread, hidden = list(answer.problems), 0
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
-        group = list(logs)
+        group = list({one.database: one for one in reversed(list(logs))}.values())[::-1]
         answered = group[0].judgement.answer
         if answered in (Answer.CANNOT_TELL, Answer.SAFE):
             _show_unread(out, unread)
@@ -59,7 +62,7 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
         most = _listed_max(answered, alone=answer.estate is None)
         shown = len(group) if every else most
         style = ANSWER_STYLES[answered]
-        out.line((words, style), f"  {len(group):,} log{'s' if len(group) > 1 else ''}")
+        out.line((words, style), f"  {_counted(one.database.kind for one in group)}")
         for one in group[:shown]:
             _show_log(out, one, told)
         rest = len(group) - shown
@@ -69,7 +72,11 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     if hidden:
         out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
     _show_unread(out, unread)
-    print_problems(out, (), answer.others)
+    print_problems(out, (), strangers(answer.others, answer.databases))
+
+
+def _counted(kinds: Iterable[str]) -> str:
+    return ", ".join(f"{n:,} {kind}{'s' if n > 1 else ''}" for kind, n in Counter(kinds).items())
 
 
 def _listed_max(answered: Answer, *, alone: bool) -> int:
