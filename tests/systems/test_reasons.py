@@ -384,7 +384,7 @@ def zeroed_record(folder: Path) -> None:
 
 def forced_change_of_files(folder: Path) -> None:
     """Three files; the second one begins, some ids later, although the first has space."""
-    items = {1: [jboss.add(1)], 2: [jboss.add(5)], 3: []}
+    items = {1: [jboss.add(1)], 2: [jboss.add(50)], 3: []}
     files = {number: jboss.image("g3", number, ones) for number, ones in items.items()}
     jboss.write(folder, "g3", files)
 

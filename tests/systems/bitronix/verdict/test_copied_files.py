@@ -71,12 +71,9 @@ def test_a_later_file_without_these_copies_is_of_another_moment(tmp_path: Path) 
     )
 
 
-def test_a_full_file_in_use_was_followed_by_the_other_file(tmp_path: Path) -> None:
-    """The other one is as it was before: one file of yesterday beside one of today."""
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_file_in_use_may_be_full_as_the_manager_stops(tmp_path: Path, room: int) -> None:
     size = HEADER_LENGTH + 2 * OPEN.size
-    full = _later(OPEN, record(COMMITTED, 2, *NAMES, time=6_001), size=size + OPEN.size - 1)
+    full = _later(OPEN, record(COMMITTED, 2, *NAMES, time=6_001), size=size + OPEN.size - room)
     reading = write_pair(tmp_path, file_bytes([], 8_000, len(full)), full)
-    assert reading.judgement.reason == "parts-apart"
-    room = _later(OPEN, record(COMMITTED, 2, *NAMES, time=6_001), size=size + OPEN.size)
-    reading = write_pair(tmp_path, file_bytes([], 8_000, len(room)), room)
     assert reading.judgement.answer is Answer.SAFE

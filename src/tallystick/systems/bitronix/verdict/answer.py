@@ -61,7 +61,7 @@ def _apart(pair: DualFiles, evidence: Evidence) -> str:
     """Return why the files are not of one moment, in words; empty where they may be.
 
     A change of files begins the later one with copies of the decisions that the earlier one leaves
-    open, and comes when a record does not fit. Only whole files tell.
+    open. Only whole files tell.
     """
     earlier, later = pair.order()
     if not evidence.proves_its_end() or later.last is None:
@@ -72,7 +72,7 @@ def _apart(pair: DualFiles, evidence: Evidence) -> str:
             f"{_name(earlier)} leaves {len(gone):,} decisions open that {_name(later)}, the later "
             "file, does not begin with: they are files of two moments."
         )
-    return _without_change(earlier, later)
+    return ""
 
 
 def _left_open(part: Part, evidence: Evidence) -> OpenDecisions:
@@ -83,16 +83,6 @@ def _left_open(part: Part, evidence: Evidence) -> OpenDecisions:
         if span.record is not None:
             found.apply(span.record)
     return found
-
-
-def _without_change(earlier: Part, later: Part) -> str:
-    """Return that the file in use has no room for a record like its last one; else nothing."""
-    if later.last is None or later.size - later.counted_end >= later.last.size:
-        return ""
-    return (
-        f"{_name(later)} is full, and {_name(earlier)} is no newer: a manager changes files with "
-        "the record that does not fit."
-    )
 
 
 def _name(part: Part) -> str:
