@@ -305,6 +305,8 @@ def _persisting(subject: Any, given: Given, equal: Given) -> Iterable[Row]:
     value = None if value is None else bytes_in(value)
     assert key is not None
     collection, reference = (str.__str__(equal[one]) for one in ("collection", "reference"))
+    if not [*equal["targets"]]:  # nothing waits for it
+        return []
     return [(Operation(OperationCode(equal["code"]), collection, key, value, None), reference)]
 
 

@@ -29,8 +29,8 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_NOTES = (b"WARNING: Using incubator modules",)
 """Spark asks for the module, and no setting suppresses the remark."""
 
-_OWN_ERROR = re.compile(r"^\s*tallystick\.[\w.]+Error: (.+)$", re.MULTILINE)
-"""The last line of a worker's traceback, which Spark hands on as text."""
+_OWN_ERROR = re.compile(r"(?:^|\s)tallystick\.[\w.]+Error: (.+)$", re.MULTILINE)
+"""The last line of a worker's traceback, which Spark hands on as text, behind words of its own."""
 
 _STDERR = 2
 

@@ -92,7 +92,7 @@ class TallystickDataSource(DataSource):
     def _parsed(self, schema: StructType) -> SourceOptions:
         return with_collection(parse(_options_of(schema) | dict(self.options)))
 
-    @one_sentence()
+    # With its traceback: the worker of a stream that has no reader raises another error after ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
         try:
