@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tallystick
 from tests.cli.conftest import Run
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
@@ -47,6 +48,15 @@ def test_a_broker_is_one_row_and_its_files_are_no_strangers(run: Run, tmp_path: 
     at = lines.index("LOSES  1 broker")
     assert lines[at + 2].split() == ["tallystick", "explain", str(data)]
     assert lines[at + 3 :] == ["No log: notes.txt"]
+
+
+def test_what_a_broker_has_put_aside_is_named_and_not_unread(run: Run, tmp_path: Path) -> None:
+    data = shutil.copytree(fixture_dir("brokers") / "whole", tmp_path / "data")
+    shutil.copytree(data / "journal", data / "journal/attic")
+    answer = run("triage", tmp_path)
+    assert (answer.code, "CANNOT TELL" in answer.out) == (0, False)
+    assert "and never reads again" in answer.out
+    assert [*tallystick.scan(tmp_path)]  # nor does it end in an error
 
 
 def test_what_cannot_be_read_stands_above_what_is_safe(run: Run, logs: Path) -> None:

@@ -390,10 +390,11 @@ def _content_text(path: str) -> str:
 
 
 def _deliver(found: Survey, problems: list[Finding] | None) -> None:
+    unread = [one for one in found.problems if one.severity is not Severity.INFO]
     if problems is not None:
         problems.extend(found.problems)
-    elif found.problems:
-        first = found.problems[0]
+    elif unread:
+        first = unread[0]
         raise LogUnreadableError(
             first.message,
             file=first.file,

@@ -26,7 +26,7 @@ from tallystick.reading import triage
 from tallystick.reading.databases import strangers
 from tallystick.reading.survey import NO_LOG
 from tallystick.reading.triaging import Triage, TriagedLog
-from tallystick.records import Answer, Finding
+from tallystick.records import Answer, Finding, Severity
 
 LISTED_MAX, SAFE_LISTED_MAX = 5, 2
 BESIDE_ESTATE_MAX = 3
@@ -52,7 +52,8 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     if answer.estate is not None:
         print_estate(out, answer.estate)
         told = answer.estate.command
-    unread, hidden = list(answer.problems), 0
+    notes = [one for one in answer.problems if one.severity is Severity.INFO]
+    unread, hidden = [one for one in answer.problems if one not in notes], 0
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
         group = list({one.database: one for one in reversed(list(logs))}.values())[::-1]
         answered = group[0].judgement.answer
@@ -72,7 +73,7 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     if hidden:
         out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
     _show_unread(out, unread)
-    print_problems(out, (), strangers(answer.others, answer.databases))
+    print_problems(out, notes, strangers(answer.others, answer.databases))
 
 
 def _counted(kinds: Iterable[str]) -> str:
