@@ -13,6 +13,7 @@ from tallystick import Journal, scan
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source.file_ranges import file_ranges, read
+from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.records import Outcome
@@ -224,3 +225,26 @@ def test_a_stream_does_not_go_on_behind_damage(
         assert streams[1].follow() == _valid(tmp_path) == 100
     assert streams[1].losses == 1
     assert "records are damaged" in caplog.text
+
+
+@pytest.mark.parametrize("fails", LOSING)
+def test_a_group_that_its_writer_replaces_while_it_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    _native(str(tmp_path), range(4))
+    (file,) = tmp_path.glob("*[0-9].tally")
+    whole = file.read_bytes()
+    ends = FollowedLog.ends
+
+    def replaced_after_it(log: FollowedLog, path: str, begin: int) -> Ends:
+        found = ends(log, path, begin)
+        file.write_bytes(whole)
+        return found
+
+    (third,) = (one for one in scan(str(tmp_path)) if one.body == b"2")
+    data = bytearray(whole)
+    data[(third.offset or 0) + (third.length or 0) - 1] ^= 255
+    file.write_bytes(data)
+    monkeypatch.setattr(FollowedLog, "ends", replaced_after_it)
+    stream = Follower(tmp_path, fails=fails)
+    assert (stream.follow(), stream.losses) == (4, 0)

@@ -372,6 +372,8 @@ class _Step:
     """True once something was taken in this step of the stream."""
     whole: bool = False
     """True once everything was taken that is there."""
+    _doubted: tuple[str, int] | None = None
+    """The damage that was found last: the file, and where it begins."""
 
     def last(self) -> None:
         """Move to the last record of the log."""
@@ -559,6 +561,12 @@ class _Step:
         fails = self.tailer.options.fail_on_data_loss
         if not fails and self.budget.spent and self.entry["offset"] <= seen.damaged:
             return False
+        if (path, seen.damaged) != self._doubted:
+            # Its writer may have replaced a group while the file was read: damage is what is there
+            # when it is read again.
+            self._doubted = path, seen.damaged
+            self.tailer.seen.pop(path, None)
+            return not self._again()
         error = RecordsLostError(
             "records are damaged", file=path, offset=seen.damaged, advice=_DAMAGED
         )
