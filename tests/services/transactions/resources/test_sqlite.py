@@ -143,6 +143,35 @@ def test_a_branch_waits_for_the_lock_no_longer_than_its_transaction(
     engine.dispose()
 
 
+HAMMER = """
+import faulthandler, sys, threading
+import tallystick
+faulthandler.dump_traceback_later(120, exit=True)  # a thread of its own: it needs no interpreter
+with tallystick.TransactionManager(sys.argv[1] + "/tm", {"a": sys.argv[2]}) as tm:
+    with tm.begin() as tx:
+        handle, done = tx["a"], threading.Event()
+        handle.execute("CREATE TABLE IF NOT EXISTS numbers (n)")
+        handle.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in range(2000)])
+
+        def read():
+            while not done.is_set():
+                for _ in handle.execute("SELECT n, n + 1, n + 2 FROM numbers"):
+                    pass
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for number in range(3000):
+            handle.execute(f"SELECT {number} FROM numbers LIMIT 1").fetchone()
+        done.set()
+        reader.join()
+"""
+
+
+def test_two_threads_in_one_session_stop_no_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HAMMER, str(tmp_path), f"sqlite:///{tmp_path}/a.db"]
+    assert subprocess.run(command, check=False, timeout=300).returncode == 0
+
+
 async def test_a_task_waits_for_the_lock_no_longer_than_its_transaction(tmp_path: Path) -> None:
     with manager(tmp_path, "?timeout=300") as plain:
         tm = AsyncTransactionManager(plain)

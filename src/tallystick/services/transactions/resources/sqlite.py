@@ -19,7 +19,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
-from tallystick.storage.scheduling import time
+from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import starts_unchecked
 
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
@@ -104,12 +104,60 @@ def _pragmas() -> Mapping[str, Callable[[str], str]]:
 
 
 class _Session(sqlite3.Connection):
-    """A connection that notes what changes its session."""
+    """A connection that notes what changes its session, and serves one thread at a time.
+
+    The driver asks for values of a row while it holds the interpreter's lock, and SQLite has a lock
+    of its own for each connection. While a statement of one thread is compiled, and the authorizer
+    waits for the interpreter, a row that another thread reads would stop the whole process.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.turn = threading.RLock()
 
     def watch(self) -> None:
         """Begin to take notes."""
         self.changes: dict[str, None] = {}
         self.set_authorizer(partial(_note, self.changes))
+
+    def cursor(self, factory: Callable[..., Any] | None = None) -> Any:
+        """Return a cursor."""
+        return super().cursor(_Cursor if factory is None else factory)
+
+    def execute(self, *arguments: Any) -> Any:
+        """Execute a statement with a cursor of its own."""
+        return self.cursor().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> Any:
+        """Execute a statement once for each row of parameters."""
+        return self.cursor().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        """Execute the statements of a text."""
+        return self.cursor().executescript(*arguments)
+
+
+def _in_turn(name: str) -> Callable[..., Any]:
+    plain = getattr(sqlite3.Cursor, name)
+
+    @wraps(plain)
+    def call(cursor: _Cursor, *arguments: Any, **options: Any) -> Any:
+        with cursor.connection.turn:
+            return plain(cursor, *arguments, **options)
+
+    return call
+
+
+class _Cursor(sqlite3.Cursor):
+    """A cursor of a `_Session`."""
+
+    connection: _Session
+
+
+for _name in (
+    "execute", "executemany", "executescript", "fetchone", "fetchmany", "fetchall", "__next__",
+):  # fmt: skip
+    setattr(_Cursor, _name, _in_turn(_name))
 
 
 @starts_unchecked
