@@ -46,11 +46,11 @@ def grounds(
         if one.refuses:
             yield Ground("start-refused", one.meaning, AtStake(open_decisions))
     decisions = [one for one in found if one.what.startswith("decision")]
-    if apart := _apart(pair, evidence):
-        yield Ground("parts-apart", apart)
-    elif decisions:
+    if decisions:
         grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
         yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
+    elif apart := _apart(pair, evidence):
+        yield Ground("parts-apart", apart)
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     if evidence.proves_its_end():
