@@ -8,7 +8,7 @@ is full. So the file after the last record's, and what stands after that record,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tallystick.records import AtStake, Severity, State
 from tallystick.systems.answers import Ground
@@ -94,7 +94,10 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
             yield Ground("same-file-id", text)
     if odd := odd_id(readings) or not_done_with(readings, evidence.analysis.live):
         yield Ground("odd-id", f"{odd}.")
-    if gone := lost_ids(readings, spent=evidence.analysis.unknown_deletes > 0):
+    unended = (one.elements for one in evidence.analysis.open if one.prepared is None)
+    since = min(chain.from_iterable(unended), default=None)
+    spent = evidence.analysis.unknown_deletes > 0
+    if gone := lost_ids(readings, spent=spent, open_since=since):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
         yield Ground("ids-missing", text)
     if evidence.journal.leftovers:

@@ -43,7 +43,9 @@ UNNAMED_AT_START_MAX = 16
 """The same at a start."""
 
 
-def lost_ids(readings: Sequence[KnownFile], *, spent: bool = False) -> list[range]:
+def lost_ids(
+    readings: Sequence[KnownFile], *, spent: bool = False, open_since: int | None = None
+) -> list[range]:
     """Return ranges of file ids that no file, no compaction and no life of a journal explains.
 
     A load gives new ids, in a row, to all files that hold no records, or deletes them. That
@@ -53,6 +55,8 @@ def lost_ids(readings: Sequence[KnownFile], *, spent: bool = False) -> list[rang
     Args:
         readings: the files, by ascending id.
         spent: whether a record that is nowhere is deleted.
+        open_since: the id of the first file with a part of a transaction that never ended: the end
+            may have been in any file after it. None without such a transaction.
     """
     compacted = [one for one in readings if is_compacted(one)]
     floor = _replaced(compacted)
@@ -62,10 +66,11 @@ def lost_ids(readings: Sequence[KnownFile], *, spent: bool = False) -> list[rang
         owned |= {range(one, one + 1) for one in missing}
     last = max((one.effective_id for one in readings if one.has_records), default=0)
     empty = [one.effective_id for one in readings if one.effective_id > last]
-    if empty and last and (fits := _has_room(readings, last)) is not None:
-        owned.add(range(last + 1, (min(empty) if fits else max(empty)) + 1))
+    if empty and last and open_since is None and _has_room(readings, last):
+        owned.add(range(last + 1, min(empty) + 1))
     gaps = [*_gaps_between(compacted), *_gaps(owned, floor)]
-    known = _done_with(readings, [gap for gap in gaps if gap.stop <= last], spent=spent)
+    told = [one for one in gaps if one.stop <= last and not (open_since and one.start > open_since)]
+    known = _done_with(readings, told, spent=spent)
     return [gap for gap in gaps if gap not in known]
 
 
@@ -87,18 +92,15 @@ def _gaps_between(compacted: Sequence[KnownFile]) -> Iterator[range]:
             yield range(before + 1, after)
 
 
-def _has_room(readings: Sequence[KnownFile], last: int) -> bool | None:
+def _has_room(readings: Sequence[KnownFile], last: int) -> bool:
     """Return whether the largest record there is would fit into the last file with records.
 
-    None if it would not. False if a compaction wrote that file: the next one, which was opened for
-    it, may have been empty, and files of another compaction may have had higher ids.
+    Not if a compaction wrote that file: the one that was current then has a higher id.
     """
     used = [one for one in readings if one.has_records]
     file = next(one for one in used if one.effective_id == last)
-    if is_compacted(file):
-        return False
     free = file.file.size - file.facts.end
-    return True if free >= max(one.facts.largest for one in used) else None
+    return not is_compacted(file) and free >= max(one.facts.largest for one in used)
 
 
 def _done_with(readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool) -> list[range]:
