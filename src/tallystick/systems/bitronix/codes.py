@@ -139,12 +139,6 @@ REASONS = reasons(
         "the newer file, put in use before the start",
     ),
     Reason(
-        "parts-apart",
-        Answer.CANNOT_TELL,
-        "The two files are not of one moment: one may be of another day.",
-        "both files from one copy",
-    ),
-    Reason(
         "lines-differ",
         Answer.CANNOT_TELL,
         "2.1.4 and the 3.0 line do different things with this journal, and either may have "

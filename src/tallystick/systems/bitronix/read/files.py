@@ -116,21 +116,6 @@ class Part:
         record = decode_record(self.data, HEADER_LENGTH, self.size)
         return b"" if record is None or record.status != COMMITTING else record.encode()
 
-    def leading_decisions(self) -> set[bytes]:
-        """Return the gtrids of the COMMITTING records that no other record precedes.
-
-        The copies with which a change of files begins are among them.
-        """
-        found: set[bytes] = set()
-        place = HEADER_LENGTH
-        while self.data is not None and place < self.counted_end:
-            record = decode_record(self.data, place, self.size)
-            if record is None or record.status != COMMITTING:
-                break
-            found.add(record.gtrid)
-            place += record.size
-        return found
-
     def contains_first_of(self, other: Part) -> bool:
         """Return whether this file contains the first record of the other, as a swap copies it."""
         wanted = other.first_decision()

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Difference, Severity
-from tallystick.storage.source import logical_name
 from tallystick.systems.answers import Ground
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
-from tallystick.systems.bitronix.read.files import DualFiles, Part
-from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 
 _PROOFS = {CLEAN_LOG_STATE: "closed-header", UNCLEAN_LOG_STATE: "unclean-header"}
@@ -49,44 +47,10 @@ def grounds(
     if decisions:
         grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
         yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
-    elif apart := _apart(pair, evidence):
-        yield Ground("parts-apart", apart)
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     if evidence.proves_its_end():
         yield from _proof(pair)
-
-
-def _apart(pair: DualFiles, evidence: Evidence) -> str:
-    """Return why the files are not of one moment, in words; empty where they may be.
-
-    A change of files begins the later one with copies of the decisions that the earlier one leaves
-    open. Only whole files tell.
-    """
-    earlier, later = pair.order()
-    if not evidence.proves_its_end() or later.last is None:
-        return ""
-    copied = later.leading_decisions()
-    if gone := [one for one in _left_open(earlier, evidence) if one not in copied]:
-        return (
-            f"{_name(earlier)} leaves {len(gone):,} decisions open that {_name(later)}, the later "
-            "file, does not begin with: they are files of two moments."
-        )
-    return ""
-
-
-def _left_open(part: Part, evidence: Evidence) -> OpenDecisions:
-    if (alone := evidence.parts[part.number - 1].alone) is not None:
-        return alone
-    found = OpenDecisions()
-    for span in part.counted_spans():
-        if span.record is not None:
-            found.apply(span.record)
-    return found
-
-
-def _name(part: Part) -> str:
-    return "a file" if part.path is None else logical_name(part.path).rpartition("/")[2]
 
 
 def _differ(older: Opening, newer: Opening) -> bool:
