@@ -50,6 +50,18 @@ def test_a_broker_is_one_row_and_its_files_are_no_strangers(run: Run, tmp_path: 
     assert lines[at + 3 :] == ["No log: notes.txt"]
 
 
+def test_logs_of_one_folder_of_which_the_same_is_said_are_counted_each(
+    run: Run, tmp_path: Path
+) -> None:
+    source = fixture_dir("brokers") / "whole/bindings"
+    for file in source.iterdir():
+        shutil.copy(file, tmp_path / file.name)
+        shutil.copy(file, tmp_path / file.name.replace("bindings", "more"))
+    lines = run("triage", tmp_path).out.splitlines()
+    rows = [line for line in lines if line.startswith("  jboss")]
+    assert (lines[0], len(rows)) == ("SAFE AFTER A CRASH  2 logs", 2)
+
+
 def test_what_a_broker_has_put_aside_is_named_and_not_unread(run: Run, tmp_path: Path) -> None:
     data = shutil.copytree(fixture_dir("brokers") / "whole", tmp_path / "data")
     shutil.copytree(data / "journal", data / "journal/attic")

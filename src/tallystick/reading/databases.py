@@ -18,9 +18,9 @@ SCHEMA = 2
 """Of what ``--json`` prints: 2 tells of databases, and of logs the answer of their database."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Database:
-    """What one restart starts.
+    """What one restart starts; no two are the same, though all that is said of them may be.
 
     Attributes:
         path: its folder, or that of its log where there is nothing but the log.

@@ -23,7 +23,7 @@ from tallystick.cli.output import (
 )
 from tallystick.printable import shell_quoted
 from tallystick.reading import triage
-from tallystick.reading.databases import strangers
+from tallystick.reading.databases import Database, strangers
 from tallystick.reading.survey import NO_LOG
 from tallystick.reading.triaging import Triage, TriagedLog
 from tallystick.records import Answer, Finding, Severity
@@ -55,7 +55,7 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     notes = [one for one in answer.problems if one.severity is Severity.INFO]
     unread, hidden = [one for one in answer.problems if one not in notes], 0
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
-        group = list({one.database: one for one in reversed(list(logs))}.values())[::-1]
+        group = _one_of_each(logs)
         answered = group[0].judgement.answer
         if answered in (Answer.CANNOT_TELL, Answer.SAFE):
             _show_unread(out, unread)
@@ -74,6 +74,14 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
         out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
     _show_unread(out, unread)
     print_problems(out, notes, strangers(answer.others, answer.databases))
+
+
+def _one_of_each(logs: Iterable[TriagedLog]) -> list[TriagedLog]:
+    """Return the first log of each database."""
+    found: dict[Database, TriagedLog] = {}
+    for one in logs:
+        found.setdefault(one.database, one)
+    return list(found.values())
 
 
 def _counted(kinds: Iterable[str]) -> str:
