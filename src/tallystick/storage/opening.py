@@ -201,6 +201,15 @@ def join_thread(thread: threading.Thread, seconds: float = math.inf) -> None:
         uninterrupted.interruptible(bool)
 
 
+def is_running(thread: threading.Thread) -> bool:
+    """Return whether a thread has not ended; no signal interrupts the look.
+
+    Interrupted, `threading.Thread.is_alive` takes a thread that runs for one that ended.
+    """
+    with uninterrupted:
+        return thread.is_alive()
+
+
 def require_outside(threads: Iterable[threading.Thread | None], what: str) -> None:
     """Require that none of these threads runs this: ``what`` waits for their ends.
 

@@ -16,7 +16,7 @@ from tallystick.printable import logger
 from tallystick.services.transactions.resource import Resource, ResourceUnreachable, is_instant
 from tallystick.services.transactions.two_phase_commit import LiveTransactions, TwoPhaseCommit
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.opening import join_thread, start_thread
+from tallystick.storage.opening import is_running, join_thread, start_thread
 from tallystick.storage.scheduling import living_threads, simulated, threading, time
 from tallystick.storage.signals import uninterrupted
 
@@ -197,10 +197,7 @@ class Call(Uncopied, Generic[_Result]):
     @property
     def is_under_way(self) -> bool:
         """Whether it has not ended yet."""
-        with (
-            uninterrupted
-        ):  # what interrupts `is_alive` takes a thread that runs for one that ended
-            return self._thread.is_alive()
+        return is_running(self._thread)
 
     def result(self, deadline: float) -> _Result:
         """Return the result, or raise what the call raised.

@@ -12,12 +12,11 @@ from typing import Final, Protocol
 from tallystick.errors import LogClosedError, TallystickError
 from tallystick.printable import logger
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.opening import start_thread
+from tallystick.storage.opening import is_running, start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.epochs import BEAT_S, Epoch, Phase
 from tallystick.storage.shared.mailbox import Mailbox, Sealing, waiting
-from tallystick.storage.signals import uninterrupted
 
 CALL: Final = b"C"
 """The first byte of a request that writes no record; all others are batches."""
@@ -119,10 +118,7 @@ class Leader(Uncopied):
     @property
     def leads(self) -> bool:
         """True while this process leads, as far as it knows."""
-        with (
-            uninterrupted
-        ):  # what interrupts `is_alive` takes a thread that runs for one that ended
-            return self._epoch.is_current() and self._thread.is_alive()
+        return self._epoch.is_current() and is_running(self._thread)
 
     def close(self) -> None:
         """Answer what was handed over, close the log, and leave the lead to another process."""
