@@ -12,12 +12,18 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tallystick.callables import checked
-from tallystick.errors import LogUnreadableError, MissingExtraError
+from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
-from tallystick.storage.source import archive_name, is_remote, logical_name, slashed, unreadable
+from tallystick.storage.source import (
+    archive_name,
+    is_remote,
+    logical_name,
+    remote_folder,
+    slashed,
+    unreadable,
+)
 from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
@@ -126,7 +132,7 @@ def parent(path: str) -> str:
 def _single_file(path: str) -> str | None:
     """Return the path in the form that `_folders` uses if it names a file, None for a folder."""
     if is_remote(path):
-        system, start = _remote(path)
+        system, start = remote_folder(path)
         system.invalidate_cache()  # an old listing would hide new files
         try:
             kind = system.info(start)["type"]
@@ -253,24 +259,8 @@ def _entry(path: str) -> Entry | None:
     return Entry(path, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
-def _remote(path: str) -> tuple[Any, str]:
-    try:
-        import fsspec
-    except ImportError as error:
-        raise MissingExtraError("fsspec", "remote") from error
-    try:
-        system, _, (start,) = fsspec.get_fs_token_paths(path)
-    except (ImportError, OSError, ValueError) as error:
-        raise LogUnreadableError(
-            f"there is no access to this file system: {error}",
-            file=path,
-            advice="Install what fsspec needs for it, or mount it and give the local path",
-        ) from error
-    return system, start
-
-
 def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
-    system, start = _remote(root)
+    system, start = remote_folder(root)
     system.invalidate_cache()  # an old listing would hide new files
     try:
         for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):

@@ -205,7 +205,7 @@ def list_names(folder: str) -> frozenset[str]:
     try:
         if not is_remote(folder):
             return frozenset(os.listdir(folder.removeprefix("file://")))  # noqa: PTH208 - or a URL
-        system, start = _remote(folder)
+        system, start = remote_folder(folder)
         system.invalidate_cache()  # an old listing would hide new files
         return frozenset(PurePath(one).name for one in system.ls(start, detail=False))
     except OSError as error:
@@ -320,12 +320,25 @@ def _open_remote(path: str) -> IO[bytes]:
     return stream
 
 
-def _remote(path: str) -> tuple[Any, str]:
+def remote_folder(path: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path there.
+
+    Raises:
+        LogUnreadableError: there is no access to the file system.
+        MissingExtraError: A package for URLs is not installed.
+    """
     try:
         import fsspec
     except ImportError as error:
         raise MissingExtraError("fsspec", "remote") from error
-    system, _, (start,) = fsspec.get_fs_token_paths(path)
+    try:
+        system, _, (start,) = fsspec.get_fs_token_paths(path)
+    except (ImportError, OSError, ValueError) as error:
+        raise LogUnreadableError(
+            f"there is no access to this file system: {error}",
+            file=path,
+            advice="Install what fsspec needs for it, or mount it and give the local path",
+        ) from error
     return system, start
 
 
