@@ -80,6 +80,13 @@ def torn(at: int) -> Callable[[Path], None]:
     return change
 
 
+def erased_after_a_head(folder: Path) -> None:
+    """From the length of the last record on the file holds what an erased disk does."""
+    content = path_of(folder, 2).read_bytes()
+    place = end_of(content) - RECORD + 14
+    path_of(folder, 2).write_bytes(content[:place] + b"\xff" * (SIZE - place))
+
+
 def zeroed_end(folder: Path) -> None:
     content = path_of(folder, 2).read_bytes()
     place = HEADER + RECORD * 3
@@ -115,6 +122,7 @@ def without_both(folder: Path) -> None:
         (cut(2, 1), "odd-end"),
         (cut(3, 1000), "odd-end"),
         (torn(SECTOR - 20), "odd-end"),
+        (erased_after_a_head, "odd-end"),
         (zeroed_end, "odd-end"),
         (no_records, "empty-after-full"),
         (no_first_records, "room-left"),

@@ -46,6 +46,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import starts_unchecked
 
@@ -103,7 +104,7 @@ def _pragmas() -> Mapping[str, Callable[[str], str]]:
     }
 
 
-class _Session(sqlite3.Connection):
+class _Session(Uncopied, sqlite3.Connection):
     """A connection that notes what changes its session, and serves one thread at a time.
 
     The driver asks for values of a row while it holds the interpreter's lock, and SQLite has a lock

@@ -139,6 +139,8 @@ def _unfinished(reading: KnownFile, torn: Classified) -> bool:
     if claimed and data[at + claimed - 1] not in FILL:
         return False
     after = bytes(data[torn.row.end : torn.row.end + _TAIL])
+    if not after:
+        return False  # a file is left before it is full
     fill = after.lstrip(bytes([FILL_ZERO]))
     zeros = len(after) - len(fill)
     all_zero = not fill and data[-1] != FILL_J
