@@ -1,28 +1,33 @@
 """The whole pipeline over the example estate: all tables, the report, and a summary.
 
-In: ``examples/estate`` and a small shop that is killed in the middle of a sale (``shop.py``), or
-the paths given as arguments. Out: ``out/tables``, ``out/report.html`` and, on the terminal, what
-was found, what is in doubt, what a restart would do, and what it did for the shop.
+In: ``examples/estate``, a small shop that is killed in the middle of a sale (``shop.py``), and a
+database and a broker that are there whole (``examples/surroundings``); or the paths given as
+arguments. Out: ``out/tables``, ``out/report.html`` and, on the terminal, what was found, what is in
+doubt, what a restart would do, and what it did for the shop.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import shop
 
-from tallystick.cli.output import ANSWER_STYLES, Printer
+from tallystick.cli.output import ANSWER_STYLES, Printer, Told, print_surroundings
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
 from tallystick.reading import explain
 from tallystick.reading.results import headline
+from tallystick.records import Surroundings
 from tallystick.report import write_report
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "out"
 SHOP = OUT / "shop"
+WHOLE = OUT / "surroundings"
 
 
 def main(sources: list[str]) -> None:
@@ -51,8 +56,12 @@ def main(sources: list[str]) -> None:
         out.line()
         out.line("3. The shop opens again", style="bold")
         show_recovery(out, shop.recover(SHOP))
+        out.line()
+        out.line("4. A database and a broker, judged whole: their logs are sound", style="bold")
+        unpack(HERE / "surroundings", WHOLE)
+        show_whole(out, WHOLE)
     out.line()
-    out.line(f"{3 if given else 4}. Look at it: {report.as_uri()}", style="bold")
+    out.line(f"{3 if given else 5}. Look at it: {report.as_uri()}", style="bold")
 
 
 def show_recovery(out: Printer, answer: shop.Recovered) -> None:
@@ -74,6 +83,28 @@ def show_restarts(out: Printer, source: str) -> None:
         words = (f"  {verdict.judgement.words}", ANSWER_STYLES[verdict.judgement.answer])
         out.line(words, f"  {verdict.system}  {place}")
         out.line(f"            {headline(verdict)}")
+
+
+def unpack(archives: Path, folder: Path) -> None:
+    """Unpack every archive of a folder into a new one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for archive in sorted(archives.glob("*.tar.xz")):
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+
+
+def show_whole(out: Printer, folder: Path) -> None:
+    """What a restart of each database and broker would do, and what decides that beside its log."""
+    answer = explain(str(folder))
+    own = {verdict.path: verdict.log_judgement for verdict in answer.logs}
+    for one in answer.databases:
+        found, told = one.judgement, Told()
+        words = (f"  {found.words}", ANSWER_STYLES[found.answer])
+        out.line(words, f"  {one.kind} {Path(one.path).relative_to(folder)}: {found.text}")
+        told.is_new(found.text)
+        print_surroundings(out, Surroundings(one.path, one.kind, one.parts), told)
+        alone = {own[log].words: None for log in one.logs}
+        out.line(f"  The log alone: {', '.join(alone)}.")
 
 
 if __name__ == "__main__":

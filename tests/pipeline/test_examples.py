@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tallystick.cli.output import Printer
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -50,3 +51,16 @@ def test_the_example_of_typed_tables_gives_the_rows_of_the_table(
         (7, "seven"),
     ]
     assert "VARCHAR" in capsys.readouterr().out
+
+
+def test_a_run_judges_a_database_and_a_broker_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    run = runpy.run_path(str(EXAMPLES / "run.py"))
+    run["unpack"](EXAMPLES / "surroundings", tmp_path)
+    run["show_whole"](Printer(), tmp_path)
+    said = capsys.readouterr().out
+    assert "LOSES  broker orders: 221.msg is missing; 223.msg is empty" in said
+    assert "REFUSES  database bank: Page(1,Container(0, 1168)) is at version 127" in said
+    assert said.count("The log alone: SAFE AFTER A CRASH.") == 2
