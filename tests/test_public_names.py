@@ -18,8 +18,39 @@ def test_every_public_name_can_be_had(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
-        _ = tallystick.Nothing
+    with pytest.raises(AttributeError, match="has no attribute 'scann'") as caught:
+        _ = tallystick.scann  # type: ignore[attr-defined] # type checkers say so, too
+    assert (caught.value.name, caught.value.obj) == ("scann", tallystick)
+    assert "scan" in dir(tallystick)
+
+
+def imported_by(program: str) -> list[str]:
+    """Return the modules that a program has imported at its end, besides those of any program."""
+    shown = "import sys; before = set(sys.modules)\n{}\nprint(*sorted(set(sys.modules) - before))"
+    answer = subprocess.run(
+        [sys.executable, "-c", shown.format(program)], capture_output=True, text=True, check=True
+    )
+    return answer.stdout.split()
+
+
+def test_importing_the_package_imports_no_other_module_of_it() -> None:
+    modules = imported_by("import tallystick")
+    assert [one for one in modules if one.startswith("tallystick")] == ["tallystick"]
+    assert len(modules) < 60  # those of `typing`: 13 ms of processor time, where all took 180
+
+
+@pytest.mark.parametrize(
+    ("name", "unused"),
+    [
+        ("Journal", ("tallystick.services.transactions", "tallystick.services.page_store")),
+        ("scan", ("tallystick.services",)),
+        ("CorruptLogError", ("tallystick.reading", "tallystick.storage")),
+        ("records", ("tallystick.reading", "tallystick.services")),
+    ],
+)
+def test_a_name_brings_what_it_needs_and_no_more(name: str, unused: tuple[str, ...]) -> None:
+    modules = imported_by(f"import tallystick; tallystick.{name}")
+    assert not [one for one in modules if one.startswith(unused)]
 
 
 def test_importing_the_core_imports_no_third_party_package() -> None:

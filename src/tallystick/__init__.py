@@ -5,85 +5,92 @@ The public names, nothing else. See the README for ten lines of use.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tallystick.errors import (
-    BusyError,
-    CorruptLogError,
-    FileShrankError,
-    HeuristicError,
-    IncompleteLogError,
-    InDoubtError,
-    LogBeingWrittenError,
-    LogClosedError,
-    LogFormatError,
-    LogFullError,
-    LogLockedError,
-    LogPoisonedError,
-    LogUnreadableError,
-    LogWriteError,
-    MissingExtraError,
-    NotALogError,
-    RecordIdError,
-    RecordTooLargeError,
-    RolledBackError,
-    TallystickError,
-    TransactionError,
-    TransactionUsageError,
-    UnsupportedFormatError,
-)
-from tallystick.reading import explain, inspect, read_arrow, scan, scrub, triage
-from tallystick.reading.results import Explanation, Inspection, Summary
-from tallystick.reading.triaging import Triage
-from tallystick.records import (
-    Answer,
-    AtStake,
-    Change,
-    Clock,
-    Difference,
-    Finding,
-    Judgement,
-    Kind,
-    LogFile,
-    Outcome,
-    Record,
-    Severity,
-    Span,
-    State,
-    Transaction,
-    Verdict,
-    Xid,
-)
-
 if TYPE_CHECKING:
-    from tallystick.services.journal import AsyncJournal as AsyncJournal
-    from tallystick.services.journal import Journal as Journal
-    from tallystick.services.page_store import PageStore as PageStore
-    from tallystick.services.transactions import AsyncTransactionManager as AsyncTransactionManager
-    from tallystick.services.transactions import IdempotencyKey as IdempotencyKey
-    from tallystick.services.transactions import Outbox as Outbox
-    from tallystick.services.transactions import Relay as Relay
-    from tallystick.services.transactions import ResourceUnreachable as ResourceUnreachable
-    from tallystick.services.transactions import Retry as Retry
-    from tallystick.services.transactions import TransactionManager as TransactionManager
-    from tallystick.services.write_behind import WriteBehind as WriteBehind
+    from tallystick.errors import (
+        BusyError,
+        CorruptLogError,
+        FileShrankError,
+        HeuristicError,
+        IncompleteLogError,
+        InDoubtError,
+        LogBeingWrittenError,
+        LogClosedError,
+        LogFormatError,
+        LogFullError,
+        LogLockedError,
+        LogPoisonedError,
+        LogUnreadableError,
+        LogWriteError,
+        MissingExtraError,
+        NotALogError,
+        RecordIdError,
+        RecordTooLargeError,
+        RolledBackError,
+        TallystickError,
+        TransactionError,
+        TransactionUsageError,
+        UnsupportedFormatError,
+    )
+    from tallystick.reading import (
+        explain,
+        inspect,
+        read_arrow,
+        scan,
+        scrub,
+        triage,
+    )
+    from tallystick.reading.results import (
+        Explanation,
+        Inspection,
+        Summary,
+    )
+    from tallystick.reading.triaging import (
+        Triage,
+    )
+    from tallystick.records import (
+        Answer,
+        AtStake,
+        Change,
+        Clock,
+        Difference,
+        Finding,
+        Judgement,
+        Kind,
+        LogFile,
+        Outcome,
+        Record,
+        Severity,
+        Span,
+        State,
+        Transaction,
+        Verdict,
+        Xid,
+    )
+    from tallystick.services.journal import (
+        AsyncJournal,
+        Journal,
+    )
+    from tallystick.services.page_store import (
+        PageStore,
+    )
+    from tallystick.services.transactions import (
+        AsyncTransactionManager,
+        IdempotencyKey,
+        Outbox,
+        Relay,
+        ResourceUnreachable,
+        Retry,
+        TransactionManager,
+    )
+    from tallystick.services.write_behind import (
+        WriteBehind,
+    )
 
 __version__ = "0.1.0"
-
-_SERVICES = {
-    "AsyncJournal": "journal",
-    "Journal": "journal",
-    "PageStore": "page_store",
-    "TransactionManager": "transactions",
-    "AsyncTransactionManager": "transactions",
-    "IdempotencyKey": "transactions",
-    "Outbox": "transactions",
-    "Relay": "transactions",
-    "ResourceUnreachable": "transactions",
-    "Retry": "transactions",
-    "WriteBehind": "write_behind",
-}
 
 __all__ = [
     "Answer",
@@ -150,10 +157,53 @@ __all__ = [
     "triage",
 ]
 
+_MODULES = {
+    "errors": """
+        BusyError CorruptLogError FileShrankError HeuristicError IncompleteLogError InDoubtError
+        LogBeingWrittenError LogClosedError LogFormatError LogFullError LogLockedError
+        LogPoisonedError LogUnreadableError LogWriteError MissingExtraError NotALogError
+        RecordIdError RecordTooLargeError RolledBackError TallystickError TransactionError
+        TransactionUsageError UnsupportedFormatError
+    """,
+    "reading": "explain inspect read_arrow scan scrub triage",
+    "reading.results": "Explanation Inspection Summary",
+    "reading.triaging": "Triage",
+    "records": """
+        Answer AtStake Change Clock Difference Finding Judgement Kind LogFile Outcome Record
+        Severity Span State Transaction Verdict Xid
+    """,
+    "services.journal": "AsyncJournal Journal",
+    "services.page_store": "PageStore",
+    "services.transactions": """
+        AsyncTransactionManager IdempotencyKey Outbox Relay ResourceUnreachable Retry
+        TransactionManager
+    """,
+    "services.write_behind": "WriteBehind",
+}
+"""Which module has which public names: it is imported when one of them is used first."""
 
-def __getattr__(name: str) -> object:
-    """Import a service when it is used: reading a log needs none of them."""
-    if name not in _SERVICES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"tallystick.services.{_SERVICES[name]}")
-    return getattr(module, name)
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+_PACKAGES = ("errors", "reading", "records")
+"""What a program may name after ``import tallystick`` alone."""
+
+
+if not TYPE_CHECKING:  # else a type checker would take any name for one of ours
+
+    def __getattr__(name):
+        """Import a public name when it is used first: nobody needs all of them."""
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
+        if name not in _HOME:
+            # With these two the interpreter says which name it may have been.
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}",
+                name=name,
+                obj=sys.modules[__name__],
+            )
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*globals(), *__all__})
