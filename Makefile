@@ -90,7 +90,7 @@ $(READY): requirements.lock pyproject.toml $(wildcard fast/*.c) fast/setup.py
 lock: $(READY)
 	$(PYTHON) -m pip install --quiet uv
 	$(VENV)/bin/uv pip compile --quiet --no-emit-index-url --no-header --python-version 3.11 \
-	  --universal --extra all --group dev pyproject.toml -o requirements.lock
+	  --universal --extra all --extra django --extra oracle --extra zope --group dev pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV)* .mypy_cache .ruff_cache .pytest_cache .hypothesis out

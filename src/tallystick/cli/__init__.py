@@ -15,8 +15,11 @@ from pkgutil import resolve_name
 try:
     import click
     import rich  # noqa: F401 - the commands need it; say so at once, in one place
-except ImportError:  # the cli extra is missing
-    sys.exit("tallystick: click and rich are not installed; pip install 'tallystick[cli]'")
+except ImportError:  # the script comes with the core, which does without them
+    sys.stderr.write(
+        "tallystick: the command line needs click and rich; type: pip install 'tallystick[cli]'\n"
+    )
+    sys.exit(2)  # `USAGE`
 
 from tallystick import __version__
 from tallystick.cli.output import complain, complain_of_usage, print_nothing_more

@@ -1,0 +1,102 @@
+"""What is installed: extras, the script without its extra, what the package says of itself."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+_OF_OURS = re.compile(r"tallystick\[([\w,-]+)\]")
+
+
+def packages_of(extra: str) -> set[str]:
+    """Return the names of all packages that an extra brings."""
+    found: set[str] = set()
+    for requirement in EXTRAS[extra]:
+        of_ours = _OF_OURS.match(requirement)
+        if of_ours is None:
+            found.add(re.split(r"[\[<>=;~! ]", requirement)[0])
+        else:
+            found = found.union(*map(packages_of, of_ours[1].split(",")))
+    return found
+
+
+def test_all_brings_nothing_that_only_its_own_users_want() -> None:
+    apart = {"django", "oracledb", "transaction", "pysail", "pyspark-client", "tallystick-fast"}
+    everything = set().union(*map(packages_of, EXTRAS))
+    assert packages_of("all") == everything - apart
+
+
+@pytest.mark.parametrize(
+    ("extra", "packages"),
+    [
+        ("cli", {"click", "rich"}),
+        ("investigate", {"click", "rich", "pyarrow", "zstandard", "cryptography", "fsspec"}),
+        ("service", {"click", "sqlalchemy", "psycopg", "pymysql", "opentelemetry-api"}),
+        ("spark", {"pyspark", "pyarrow"}),
+    ],
+)
+def test_an_extra_for_a_person_brings_what_this_person_uses(extra: str, packages: set[str]) -> None:
+    found = packages_of(extra)
+    assert packages <= found
+    assert ("pyspark" in found) == (extra == "spark")
+
+
+def test_every_extra_that_a_page_or_a_message_names_exists() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]
+    named = {
+        extra
+        for page in pages
+        for one in _OF_OURS.findall(page.read_text("utf-8"))
+        for extra in one.split(",")
+    }
+    assert {"cli", "investigate", "service", "all"} <= named <= set(EXTRAS)
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_the_script_without_its_extra_says_so_in_one_sentence_and_exits_with_2(
+    missing: str,
+) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from tallystick.cli import main"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "tallystick: the command line needs click and rich; type: pip install 'tallystick[cli]'\n"
+    )
+
+
+def test_the_readme_of_a_distribution_leads_to_the_files_of_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hatchling is there only while a distribution is built."""
+    path = "hatchling.metadata.plugin.interface"
+    interface = ModuleType(path)
+    interface.MetadataHookInterface = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, path, interface)
+    hook = runpy.run_path(str(ROOT / "scripts/readme.py"))["AbsoluteLinks"]()
+    hook.root = str(ROOT)
+    metadata = {"version": PROJECT["version"], "urls": PROJECT["urls"]}
+    hook.update(metadata)
+    links = re.findall(r"\]\(([^)]*)\)", metadata["readme"]["text"])
+    base = f"{PROJECT['urls']['Source']}/blob/v{PROJECT['version']}/"
+    assert len(links) > 20
+    files = [one.removeprefix(base).partition("#")[0] for one in links]
+    assert not [one for one in files if not (ROOT / one).is_file()]
+
+
+def test_the_package_names_where_to_report_a_weakness() -> None:
+    assert "Security" in PROJECT["urls"]
+    assert "*Security*" in (ROOT / "SECURITY.md").read_text("utf-8")
+    assert all(one.startswith("https://") for one in PROJECT["urls"].values())
