@@ -12,9 +12,9 @@ import psycopg
 import pymysql
 from psycopg import generators
 
+from tallystick.reconcile.gid import format_gid
+from tallystick.reconcile.ids import literal
 from tallystick.services.transactions.resources.connection_resource import OUTCOMES
-from tallystick.services.transactions.resources.gid import format_gid
-from tallystick.services.transactions.resources.mysql import literal
 from tallystick.services.transactions.xids import XidFactory
 
 UPDATE = "UPDATE accounts SET balance = balance + 1 WHERE id = %s"

@@ -156,6 +156,10 @@ class Xid:
     gtrid: bytes
     bqual: bytes = b""
 
+    def __str__(self) -> str:
+        """Return the one spelling that is printed: ``format:gtrid:bqual``, in lower-case hex."""
+        return f"{self.format_id}:{self.gtrid.hex()}:{self.bqual.hex()}"
+
 
 @dataclass(slots=True)
 class Record:

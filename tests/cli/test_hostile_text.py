@@ -108,7 +108,7 @@ def test_what_is_exported_is_named_safely(run: Run, hostile: Path) -> None:
 
 
 def test_branches_in_doubt_are_named_safely(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    branch = {"resource": NAME, "log": NAME, "state": "prepared", "due": NAME}
+    branch = {"resource": NAME, "log": NAME, "state": "prepared", "due": NAME, "bqual": None}
     one = InDoubt(1, b"\xaa", NAME, NAME, NAME, NAME, None, (branch,), NAME, 1.0)
     problem = Finding("not-read", Severity.DAMAGE, NAME, NAME, NAME)
     report = InDoubtReport([one], {NAME: NAME}, [problem])

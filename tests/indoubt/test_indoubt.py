@@ -375,7 +375,39 @@ def test_explain_gives_the_evidence() -> None:
     assert code == 1
     assert "due: commit" in text
     assert "COMMITTING in" in text
-    assert run("explain", "00", str(ESTATE / "clean"))[0] == 0
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "62616e6b2d3100000000004e6e49",
+        "62616E6B2D3100000000004E6E4900000053",
+        "1114926712:62616e6b2d3100000000004e6e4900000053:62616E6B2D3100000000004E6E4A00000055",
+        "'XID_1114926712_62616E6B2D3100000000004E6E4A00000055_62616E6B2D3100000000004E6E49'",
+    ],
+)
+def test_an_id_is_taken_in_any_spelling_and_printed_in_one(spelled: str) -> None:
+    code, text = run("explain", spelled, str(ESTATE / "mid-phase-two"))
+    assert code == 1
+    first = text.splitlines()[0]
+    assert first.startswith("62616e6b2d3100000000004e6e4900000053, format 1114926712, made by bank")
+    assert first.endswith("bank-1, 1:25:40 after its machine began, number 83")
+
+
+def test_an_id_that_is_not_known_is_an_error_with_candidates() -> None:
+    folder = str(ESTATE / "mid-phase-two")
+    for text in ("4e6e5100000059", "62616e6b2d3100000000004e6e52"):
+        code, answer = run("explain", text, folder)
+        assert code == 2
+        assert f"no global transaction here begins with '{text}'" in answer
+        assert "Did you mean 62616e6b2d3100000000004e6e5100000059?" in answer
+    code, answer = run("explain", "6261", folder)
+    assert (code, "Give more of it: 62616e6b" in answer) == (2, True)
+    assert "is not in doubt" not in answer
+    assert run("explain", "00", str(ESTATE / "clean"))[0] == 2
+    ended = list_in_doubt([folder]).settled[0]["gtrid"].hex()
+    code, answer = run("explain", ended, folder)
+    assert (code, answer.splitlines()[0]) == (0, f"{ended} is not in doubt here.")
 
 
 def test_settle_asks_first_and_says_what_it_did(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 In: JSON values as `Verdict.strict` has them: mappings of a place, a transaction, its state and
 what it touched. Out: one phrase: what it is, what is known of it, where it stands. Long names are
-cut in the middle; ``--json`` has them in full.
+cut in the middle; ``--json`` has them in full. Ids are never cut, and have one spelling.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
+from tallystick.reconcile.ids import xid_of
 from tallystick.records import jsonable
 
 NAME_MAX = 64
 NAMES_MAX = 3
 _SUBJECTS = ("what", "transaction", "gtrid", "id", "record_id")
+_IN_NAME = ("gtrid", "bqual", "format_id")
 _OF = ("resources", "participants", "targets", "branches")
 
 
@@ -25,7 +27,8 @@ def phrase(value: Any) -> str:
         return _mapping({name: item for name, item in plain.items() if item not in (None, [], {})})
     if isinstance(plain, list):
         return names(plain)
-    return shortened(str(plain))
+    xid = xid_of(str(plain))
+    return shortened(str(plain)) if xid is None else str(xid)
 
 
 def shortened(text: str) -> str:
@@ -45,6 +48,8 @@ def names(values: list[Any]) -> str:
 
 def _mapping(entry: dict[str, Any]) -> str:
     parts = []
+    if xid_of(str(entry.get("transaction"))):  # its name says all of this
+        entry = {name: item for name, item in entry.items() if name not in _IN_NAME}
     if "what" in entry and "id" in entry:
         parts.append(f"{phrase(entry.pop('what'))} {phrase(entry.pop('id'))}")
     parts += [_subject(name, entry.pop(name)) for name in _SUBJECTS if name in entry]
@@ -63,7 +68,8 @@ def _subject(name: str, value: Any) -> str:
     if name == "what":
         return phrase(value)
     words = {"gtrid": "global transaction", "id": "record", "record_id": "record"}
-    return f"{words.get(name, name)} {phrase(value)}"
+    text = str(value).lower() if name == "gtrid" else str(xid_of(str(value)) or value)
+    return f"{words.get(name, name)} {text}"
 
 
 def _detail(name: str, value: Any) -> str:

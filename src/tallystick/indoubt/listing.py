@@ -17,10 +17,11 @@ from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.printable import shell_quoted
-from tallystick.reading.estate import Gatherer, gravest_first
+from tallystick.reading.estate import Gatherer, gravest_first, is_waiting
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, survey
 from tallystick.reconcile.estate import Estate
+from tallystick.reconcile.ids import Maker, find_gtrid, maker_of
 from tallystick.records import Finding, State, Xid, jsonable
 from tallystick.roles.coordinator_files import IDENTITIES_FILE
 from tallystick.services.page_store.recovery import owner_of
@@ -65,7 +66,18 @@ class InDoubt:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; binary as lower-case hex."""
-        return {name: jsonable(getattr(self, name)) for name in self.__slots__}
+        shown = {name: jsonable(getattr(self, name)) for name in self.__slots__}
+        return shown | {"made": self.made and self.made.to_dict()}
+
+    @property
+    def made(self) -> Maker | None:
+        """Who made the id and when, where it tells that."""
+        return maker_of(self.format_id, self.gtrid)
+
+    def xids(self) -> Iterator[Xid]:
+        """Yield its branches, first as one without a name."""
+        for bqual in (b"", *(branch["bqual"] or b"" for branch in self.branches)):
+            yield Xid(self.format_id, self.gtrid, bqual)
 
 
 @dataclass(slots=True)
@@ -80,6 +92,7 @@ class InDoubtReport:
         looked_at: logs that were read, and resources that were given.
         unnamed: prepared branches whose names are no XA ids: system, log, name and evidence.
         command: what to type to ask the databases that were not asked; empty if none is known.
+        settled: the other global transactions, for which nothing is due.
     """
 
     transactions: list[InDoubt]
@@ -89,6 +102,23 @@ class InDoubtReport:
     looked_at: int = 0
     unnamed: list[dict[str, Any]] = field(default_factory=list)
     command: str = ""
+    settled: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    def find(self, text: str) -> list[InDoubt]:
+        """Return the global transaction that a person means by an id, in doubt or not.
+
+        Args:
+            text: the id, or its beginning, as of `tallystick.reconcile.ids.find_gtrid`.
+
+        Returns:
+            One, or one for each format id.
+
+        Raises:
+            TransactionUsageError: there is none that was seen, or more than one.
+        """
+        known = [*self.transactions, *map(_in_doubt, self.settled)]
+        gtrid = find_gtrid(text, (xid for one in known for xid in one.xids()))
+        return [one for one in known if one.gtrid == gtrid]
 
     @property
     def found(self) -> bool:
@@ -139,6 +169,7 @@ def list_in_doubt(
     report.looked_at += len(known)
     judged = list(estate.judged())
     report.transactions = [_in_doubt(row) for row in gravest_first(judged)]
+    report.settled = [row for row in judged if not is_waiting(row)]
     report.unnamed = [one for one in estate.unnamed if one["log"] not in estate.copies]
     unseen = _waiting_unseen(estate, judged)
     report.unproved += _unproved(estate, unseen)

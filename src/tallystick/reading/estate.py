@@ -281,12 +281,13 @@ class Gatherer:
 
 def gravest_first(rows: Iterable[Row]) -> list[Row]:
     """Return the judgements on branches in doubt, and on what went against a decision."""
-    waiting = [row for row in rows if _waits(row)]
+    waiting = [row for row in rows if is_waiting(row)]
     order = list(REASONS)
     return sorted(waiting, key=lambda row: order.index(_kind(row)))
 
 
-def _waits(row: Row) -> bool:
+def is_waiting(row: Row) -> bool:
+    """Return True if a branch is in doubt, or has ended against the decision."""
     waiting = any(branch["state"] == "prepared" for branch in row["branches"])
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
 

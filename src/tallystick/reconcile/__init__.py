@@ -3,7 +3,7 @@
 In: what single logs say of one (format id, gtrid). Out: a judgement with its evidence.
 Plain Python, without Spark and without I/O.
 
-* `ids`: the coordinator's id inside a gtrid
+* `ids`: who made a gtrid, and how it is spelled; `gid`: as PostgreSQL knows it
 * `resources`: which log belongs to which resource name, from what occurs together
 * `copies`: which logs are copies of others; `nameless`: branches that lost their names
 * `coordinators`: whose transaction it is; `coverage`: what its log proves by what it lacks

@@ -22,10 +22,10 @@ from tallystick.cli.commands.indoubt import doctor_command as command
 from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.indoubt.doctor import Check, Level, branches, examine, volumes
 from tallystick.indoubt.doctor.databases import _clock, _tls
+from tallystick.reconcile.gid import format_gid
 from tallystick.records import Xid
 from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tests.disposal.kit import until
 from tests.kit import untouched

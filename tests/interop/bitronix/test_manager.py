@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tallystick.reconcile.gid import format_gid
 from tallystick.records import Xid
 from tallystick.services.transactions import RecoveryReport, TransactionManager
 from tallystick.services.transactions.resources import adapt
-from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.xids import FORMAT_ID
 from tallystick.systems.bitronix.format.layout import make_gtrid
 from tallystick.systems.registry import open_decision_log

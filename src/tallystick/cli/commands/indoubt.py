@@ -21,10 +21,12 @@ from tallystick.cli.output import (
     reading_options,
     say,
 )
+from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.doctor import Check, Level, examine
 from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.settle import open_store, settle
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
+from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
 
@@ -171,22 +173,38 @@ def explain(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Say of one global id (hex) where each branch stands, what is due, and by which evidence."""
-    wanted = _hex(gtrid)
+    """Say of one global id where each branch stands, what is due, and by which evidence.
+
+    GTRID is its beginning or the whole, in any spelling. Exit code 2 if it is not known here.
+    """
     report = _gather(ctx, paths, resources, options)
-    found = [one for one in report.transactions if one.gtrid == wanted]
+    found = _found(report, gtrid)
+    waiting = [one for one in found if one in report.transactions]
     if as_json:
         print_json([one.to_dict() for one in found])
-    elif found:
-        for one in found:
-            _print_explanation(one)
     else:
-        _print_absence(gtrid, report)
-    ctx.exit(1 if found else _exit_code(replace(report, transactions=[], unnamed=[])))
+        out = Printer()
+        if not waiting:
+            _print_absence(out, found[0].gtrid.hex(), report)
+        for one in found:
+            print_transaction(out, one)
+    ctx.exit(1 if waiting else _exit_code(replace(report, transactions=[], unnamed=[])))
 
 
-def _print_absence(gtrid: str, report: InDoubtReport) -> None:
-    out = Printer()
+def _found(report: InDoubtReport, gtrid: str) -> list[InDoubt]:
+    """Return the global transaction that is meant; leave with 2 where none can be told."""
+    try:
+        return report.find(gtrid)
+    except TransactionUsageError as error:
+        if report.whole:
+            raise click.BadParameter(str(error), param_hint="GTRID") from error
+        out = Printer()
+        out.line(f"CANNOT TELL  Not all was seen, and {error}", style="bold")
+        _print_unseen(out, report)
+        click.get_current_context().exit(2)
+
+
+def _print_absence(out: Printer, gtrid: str, report: InDoubtReport) -> None:
     if report.whole:
         out.line(f"{gtrid} is not in doubt here.")
     else:
@@ -194,9 +212,10 @@ def _print_absence(gtrid: str, report: InDoubtReport) -> None:
         _print_unseen(out, report)
 
 
-def _print_explanation(one: InDoubt) -> None:
-    out = Printer()
-    out.line((one.gtrid.hex(), "bold"), f", format {one.format_id}, of {one.owner or '?'}")
+def print_transaction(out: Printer, one: InDoubt) -> None:
+    """Print where each branch of a global transaction stands, what is due, and the evidence."""
+    made = f"made by {one.made}" if one.made else f"of {one.owner or '?'}"
+    out.line((one.gtrid.hex(), "bold"), f", format {one.format_id}, {made}")
     out.line(f"  coordinator: {one.coordinator or 'not here'}; decision: {one.decision or 'none'}")
     for branch in one.branches:
         doubt = "perhaps " if one.alarm == DOUBTFUL else ""
@@ -239,22 +258,25 @@ def settle_(
     wanted = [outcome for outcome, said in outcomes.items() if said]
     if len(wanted) != 1:
         raise click.UsageError("say one of --commit, --rollback and --forget")
+    one = _look(ctx, coordinator, gtrid, resources)
     if not yes:
-        click.confirm(f"{wanted[0]} {gtrid}?", abort=True, err=True)
+        click.confirm(f"{wanted[0]} {one.gtrid.hex()}?", abort=True, err=True)
     due = None if forget else commit
     done = settle(
-        coordinator, _named(ctx, resources, writing=True), _hex(gtrid), commit=due, force=force
+        coordinator, _named(ctx, resources, writing=True), one.gtrid, commit=due, force=force
     )
     for line in done:
         say(line)
     ctx.exit(1 if any(": failed" in line for line in done) else 0)
 
 
-def _hex(gtrid: str) -> bytes:
-    try:
-        return bytes.fromhex(gtrid)
-    except ValueError as error:
-        raise click.BadParameter("not hexadecimal", param_hint="GTRID") from error
+def _look(ctx: click.Context, coordinator: str, gtrid: str, resources: tuple[str, ...]) -> InDoubt:
+    """Return what is known of a global transaction before anything is opened for writing."""
+    check_coordinator_dir(coordinator)
+    stores = [one for one in resources if one.partition("=")[2].startswith(_STORES)]
+    paths = [one.partition("=")[2].partition(":")[2] for one in stores]
+    live = tuple(one for one in resources if one not in stores)
+    return _found(list_in_doubt([coordinator, *paths], _named(ctx, live)), gtrid)[0]
 
 
 _INDENT = " " * 9

@@ -12,8 +12,8 @@ from typing import Any
 
 from tallystick.indoubt.doctor.checks import Check, Level
 from tallystick.printable import printable
+from tallystick.reconcile.gid import parse_gid
 from tallystick.records import Xid
-from tallystick.services.transactions.resources.gid import parse_gid
 from tallystick.services.transactions.xids import node_of, time_of
 
 OLD_S = 20

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from tallystick.arguments import text
 from tallystick.errors import TransactionUsageError
+from tallystick.reconcile.ids import ALPHABET, number_of
 from tallystick.records import Xid
 from tallystick.storage.scheduling import time
 
@@ -27,8 +28,6 @@ NODE_MAX = 51
 TIME_DIGITS = 8
 SEQUENCE_DIGITS = 4
 _SUFFIX = TIME_DIGITS + SEQUENCE_DIGITS
-_ALPHABET = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-_VALUES = {digit: value for value, digit in enumerate(_ALPHABET.encode())}
 _SEQUENCES = 1 << (6 * SEQUENCE_DIGITS)
 
 
@@ -61,28 +60,17 @@ def node_of(gtrid: bytes) -> str | None:
 
 def time_of(gtrid: bytes) -> int | None:
     """Return the time in a global id of ours, in milliseconds since 1970; None in another."""
-    value = 0
-    for digit in gtrid[-_SUFFIX:-SEQUENCE_DIGITS]:
-        if digit not in _VALUES:
-            return None
-        value = value * 64 + _VALUES[digit]
-    return value
+    return number_of(gtrid[-_SUFFIX:-SEQUENCE_DIGITS])
 
 
 def member_of(gtrid: bytes) -> int | None:
     """Return the number of the process in a global id of a node that processes share."""
-    value = 0
-    for digit in gtrid[-SEQUENCE_DIGITS:]:
-        if digit not in _VALUES:
-            return None
-        value = value * 64 + _VALUES[digit]
-    return value >> _MEMBER_SHIFT
+    value = number_of(gtrid[-SEQUENCE_DIGITS:])
+    return None if value is None else value >> _MEMBER_SHIFT
 
 
 # Two digits at a time: a transaction over two resources makes three ids.
-_PAIRS: tuple[bytes, ...] = tuple(
-    f"{high}{low}".encode() for high in _ALPHABET for low in _ALPHABET
-)
+_PAIRS: tuple[bytes, ...] = tuple(f"{high}{low}".encode() for high in ALPHABET for low in ALPHABET)
 
 
 def _digits(value: int, count: int) -> bytes:

@@ -26,6 +26,7 @@ from tallystick.errors import (
     TallystickError,
     TransactionUsageError,
 )
+from tallystick.reconcile.gid import format_gid, parse_gid
 from tallystick.records import Xid
 from tallystick.services.transactions import (
     AsyncTransactionManager,
@@ -34,7 +35,6 @@ from tallystick.services.transactions import (
     TransactionManager,
 )
 from tallystick.services.transactions.resources import adapt
-from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.mysql import MySqlResource
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.resources.sqlalchemy import from_engine

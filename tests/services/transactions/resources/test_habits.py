@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from tallystick.errors import TallystickError, TransactionUsageError
+from tallystick.reconcile.ids import literal
 from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
-from tallystick.services.transactions.resources.mysql import literal
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tests.servers import Server
 

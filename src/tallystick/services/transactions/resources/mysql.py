@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from tallystick.callables import checked
 from tallystick.errors import MissingExtraError, TransactionUsageError
+from tallystick.reconcile.ids import literal
 from tallystick.records import Xid
 from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
@@ -630,11 +631,6 @@ def quoted(name: str) -> str:
 def text_literal(text: str) -> str:
     """Return an ASCII text as statements take it, whatever ``sql_mode`` is."""
     return f"_ascii X'{text.encode('ascii').hex()}'"
-
-
-def literal(xid: Xid) -> str:
-    """Return an id as XA statements take it, whatever its bytes."""
-    return f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
 
 
 def _parse(format_id: int, gtrid_length: int, bqual_length: int, data: str) -> Xid:

@@ -28,6 +28,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
+from tallystick.reconcile.gid import format_gid, parse_gid
 from tallystick.records import Xid
 from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
@@ -51,7 +52,6 @@ from tallystick.services.transactions.resources.connection_resource import (
     shut_down,
     url_options,
 )
-from tallystick.services.transactions.resources.gid import format_gid, parse_gid
 from tallystick.services.transactions.resources.handle import branch_is_over
 from tallystick.services.transactions.resources.pool import AsyncPool, Pool
 from tallystick.services.transactions.steps import Steps, drive, follow

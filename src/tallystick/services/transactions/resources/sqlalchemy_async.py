@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from tallystick.errors import MissingExtraError, TransactionUsageError
+from tallystick.reconcile.gid import format_gid
 from tallystick.records import Xid
 from tallystick.services.driver_errors import ErrorKind, kind_of
 from tallystick.services.transactions.resource import (
@@ -27,7 +28,6 @@ from tallystick.services.transactions.resources.connection_resource import (
     ended_by_application,
     message_of,
 )
-from tallystick.services.transactions.resources.gid import format_gid
 from tallystick.services.transactions.resources.sqlalchemy import (
     ROLLED_BACK,
     EnginePool,
@@ -391,7 +391,7 @@ class _MySqlBranch:
     """An XA transaction of aiomysql or asyncmy; ``adapted`` is SQLAlchemy's connection over it."""
 
     def __init__(self, native: Any, adapted: Any, xid: Xid, errors: type[Exception]) -> None:
-        from tallystick.services.transactions.resources.mysql import literal
+        from tallystick.reconcile.ids import literal
 
         self.raw = adapted.driver_connection
         self._lock: asyncio.Lock = adapted._execute_mutex

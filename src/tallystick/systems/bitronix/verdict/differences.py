@@ -114,4 +114,4 @@ def _other_names(
 
 
 def _hex(gtrid: bytes) -> str:
-    return gtrid.hex().upper() or "(empty)"
+    return gtrid.hex() or "(empty)"

@@ -97,7 +97,7 @@ class Page:
 
 def global_id_text(xid: Xid | None) -> str | None:
     """Return a global id as ``formatId:gtrid:bqual`` with both parts in hex; None for None."""
-    return None if xid is None else f"{xid.format_id}:{xid.gtrid.hex()}:{xid.bqual.hex()}"
+    return None if xid is None else str(xid)
 
 
 # -- readers and encoders ------------------------------------------------------------------------

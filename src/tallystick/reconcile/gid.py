@@ -19,6 +19,9 @@ from tallystick.records import Xid
 GID_MAX = 199
 """Bytes of a prepared transaction's identifier, a limit of the server."""
 
+GID = "{}_{}_{}"
+"""Format id, gtrid and bqual, both in Base64."""
+
 _FORMAT = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -29,7 +32,7 @@ def format_gid(xid: Xid) -> str:
         TransactionUsageError: it is longer than the server accepts.
     """
     gtrid, bqual = base64.b64encode(xid.gtrid), base64.b64encode(xid.bqual)
-    gid = f"{xid.format_id}_{gtrid.decode()}_{bqual.decode()}"
+    gid = GID.format(xid.format_id, gtrid.decode(), bqual.decode())
     if len(gid) > GID_MAX:
         raise TransactionUsageError(
             f"the id {gid} is too long for PostgreSQL", expected=f"at most {GID_MAX} bytes"
