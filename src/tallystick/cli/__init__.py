@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "pipeline": "pipeline:command",
     "report": "report:command",
     "indoubt": "indoubt:command",
+    "runbook": "indoubt:runbook_command",
     "doctor": "indoubt:doctor_command",
     "convert": "convert:command",
     "scrub": "upkeep:scrub_command",

@@ -298,7 +298,7 @@ def _is_among(identity: str, logs: Iterable[LogSource]) -> bool:
 
 
 def _in_doubt(row: dict[str, Any]) -> InDoubt:
-    begun = time_of(row["gtrid"])
+    begun, now = time_of(row["gtrid"]), time.time() * 1000
     return InDoubt(
         row["format_id"],
         row["gtrid"],
@@ -309,5 +309,5 @@ def _in_doubt(row: dict[str, Any]) -> InDoubt:
         row["alarm"],
         tuple(row["branches"]),
         row["evidence"],
-        None if begun is None else time.time() - begun / 1000,
+        None if begun is None or begun > now else (now - begun) / 1000,
     )

@@ -59,15 +59,10 @@ def settle(
                 raise TransactionUsageError(f"no heuristic outcome of {gtrid.hex()} is open")
             tm.decisions.settle(gtrid).wait()
             return ["recorded that the heuristic outcome is settled"]
-        if (owner := node_of(gtrid)) != tm.node and not force:
-            raise TransactionUsageError(
-                f"{gtrid.hex()} is of node {owner!r}, and this is the directory of {tm.node!r}",
-                advice="Its own coordinator's log tells what was decided: use that directory",
-            )
         if not force:
+            heuristic = gtrid in tm.decisions.heuristics()
+            refuse(gtrid, tm.node, commit=commit, decided=decided, heuristic=heuristic)
             _refuse_other_databases(tm)
-        if not force:
-            _refuse_against_decision(tm, gtrid, commit=commit, decided=decided)
         return _settle(tm, gtrid, commit=commit, decided=decided, force=force)
 
 
@@ -103,16 +98,30 @@ def _refuse_other_databases(tm: TransactionManager) -> None:
             )
 
 
-def _refuse_against_decision(
-    tm: TransactionManager, gtrid: bytes, *, commit: bool, decided: bool
-) -> None:
-    """Raise `TransactionUsageError` for what would go against what was decided."""
+def refuse(gtrid: bytes, node: str, *, commit: bool, decided: bool, heuristic: bool) -> None:
+    """Raise `TransactionUsageError` for what only ``force`` may do.
+
+    Args:
+        gtrid: the global transaction.
+        node: the coordinator whose directory it is.
+        commit: what an operator wants, commit or rollback.
+        decided: its decision to commit is known.
+        heuristic: a branch of it has a heuristic outcome that is not dealt with.
+    """
+    owner = node_of(gtrid)
+    if owner is None:
+        raise TransactionUsageError(f"{gtrid.hex()} is no id that a coordinator of ours makes")
+    if owner != node:
+        raise TransactionUsageError(
+            f"{gtrid.hex()} is of node {owner!r}, and this is the directory of {node!r}",
+            advice="Its own coordinator's log tells what was decided: use that directory",
+        )
     if decided and not commit:
         raise TransactionUsageError(
             f"{gtrid.hex()} was decided: commit",
             advice="Rolling back breaks the transaction; repeat with force if you must",
         )
-    if commit and not decided and gtrid in tm.decisions.heuristics():
+    if commit and not decided and heuristic:
         raise TransactionUsageError(
             f"{gtrid.hex()} was rolled back: a branch of it has a heuristic outcome, and nothing "
             "tells of a decision to commit",

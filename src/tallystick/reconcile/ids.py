@@ -181,7 +181,8 @@ def _spellings(xid: Xid) -> set[str]:
     """Return all that a branch may be called, hexadecimal ones in lower case."""
     shown = forms(xid)
     names = {str(xid), xid.gtrid.hex(), shown["name"].lower(), shown["literal"].lower()}
-    return names | {shown["gid"], shown["packed"]}
+    of_derby = str(xid).replace(":", ",")
+    return names | {shown["gid"], shown["packed"], f"({of_derby})"}
 
 
 def _nearest(wanted: str, gtrids: Iterable[bytes]) -> set[bytes]:

@@ -401,6 +401,26 @@ def judgement_on(reading: LogReading) -> Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Statements:
+    """What a person types to end a branch in doubt; empty where there is no such thing.
+
+    Fields in braces are those of `tallystick.reconcile.ids.forms`, and ``verb`` (commit, rollback),
+    ``VERB``, ``gtrid``, ``coordinator``, ``resource``, ``store`` (of a store of ours), ``database``
+    (its path as text of Java), ``phase`` (what
+    Java's commit takes besides the branch).
+
+    Attributes:
+        where: where it is typed, and what is to be done there.
+        listing: what shows all branches that are in doubt.
+        settling: what ends one of them.
+    """
+
+    where: str = ""
+    listing: str = ""
+    settling: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceTraits:
     """Properties of a log's branches of global transactions, for their reconciliation.
 
@@ -409,11 +429,13 @@ class ResourceTraits:
         read_only_unlogged: a prepared branch that changed nothing leaves no record.
         nameless_end: the attribute of a `Transaction` whose end was written from outside over the
             record that held its global id; empty where the id stays.
+        statements: what ends one of its branches by hand.
     """
 
     messages: bool = False
     read_only_unlogged: bool = False
     nameless_end: str = ""
+    statements: Statements = Statements()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,9 +24,12 @@ from tallystick.cli.output import (
 )
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.doctor import Check, Level, examine
-from tallystick.indoubt.listing import InDoubt, InDoubtReport, list_in_doubt
-from tallystick.indoubt.settle import open_store, settle
+from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
+from tallystick.indoubt.runbook import act_of, acts_of, name_of, runbook
+from tallystick.indoubt.settle import open_store, refuse, settle
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
+from tallystick.reconcile.decision_table import Decision
+from tallystick.roles.coordinator_files import NODE_FILE
 from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
@@ -147,14 +151,10 @@ def _due(one: InDoubt) -> str:
 
 
 def _about(one: InDoubt) -> str:
-    branches = ", ".join(_branch(b) for b in one.branches if b["state"] == "prepared") or "none"
+    branches = ", ".join(name_of(b) for b in one.branches if b["state"] == "prepared") or "none"
     age = "" if one.age_seconds is None else f"; {one.age_seconds:.0f} s old"
     decision = one.decision or "none"
     return f"decision: {decision}; owner: {one.owner or '?'}; in doubt on: {branches}{age}"
-
-
-def _branch(branch: dict[str, Any]) -> str:
-    return str(branch["resource"] or branch["log"] or "?")
 
 
 @command.command()
@@ -220,10 +220,12 @@ def print_transaction(out: Printer, one: InDoubt) -> None:
     for branch in one.branches:
         doubt = "perhaps " if one.alarm == DOUBTFUL else ""
         due = f", due: {doubt}{branch['due']}" if branch["due"] else ""
-        out.line(f"  {_branch(branch)}: {branch['state'].replace('_', ' ')}{due}")
+        out.line(f"  {name_of(branch)}: {branch['state'].replace('_', ' ')}{due}")
     out.line(f"  due: {_due(one)}", style="bold")
     if one.alarm:
         out.line(f"  {one.alarm}: {ADVICE[one.alarm]}")
+    if one.age_seconds is not None:
+        out.line(f"  age: {one.age_seconds:,.0f} s")
     for reason in one.evidence.split("; "):
         out.line(f"    {reason}", style="dim")
 
@@ -237,6 +239,7 @@ def print_transaction(out: Printer, one: InDoubt) -> None:
 @click.option("--forget", is_flag=True, help="A heuristic outcome was repaired.")
 @click.option("--force", is_flag=True, help="Even against the decision in the log.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Look, and say what would be typed; write nothing.")
 @click.pass_context
 def settle_(
     ctx: click.Context,
@@ -249,34 +252,97 @@ def settle_(
     forget: bool,
     force: bool,
     yes: bool,
+    dry_run: bool,
 ) -> None:
     """Settle one global id by hand, with the directory of its COORDINATOR, which must be down.
 
-    The only command that writes.
+    It looks first, without writing: branches, decision, age, evidence, and what will be typed
+    where. Then it asks. Of other systems 'tallystick runbook PATH' prints what to type.
     """
     outcomes = {"commit": commit, "rollback": rollback, "forget": forget}
     wanted = [outcome for outcome, said in outcomes.items() if said]
     if len(wanted) != 1:
         raise click.UsageError("say one of --commit, --rollback and --forget")
-    one = _look(ctx, coordinator, gtrid, resources)
+    check_coordinator_dir(coordinator)
+    live = _named(ctx, tuple(one for one in resources if not _is_store(one)))
+    stores = [one.split(":", 1)[1] for one in resources if _is_store(one)]
+    report = list_in_doubt([coordinator, *stores], live)
+    (one, *_) = _found(report, gtrid)
+    if not (force or forget):
+        node = (Path(coordinator) / NODE_FILE).read_text("ascii").strip()
+        decided = one.decision == Decision.COMMIT
+        refuse(one.gtrid, node, commit=commit, decided=decided, heuristic=False)
+    if dry_run or not yes:
+        _print_look(one, report, live, wanted[0])
+    if dry_run:
+        ctx.exit()
     if not yes:
         click.confirm(f"{wanted[0]} {one.gtrid.hex()}?", abort=True, err=True)
-    due = None if forget else commit
-    done = settle(
-        coordinator, _named(ctx, resources, writing=True), one.gtrid, commit=due, force=force
-    )
+    named = _named(ctx, resources, writing=True)
+    done = settle(coordinator, named, one.gtrid, commit=None if forget else commit, force=force)
     for line in done:
         say(line)
     ctx.exit(1 if any(": failed" in line for line in done) else 0)
 
 
-def _look(ctx: click.Context, coordinator: str, gtrid: str, resources: tuple[str, ...]) -> InDoubt:
-    """Return what is known of a global transaction before anything is opened for writing."""
-    check_coordinator_dir(coordinator)
-    stores = [one for one in resources if one.partition("=")[2].startswith(_STORES)]
-    paths = [one.partition("=")[2].partition(":")[2] for one in stores]
-    live = tuple(one for one in resources if one not in stores)
-    return _found(list_in_doubt([coordinator, *paths], _named(ctx, live)), gtrid)[0]
+def _is_store(resource: str) -> bool:
+    return resource.partition("=")[2].startswith(_STORES)
+
+
+def _print_look(
+    one: InDoubt, report: InDoubtReport, live: dict[str, Resource], outcome: str
+) -> None:
+    """Print where a global transaction stands, and what settling it does, and where."""
+    out = Printer()
+    print_transaction(out, one)
+    for name, why in report.unreachable.items():
+        out.line(f"  Could not ask {name}: {why}")
+    out.line("  what will be done:")
+    if outcome == "forget":
+        out.line("    in the coordinator's log: the heuristic outcome is settled", style="bold")
+        return
+    if outcome == "commit" and one.decision != Decision.COMMIT:
+        out.line("    in the coordinator's log: the decision to commit", style="bold")
+    for branch in one.branches:
+        if branch["state"] == "prepared":
+            act = act_of(one, branch, live, commit=outcome == "commit")
+            in_database = (branch["log"] or "").startswith(LIVE) and act.typed
+            typed = in_database or f"{outcome} of this branch"
+            out.line(f"    in {act.branch.removeprefix(LIVE)}: {typed}", style="bold")
+
+
+@click.command(name="runbook")
+@paths_argument
+@resource_option
+@as_json
+@reading_options
+@click.pass_context
+def runbook_command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    resources: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print what to type for each branch in doubt: Markdown, to be followed and signed.
+
+    Per branch the statement of its engine with the whole id, the evidence, and a line to sign;
+    first what a start of a coordinator would lose. Exits as 'indoubt list'.
+    """
+    report = _gather(ctx, paths, resources, options)
+    live = _named(ctx, resources)
+    if as_json:
+        acts = {
+            one.gtrid.hex(): [asdict(act) for act in acts_of(one, live)]
+            for one in report.transactions
+        }
+        print_json({**report.to_dict(), "acts": acts})
+    else:
+        out = Printer()
+        for line in runbook(report, paths, live):
+            out.line(line)
+    ctx.exit(_exit_code(report))
 
 
 _INDENT = " " * 9

@@ -7,7 +7,23 @@ row changes and both verdicts, and a live log that Derby boots from.
 from __future__ import annotations
 
 from tallystick.records import Clock
-from tallystick.systems.protocol import ResourceTraits, System
+from tallystick.systems.protocol import ResourceTraits, Statements, System
+
+_SETTLING = """\
+jshell --class-path "$CLASSPATH" - <<'EOF'
+import javax.transaction.xa.*;
+var database = new org.apache.derby.jdbc.EmbeddedXADataSource();
+database.setDatabaseName({database});
+var session = database.getXAConnection().getXAResource();
+var hex = java.util.HexFormat.of();
+for (Xid one : session.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN)) {{
+    if (one.getFormatId() != {format_id}) continue;
+    if (!hex.formatHex(one.getGlobalTransactionId()).equals("{gtrid}")) continue;
+    if (!hex.formatHex(one.getBranchQualifier()).equals("{bqual}")) continue;
+    session.{verb}(one{phase});
+    System.out.println("{verb}: done");
+}}
+EOF"""
 
 SYSTEM = System(
     name="derby",
@@ -23,5 +39,15 @@ SYSTEM = System(
         "derby_version": "the version of the Derby that would boot, as 10.14.2",
         "*": "properties of the database that service.properties does not give",
     },
-    resource=ResourceTraits(read_only_unlogged=True),
+    resource=ResourceTraits(
+        read_only_unlogged=True,
+        statements=Statements(
+            where="In a shell: Derby has no statement for it, so Java 17 calls its XA interface, "
+            "while nothing else has the database open; CLASSPATH names derby.jar (from 10.15 on "
+            "derbyshared.jar and derbytools.jar, too)",
+            listing="SELECT GLOBAL_XID FROM SYSCS_DIAG.TRANSACTION_TABLE "
+            "WHERE STATUS = 'PREPARED';",
+            settling=_SETTLING,
+        ),
+    ),
 )

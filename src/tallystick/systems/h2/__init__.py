@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tallystick.records import Clock
 from tallystick.roles import Role
-from tallystick.systems.protocol import ResourceTraits, System
+from tallystick.systems.protocol import ResourceTraits, Statements, System
 
 SYSTEM = System(
     name="h2",
@@ -34,5 +34,13 @@ SYSTEM = System(
     named_without=".h2.db",
     other_file="tallystick.systems.h2.read.detect:other_file",
     log_file="store.h2.db",
-    resource=ResourceTraits(nameless_end="ended_by_hand"),
+    resource=ResourceTraits(
+        nameless_end="ended_by_hand",
+        statements=Statements(
+            where="In SQL, as the only session of this database; it takes effect when the database "
+            "is closed and opened again",
+            listing="SELECT * FROM INFORMATION_SCHEMA.IN_DOUBT;",
+            settling='{VERB} TRANSACTION "{name}";',
+        ),
+    ),
 )

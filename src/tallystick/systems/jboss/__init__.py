@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tallystick.records import Clock
 from tallystick.roles import Role
-from tallystick.systems.protocol import ResourceTraits, System
+from tallystick.systems.protocol import ResourceTraits, Statements, System
 
 SYSTEM = System(
     name="jboss",
@@ -29,6 +29,14 @@ SYSTEM = System(
         "file_size": "the configured size of a file in bytes",
         "generation": "the generation of the code that wrote the journal",
     },
-    resource=ResourceTraits(messages=True),
+    resource=ResourceTraits(
+        messages=True,
+        statements=Statements(
+            where="An operation of the broker, in its web console or by JMX "
+            "(org.apache.activemq.artemis:broker=..., org.hornetq:module=Core,type=Server)",
+            listing="listPreparedTransactions()",
+            settling='{verb}PreparedTransaction("{packed}")',
+        ),
+    ),
     put_aside="tallystick.systems.jboss.read.detect:put_aside",
 )

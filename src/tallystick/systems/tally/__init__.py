@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tallystick.records import Clock
 from tallystick.roles import Role
-from tallystick.systems.protocol import System
+from tallystick.systems.protocol import ResourceTraits, Statements, System
 
 _ROLES = "tallystick.systems.tally.live.roles"
 
@@ -57,4 +57,11 @@ SYSTEM = System(
         ]
     ),
     persist_entry="tallystick.systems.tally.read.records:stored_entry",
+    resource=ResourceTraits(
+        statements=Statements(
+            where="In a shell, with the directory of the coordinator, while both are stopped",
+            settling="tallystick indoubt settle {coordinator} {gtrid} --{verb} "
+            "--resource {resource}={store}",
+        ),
+    ),
 )

@@ -1,0 +1,1 @@
+"""What a runbook tells to type, typed in the real engines."""
