@@ -29,7 +29,11 @@ OLD = Presentation(_new, 197)
         (Value("JSON", b'{"a":1}'.hex()), "JSON", '{"a":1}'),
         (Value("INTEGER", "1"), "ENUM('a', 'b''c', 'd')", "b'c"),
         (Value("INTEGER", "1"), "INT", "1"),
-        (Value("ROW", (Value("BIGINT", "1"), None, Value("ROW", ()))), "ARRAY", "[1, null, []]"),
+        (Value("ROW", (Value("BIGINT", "1"), None, Value("ROW", ()))), "ARRAY",
+         "ROW (1, null, ROW ())"),
+        (Value("ARRAY", (Value("ROW", (Value("BIGINT", "1"),)), None)), "ARRAY", "[ROW (1), null]"),
+        (Value("TIMESTAMP WITH TIME ZONE", "2020-01-02 03:04:05+01"), "",
+         "2020-01-02 03:04:05+01"),
     ],
 )  # fmt: skip
 def test_values_are_what_a_query_shows(value: Value | None, declared: str, shown: Shown) -> None:
@@ -38,6 +42,19 @@ def test_values_are_what_a_query_shows(value: Value | None, declared: str, shown
 
 def test_arrays_of_older_releases_have_parentheses() -> None:
     assert OLD.shown(Value("ARRAY", (Value("INTEGER", "1"), Value("ARRAY", ()))), 0) == "(1, ())"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Value("TIMESTAMP WITH TIME ZONE", "0-01-02 03:04:05-01:30"), "0-01-02 03:04:05.0-01:30"),
+        (Value("TIMESTAMP WITH TIME ZONE", "2020-01-02 03:04:05.5+01"), "2020-01-02 03:04:05.5+01"),
+        (Value("ARRAY", (Value("TIMESTAMP", "2020-01-02 03:04:05"), Value("TIME", "01:02:03"))),
+         "(2020-01-02 03:04:05.0, 01:02:03)"),
+    ],
+)  # fmt: skip
+def test_moments_of_older_releases_always_have_a_fraction(value: Value, shown: Shown) -> None:
+    assert Presentation(_new, 196).shown(value, 0) == shown
 
 
 @pytest.mark.parametrize(

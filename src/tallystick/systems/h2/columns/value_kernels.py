@@ -371,7 +371,7 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _usual_date(packed: int) -> int:
-    return packed if packed >= 0 and packed >> 9 <= 9999 else _UNUSUAL
+    return packed if 1 <= packed >> 9 <= 9999 else _UNUSUAL
 
 
 @kernel
@@ -392,7 +392,7 @@ def _packed_day(day: int) -> int:
     shifted = (5 * day_of_year + 2) // 153
     month = shifted + 3 if shifted < 10 else shifted - 9
     year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    if year < 0 or year > 9999:
+    if year < 1 or year > 9999:
         return _UNUSUAL
     return year << 9 | month << 5 | (day_of_year - (153 * shifted + 2) // 5 + 1)
 

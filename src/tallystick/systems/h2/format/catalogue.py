@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +22,14 @@ from tallystick.systems.protocol import Collection, Column
 Row = tuple[Value | None, ...]
 
 _NAME = r'(?:"(?:[^"]|"")*"|\w+)'
-_CREATE = re.compile(rf"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?({_NAME}(?:\.{_NAME})?)\(")
+_TEXT = r"'(?:[^']|'')*'"
+_CREATE = re.compile(
+    rf"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?({_NAME}(?:\.{_NAME})?)"
+    rf"(?:\sCOMMENT\s(?:\w+\()?{_TEXT}\)?)?\("
+)
+_DOMAIN = re.compile(rf"CREATE DOMAIN ({_NAME})\sAS(?=\s)")
 _COLUMN = re.compile(rf"\s*({_NAME})\s")
+_TOKEN = re.compile(rf"{_TEXT}|{_NAME}|[^'\"(),\w]+|.", re.DOTALL)
 _PARTS = re.compile(_NAME)
 _BUILD = re.compile(r"SET CREATE_BUILD (\d{1,9})")
 _SQL_COLUMN = 3
@@ -47,16 +53,20 @@ _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|DEC|NUMBER)\((\d+), *(\d+)\)")
 _DECIMAL_DIGITS = 38
 _TYPE = re.compile(
     r"\s*(TIMESTAMP(?:\(\d+\))? WITH TIME ZONE|TIME(?:\(\d+\))? WITH TIME ZONE|"
-    r"ENUM\s*\((?:'(?:[^']|'')*'[,\s]*)*\)|"
-    r"(?:DOUBLE PRECISION|LONG RAW|\w+)(?:\([^)]*\))?)"
+    r"INTERVAL \w+(?:\([^)]*\))?(?: TO \w+(?:\(\d+\))?)?|"
+    rf"ENUM\s*\((?:{_TEXT}[,\s]*)*\)|"
+    rf"(?:DOUBLE PRECISION|LONG RAW|\w+)(?:\([^)]*\))?|{_NAME})"
 )
+_FLOAT = re.compile(r"FLOAT\((\d+)\)")
+_REAL_BITS = 24
+"""A FLOAT of up to so many bits is a REAL."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
     """Name of a table and of its columns; ``columns`` is empty where they are not known.
 
-    ``types`` are those of the columns as the SQL states them.
+    ``types`` are those of the columns as the SQL states them; of a domain that which it stands for.
     """
 
     name: str
@@ -72,13 +82,17 @@ _OWN = {
 
 def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
     """Return the names of tables by id, the engine's two own tables included."""
-    names = dict(_OWN)
+    names, domains = dict(_OWN), dict[str, str]()
+    created: list[tuple[int, str, str]] = []
     for values in rows:
         identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
-        match = _CREATE.match(sql)
-        if match is not None and identity is not None:
-            columns = _columns(sql[match.end() :])
-            names[identity] = TableName(_unquoted(match[1]), *columns)
+        if (match := _DOMAIN.match(sql)) is not None:
+            domains[_unquoted(match[1])] = _type(sql, match.end())
+        elif (match := _CREATE.match(sql)) is not None and identity is not None:
+            created.append((identity, _unquoted(match[1]), sql[match.end() :]))
+    for identity, name, sql in created:
+        columns, types = _columns(sql)
+        names[identity] = TableName(name, columns, tuple(_base(one, domains) for one in types))
     return names
 
 
@@ -104,6 +118,8 @@ def _kind(declared: str) -> str:
     if match := _DECIMAL.fullmatch(declared):
         digits, scale = int(match[1]), int(match[2])
         return f"decimal({digits},{scale})" if digits <= _DECIMAL_DIGITS else "string"
+    if (match := _FLOAT.fullmatch(declared)) and int(match[1]) <= _REAL_BITS:
+        return "float"
     if declared.endswith("WITH TIME ZONE"):
         return "string"
     name = declared.partition("(")[0]
@@ -123,16 +139,46 @@ def _unquoted(name: str) -> str:
 
 
 def _columns(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names and the types of columns. The engine writes one column a line."""
+    """Return the names and the types of columns, from after the parenthesis before them."""
     names, types = [], []
-    for line in sql.split("\n")[1:]:
-        match = _COLUMN.match(line)
+    for one in _definitions(sql):
+        match = _COLUMN.match(one)
         if match is None:
             break
-        declared = _TYPE.match(line, match.end())
         names.append(_unquoted(match[1]))
-        types.append("" if declared is None else declared[1].rstrip(","))
+        types.append(_type(one, match.end()))
     return tuple(names), tuple(types)
+
+
+def _definitions(sql: str) -> Iterator[str]:
+    """Yield what is between commas, up to the parenthesis that ends all."""
+    begin = depth = 0
+    for token in _TOKEN.finditer(sql):
+        match token[0]:
+            case "(":
+                depth += 1
+            case ")" if depth:
+                depth -= 1
+            case "," | ")" if not depth:
+                yield sql[begin : token.start()]
+                begin = token.end()
+                if token[0] == ")":
+                    return
+
+
+def _type(sql: str, at: int) -> str:
+    declared = _TYPE.match(sql, at)
+    return "" if declared is None else declared[1]
+
+
+def _base(declared: str, domains: Mapping[str, str]) -> str:
+    """Return the type that a domain stands for; any other type as it is."""
+    for _ in domains:
+        known = domains.get(_unquoted(declared))
+        if known is None:
+            break
+        declared = known
+    return declared
 
 
 _LAST_JULIAN_BUILD = 199

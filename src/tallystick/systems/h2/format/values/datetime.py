@@ -91,10 +91,8 @@ def fraction(nanos: int) -> str:
 
 
 def date_text(year: int, month: int, day: int) -> str:
-    """Return the ISO form; years below 1000 have four digits, others as many as they need."""
-    sign = "-" if year < 0 and year > -1000 else ""
-    digits = f"{sign}{abs(year):04}" if abs(year) < 1000 else str(year)
-    return f"{digits}-{month:02}-{day:02}"
+    """Return year, month and day; years from 1 on have at least four digits."""
+    return f"{year:04}-{month:02}-{day:02}" if year > 0 else f"{year}-{month:02}-{day:02}"
 
 
 def date_value_text(value: int) -> str:

@@ -151,24 +151,23 @@ def _java_digits(digits: str, power: int) -> str:
 
 
 def interval_text(ordinal: int, leading: int, remaining: int, *, negative: bool) -> str:
-    """Return the SQL literal; ``remaining`` is nanoseconds, or months in YEAR TO MONTH."""
+    """Return the SQL literal; ``remaining`` is in units of the last field, of seconds in ns."""
     kind = INTERVALS[ordinal]
     sign = "-" if negative else ""
     return f"INTERVAL '{sign}{leading}{_interval_rest(kind, remaining)}' {kind}"
 
 
 def _interval_rest(kind: str, remaining: int) -> str:
-    if kind == "YEAR TO MONTH":
-        return f"-{remaining}"
     seconds, nanos = divmod(remaining, NS_PER_SECOND)
     hours, minutes = seconds // 3600, seconds // 60
     rest = f":{seconds % 60:02}{fraction(nanos)}"
     forms = {
         "SECOND": fraction(nanos),
-        "DAY TO HOUR": f" {hours:02}",
-        "DAY TO MINUTE": f" {hours:02}:{minutes % 60:02}",
+        "YEAR TO MONTH": f"-{remaining}",
+        "DAY TO HOUR": f" {remaining:02}",
+        "DAY TO MINUTE": f" {remaining // 60:02}:{remaining % 60:02}",
         "DAY TO SECOND": f" {hours:02}:{minutes % 60:02}{rest}",
-        "HOUR TO MINUTE": f":{minutes:02}",
+        "HOUR TO MINUTE": f":{remaining:02}",
         "HOUR TO SECOND": f":{minutes:02}{rest}",
         "MINUTE TO SECOND": rest,
     }

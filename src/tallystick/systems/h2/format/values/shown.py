@@ -28,6 +28,9 @@ _ENUM = re.compile(r"ENUM\s*\(")
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _BRACKETS_SINCE = 198
 """The release from which on arrays are shown in brackets, before in parentheses."""
+_ALWAYS_FRACTION = 196
+"""The last release that shows a fraction of a second also where there is none."""
+_SECONDS = len("00:00:00")
 
 
 def is_enum(declared: str) -> bool:
@@ -59,18 +62,34 @@ class Presentation:
             return None
         if not isinstance(value.text, str):
             first, last = "[]" if self.build >= _BRACKETS_SINCE else "()"
-            items = (self.shown(item, position) for item in value.text)
+            if value.type == "ROW":
+                first, last = "ROW (", ")"
+            items = (self._item(item, position) for item in value.text)
             return f"{first}{', '.join('null' if one is None else str(one) for one in items)}{last}"
         match value.type:
             case "BLOB" | "CLOB":
                 return self._large(value.type, value.text, position)
             case "JSON":
                 return bytes.fromhex(value.text).decode("utf-8", "replace")
+            case "TIMESTAMP WITH TIME ZONE":
+                return self._moment(value.text)
             case "GEOMETRY":
                 return geometry_text(bytes.fromhex(value.text)) or {LOST: value.text}
             case "INTEGER" if is_enum(declared):
                 return _label(declared, value.text)
         return value.text
+
+    def _item(self, value: Value | None, position: int) -> Shown:
+        is_moment = value is not None and value.type == "TIMESTAMP"
+        shown = self.shown(value, position)
+        return self._moment(shown) if is_moment and isinstance(shown, str) else shown
+
+    def _moment(self, text: str) -> str:
+        """Return a moment that is shown as text, with a fraction where its release has one."""
+        if not 0 < self.build <= _ALWAYS_FRACTION or "." in text:
+            return text
+        date, _, time = text.partition(" ")
+        return f"{date} {time[:_SECONDS]}.0{time[_SECONDS:]}"
 
     def _large(self, kind: str, text: str, position: int) -> Shown:
         stored = _STORED.fullmatch(text)
