@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from operator import index
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
+from tallystick.callables import require_plain
 from tallystick.printable import printable
 
 _SHOWN_BITS: Final = 256
@@ -26,6 +29,15 @@ _KEY_SIZES: Final = (16, 24, 32)
 """Bytes of a key of AES."""
 _FIELD_NAME: Final = re.compile(":[^:]*:")
 """A name within the format of a buffer of structures."""
+
+
+class DataClass(Protocol):
+    """An object of a dataclass, such as the settings of a log."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+_Settings = TypeVar("_Settings", bound=DataClass)
 
 
 def bytes_of(value: object, name: str = "body") -> bytes:
@@ -156,6 +168,59 @@ def mapping(value: object, name: str) -> Mapping[str, Any]:
     return value
 
 
+def settings_of(value: object, kind: type[_Settings], name: str = "settings") -> _Settings:
+    """Return settings as an object of their class.
+
+    Args:
+        value: such an object, a mapping of some of its names, or None for the defaults.
+        kind: the class of the settings.
+        name: of the argument, for the error.
+
+    Raises:
+        TypeError: it is neither, or a value is of a wrong type.
+        ValueError: there is no setting of a name, or a value is not allowed.
+    """
+    if isinstance(value, kind):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(
+            f"{name} is of type {_kind(value)}; expected {kind.__name__}, or a mapping of its names"
+        )
+    given = mapping({} if value is None else value, name)
+    known = [one.name for one in fields(kind) if one.init]
+    for one in given:
+        if one not in known:
+            near = get_close_matches(one, known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"expected {', '.join(known)}"
+            raise ValueError(f"{name} has no {printable(one)}; {meant}")
+    return kind(**given)
+
+
+def flag(value: object, name: str) -> bool:
+    """Return True or False.
+
+    Raises:
+        TypeError: it is neither: of a text, which one is meant would have to be guessed.
+    """
+    if isinstance(value, bool):
+        return value
+    raise TypeError(f"{name} is of type {_kind(value)}; expected True or False")
+
+
+def choice(value: object, name: str, known: Sequence[str]) -> str:
+    """Return a text that is one of several.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is another one.
+    """
+    found = text(value, name)
+    if found not in known:
+        expected = ", ".join(known[:-1]) + f" or {known[-1]}"
+        raise ValueError(f"{name} is {printable(repr(found))}; expected {expected}")
+    return found
+
+
 def a_path(value: object, name: str = "path") -> str:
     """Return a path as text.
 
@@ -238,7 +303,7 @@ def secret_of(provider: object, name: str) -> bytes | None:
             f"{name} is of type {_kind(provider)}; expected a function that returns the key, such "
             f"as {name}=lambda: secret"
         )
-    return secret(provider(), f"what {name} returns")
+    return secret(require_plain(provider, name)(), f"what {name} returns")
 
 
 def _no_buffer(value: object, name: str) -> TypeError:

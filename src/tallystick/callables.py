@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from tallystick.errors import TransactionUsageError
+from tallystick.printable import printable
 
 _Given = TypeVar("_Given")
 
@@ -59,10 +60,15 @@ def checked(function: _Given, what: str) -> _Given:
     """Return a function that calls another one and refuses what has to be awaited; None for None.
 
     Raises:
+        TypeError: it cannot be called.
         TransactionUsageError: see `require_plain` and `require_done`.
     """
     if function is None:
         return function
+    if not callable(function):
+        raise TypeError(
+            f"{what} is of type {printable(type(function).__name__)}; expected a function"
+        )
     taken = cast(Callable[..., Any], require_plain(function, what))
 
     @functools.wraps(taken)  # it is shown, and found again, under its own name

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.services.journal import AsyncJournal, Journal
+from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.live.settings import Settings
 from tests.hostile import REFUSALS, VALUES, bytes_in, integer_in
 
@@ -345,7 +346,7 @@ def named(call: Callable[[Any, Given], Any]) -> Make:
 
 
 def _open(subject: Any, given: Given, equal: Given) -> Iterable[Row]:  # noqa: ARG001
-    options = {"system": given["system"], "shared": given["shared"], **given["options"]}
+    options = {name: value for name, value in given.items() if name != "path"}
 
     async def opened() -> None:
         journal = await AsyncJournal.open(given["path"], **options)
@@ -408,7 +409,9 @@ AsyncSubject.calls = [
             "path": new_path,
             "system": lambda _: "tally",
             "shared": lambda _: False,
-            "options": lambda _: {"settings": SEGMENTS},
+            "settings": lambda _: SEGMENTS,
+            "key": lambda _: None,
+            "fs": lambda _: LOCAL,
         },
         _open,
     ),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -250,7 +251,7 @@ def of_what_fails(root: Path, look: Look) -> None:
     path.write_bytes(content)
     for key in (KEY, bytes(32)):
         try:
-            Journal(root / "log", key=lambda key=key: key, settings=SETTINGS).close()
+            Journal(root / "log", key=partial(bytes, key), settings=SETTINGS).close()
             tuple(scan(root / "log", options=ReadOptions(encryption_key=key)))
         except TallystickError as error:
             (root / f"{key[1]}.txt").write_text("".join(format_exception(error)))

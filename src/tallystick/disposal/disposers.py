@@ -51,7 +51,7 @@ def disposer_of(disposer: AnyDisposer, fs: FileSystem = LOCAL) -> LogDisposer:
         return require_disposer(found)
     if callable(found):
         return FunctionDisposer(found)
-    raise ValueError(f"{disposer!r} has no method dispose and cannot be called")
+    raise ValueError(f"disposer {disposer!r} has no method dispose and cannot be called")
 
 
 def _named(name: str) -> AnyDisposer:

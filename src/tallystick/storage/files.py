@@ -108,6 +108,7 @@ class File(Protocol):
         ...
 
 
+@runtime_checkable
 class FileSystem(Protocol):
     """Files by path."""
 
@@ -219,6 +220,20 @@ def absolute(path: str | os.PathLike[str]) -> str:
         TypeError: it is no path.
     """
     return str(Path(a_path(path)).absolute())
+
+
+def file_system(value: object, name: str = "fs") -> FileSystem:
+    """Return a file system.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, FileSystem):
+        return value
+    raise TypeError(
+        f"{name} is of type {type(value).__name__}; expected a file system, such as "
+        "tallystick.storage.local.LOCAL, or one of tallystick.testing"
+    )
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:

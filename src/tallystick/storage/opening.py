@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tallystick.errors import (
     LogFullError,
@@ -62,15 +62,15 @@ _ADVICE = {
 }
 
 
-def opens(function: Callable[_Given, None], close: str = "close") -> Callable[_Given, None]:
+def opens(function: Callable[_Given, None]) -> Callable[_Given, None]:
     """Make an ``__init__`` that opens something open all of it, or leave nothing open.
 
     It is one uninterrupted block. What a handler raises comes out at its end, once what was opened
     is closed again: the caller does not get it.
 
     Args:
-        function: the ``__init__``; it closes what it has opened if it fails.
-        close: the name of the method that closes what it has opened.
+        function: the ``__init__``; it closes what it has opened if it fails. Afterwards ``_close``
+            does, where there is one because ``close`` is awaited, else ``close``.
     """
 
     @wraps(function)
@@ -82,7 +82,8 @@ def opens(function: Callable[_Given, None], close: str = "close") -> Callable[_G
                 opened = True
         except BaseException:
             if opened:
-                getattr(arguments[0], close)()
+                opener: Any = arguments[0]
+                getattr(opener, "_close", opener.close)()
             raise
 
     return opening
@@ -100,7 +101,7 @@ def closes(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     return closing
 
 
-def opens_log(function: Callable[_Given, None], close: str = "close") -> Callable[_Given, None]:
+def opens_log(function: Callable[_Given, None]) -> Callable[_Given, None]:
     """Make an ``__init__`` that opens a log at its first argument, a path; as `opens` does.
 
     It raises documented errors.
@@ -113,7 +114,7 @@ def opens_log(function: Callable[_Given, None], close: str = "close") -> Callabl
         with opening_log(given or ""):
             function(*arguments, **options)
 
-    return opens(opening, close)
+    return opens(opening)
 
 
 @contextmanager

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tallystick.arguments import bodies_of, seconds
+from tallystick.arguments import DataClass, bodies_of, seconds
 from tallystick.callables import checked
 from tallystick.records import Record
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import AsyncJournalTransaction
-from tallystick.storage.files import absolute
+from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading
 from tallystick.systems.registry import NATIVE
 
@@ -30,9 +31,35 @@ BATCH_BYTES = 1 << 20
 
 
 class AsyncJournal(BaseJournal):
-    """A journal whose calls are awaited; an asynchronous context manager. See `BaseJournal`.
+    """A journal whose calls are awaited; an asynchronous context manager.
 
-    Opening it by its constructor blocks; `open` opens it in a thread.
+    Opening it by its constructor blocks; `open` opens it in a thread. Tasks share groups with each
+    other and with threads: one write and one sync for all that wait.
+
+    Args:
+        path: the directory of the log; it is created if there is none.
+        system: the log format, ``tally`` (the native log) or ``jboss`` (HornetQ, Artemis).
+        shared: other processes may have the journal open, too, all of them with this option and the
+            same settings; for the native log.
+        settings: a mapping such as ``{"segment_size": 64 << 20}``, or an object of the format's
+            class of settings, `tallystick.systems.tally.live.settings.Settings` or
+            `tallystick.systems.jboss.live.settings.JournalSettings`, which say what there is.
+        key: a function that returns the secret of an encrypted log, 16, 24 or 32 bytes; for the
+            native log.
+        fs: the file system. The kit (`tallystick.testing`) has some that crash and fail, so that a
+            program on a journal can be tested with them.
+
+    Raises:
+        LogLockedError: the log is open elsewhere.
+        CorruptLogError: acknowledged data is damaged.
+        UnsupportedFormatError: the system has no journal, or none of this kind.
+        TypeError: an argument or a setting is of a wrong type.
+        ValueError: there is no such setting, or its value is not allowed.
+
+    Attributes:
+        path: the directory, absolute.
+        system: the log format.
+        recovered: what the opening found, as `tallystick explain` says it.
     """
 
     @classmethod
@@ -42,9 +69,11 @@ class AsyncJournal(BaseJournal):
         *,
         system: str = NATIVE,
         shared: bool = False,
-        **options: object,
+        settings: Mapping[str, Any] | DataClass | None = None,
+        key: Callable[[], bytes] | None = None,
+        fs: FileSystem = LOCAL,
     ) -> Self:
-        """Open without blocking the event loop. See `BaseJournal` for the arguments.
+        """Open without blocking the event loop; the arguments are those of the class.
 
         A call that is cancelled leaves nothing open, at the latest once the opening has ended.
         """
@@ -57,7 +86,9 @@ class AsyncJournal(BaseJournal):
                     opened.pop()._close()
 
         def work() -> None:
-            opened.append(cls(path, system=system, shared=shared, **options))
+            opened.append(
+                cls(path, system=system, shared=shared, settings=settings, key=key, fs=fs)
+            )
             close_if_given_up()
 
         try:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Generator, Iterator
-from functools import partial
+from collections.abc import Callable, Generator, Iterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from tallystick.arguments import integer, seconds
+from tallystick.arguments import DataClass, flag, integer, seconds
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.records import Record
 from tallystick.roles import (
@@ -32,9 +31,10 @@ from tallystick.roles.record_ids import (
 from tallystick.services.journal.engine import open_engine
 from tallystick.services.journal.ids import JournalIds
 from tallystick.services.journal.transaction import BaseJournalTransaction, id_of
-from tallystick.storage.files import absolute
+from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opens_log
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
@@ -49,33 +49,24 @@ _Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
 
 
 class BaseJournal(Uncopied):
-    """A journal without waiting.
+    """A journal without waiting; `Journal` describes the arguments."""
 
-    Args:
-        path: the directory of the log; it is created if there is none.
-        system: the log format, ``tally`` (the native log) or ``jboss``.
-        shared: other processes may have the journal open, too, all of them with this option and the
-            same settings; for the native log.
-        options: settings of the format's engine; for tally ``settings``, ``key``, ``fs``.
-
-    Raises:
-        LogLockedError: the log is open elsewhere.
-        CorruptLogError: acknowledged data is damaged.
-        UnsupportedFormatError: the system has no journal.
-    """
-
-    @partial(opens_log, close="_close")
+    @opens_log
     def __init__(
         self,
         path: str | PathLike[str],
         *,
         system: str = NATIVE,
         shared: bool = False,
-        **options: Any,
+        settings: Mapping[str, Any] | DataClass | None = None,
+        key: Callable[[], bytes] | None = None,
+        fs: FileSystem = LOCAL,
     ) -> None:
-        self.path = absolute(path)
+        self.path, shared = absolute(path), flag(shared, "shared")
         self.system = system
-        self._engine: JournalEngine = open_engine(system, self.path, shared=shared, **options)
+        self._engine: JournalEngine = open_engine(
+            system, self.path, shared=shared, settings=settings, key=key, fs=file_system(fs)
+        )
         self._order = threading.Lock()  # keeps `_ids` in the order of the log
         # None: what other processes share only their leader knows.
         self._ids: JournalIds | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tallystick.arguments import DataClass
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.records import Record, Xid
@@ -20,7 +21,7 @@ from tallystick.roles import (
     TailPosition,
     Ticket,
 )
-from tallystick.storage.files import Placed
+from tallystick.storage.files import FileSystem, Placed
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
@@ -36,26 +37,36 @@ from tallystick.systems.registry import (
 )
 
 
-def open_engine(name: str, path: str, *, shared: bool = False, **options: Any) -> JournalEngine:
+def open_engine(
+    name: str,
+    path: str,
+    *,
+    shared: bool = False,
+    settings: Mapping[str, Any] | DataClass | None = None,
+    key: Callable[[], bytes] | None = None,
+    fs: FileSystem = LOCAL,
+) -> JournalEngine:
     """Open the journal engine of the system ``name`` on the log at ``path``.
 
     With ``shared`` it is a `tallystick.roles.SharedJournalEngine`.
 
     Raises:
-        UnsupportedFormatError: the system has no journal, or its logs cannot be shared.
+        UnsupportedFormatError: the system has no journal, or its logs cannot be shared, or not be
+            encrypted.
     """
-    if shared and name != NATIVE:
-        raise UnsupportedFormatError(
-            f"{name} logs cannot be shared by processes", advice=f'Use system="{NATIVE}"'
-        )
-    require_no_other(path, options.get("fs", LOCAL), "")
-    if shared:
-        options["shared"] = True
+    if name != NATIVE:
+        for wanted, what in ((shared, "shared by processes"), (key is not None, "encrypted")):
+            if wanted:
+                raise UnsupportedFormatError(
+                    f"{name} logs cannot be {what}", advice=f'Use system="{NATIVE}"'
+                )
+    require_no_other(path, fs, "")
     if name in (own := systems_with(Role.JOURNAL)):
-        return open_journal_engine(path, name, **options)
+        return open_journal_engine(path, name, shared=shared, settings=settings, key=key, fs=fs)
     if name in (historic := systems_with(Role.RECORD_JOURNAL)):
         made = role_class(Role.RECORD_JOURNAL, name)
-        role = made(path, **options)
+        # A system may have no settings.
+        role = made(path, fs=fs, **({} if settings is None else {"settings": settings}))
         try:
             return RecordJournalEngine(path, role)
         except BaseException:

@@ -22,7 +22,35 @@ from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 
 class Journal(BaseJournal):
-    """A journal whose calls block until durable; a context manager. See `BaseJournal`."""
+    """A journal whose calls block until what they write is durable; a context manager.
+
+    Threads share groups: one write and one sync for all that wait. `AsyncJournal` is for tasks.
+
+    Args:
+        path: the directory of the log; it is created if there is none.
+        system: the log format, ``tally`` (the native log) or ``jboss`` (HornetQ, Artemis).
+        shared: other processes may have the journal open, too, all of them with this option and the
+            same settings; for the native log.
+        settings: a mapping such as ``{"segment_size": 64 << 20}``, or an object of the format's
+            class of settings, `tallystick.systems.tally.live.settings.Settings` or
+            `tallystick.systems.jboss.live.settings.JournalSettings`, which say what there is.
+        key: a function that returns the secret of an encrypted log, 16, 24 or 32 bytes; for the
+            native log.
+        fs: the file system. The kit (`tallystick.testing`) has some that crash and fail, so that a
+            program on a journal can be tested with them.
+
+    Raises:
+        LogLockedError: the log is open elsewhere.
+        CorruptLogError: acknowledged data is damaged.
+        UnsupportedFormatError: the system has no journal, or none of this kind.
+        TypeError: an argument or a setting is of a wrong type.
+        ValueError: there is no such setting, or its value is not allowed.
+
+    Attributes:
+        path: the directory, absolute.
+        system: the log format.
+        recovered: what the opening found, as `tallystick explain` says it.
+    """
 
     def append(self, body: bytes) -> int:
         """Append a plain record; returns its LSN."""

@@ -45,7 +45,7 @@ from tallystick.services.page_store.recovery import (
     owner_of,
 )
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
-from tallystick.storage.files import FileSystem, absolute
+from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import (
@@ -64,6 +64,7 @@ from tallystick.systems.registry import (
     open_undo_redo_log,
     paged_file,
     paged_system_in,
+    role_class,
     systems_with,
 )
 
@@ -110,7 +111,7 @@ class PageStore(Uncopied):
         lock_timeout: float = LOCK_SECONDS,
         fs: FileSystem = LOCAL,
     ) -> None:
-        self.path = Path(absolute(path))
+        self.path, fs = Path(absolute(path)), file_system(fs)
         self._opener = _opener(self.path, fs, system, checked(open_log, "open_log of a page store"))
         self._limits = Limits(
             integer(cache_bytes, "cache_bytes", 0, sys.maxsize),
@@ -337,6 +338,8 @@ def _opener(
     chosen = system or found or NATIVE
     if open_log is None and chosen in systems_with(Role.PAGED_LOG):
         return partial(_open_paged, chosen)
+    if open_log is None:
+        role_class(Role.UNDO_REDO_LOG, chosen)  # there is one, before a folder is made
     return partial(_open_own_pages, open_log or partial(_open_log, chosen))
 
 

@@ -329,6 +329,10 @@ class AsyncTransactionManager(Uncopied):
         connections: int = CONNECTIONS,
         threads: int | None = None,
     ) -> None:
+        if not isinstance(manager, TransactionManager):
+            raise TypeError(
+                f"manager is of type {type(manager).__name__}; expected a TransactionManager"
+            )
         connections = integer(connections, "connections", 1, sys.maxsize)
         threads = connections if threads is None else integer(threads, "threads", 1, sys.maxsize)
         self.manager = manager

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from tallystick.arguments import mapping, seconds
+from tallystick.arguments import flag, mapping, seconds
+from tallystick.callables import checked
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
@@ -50,7 +51,7 @@ from tallystick.services.transactions.two_phase_commit import (
     TwoPhaseCommit,
 )
 from tallystick.services.transactions.xids import XidFactory
-from tallystick.storage.files import FileSystem, absolute
+from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opening_log, opens
@@ -121,11 +122,14 @@ class TransactionManager(Uncopied):
         fs: FileSystem = LOCAL,
     ) -> None:
         path, resources = absolute(path), mapping(resources, "resources")
+        fs, shared = file_system(fs), flag(shared, "shared")
         self.timeout = seconds(timeout, "timeout", positive=True)
         self.call_timeout = seconds(call_timeout, "call_timeout", positive=True)
         self.orphan_interval = seconds(orphan_interval, "orphan_interval")
         if recovery_interval is not None:
             recovery_interval = seconds(recovery_interval, "recovery_interval", positive=True)
+        self._close_resources = flag(close_resources, "close_resources")
+        checked(on_step, "on_step")
         with opening_log(path):
             self.directory = open_coordinator_dir(path, node, log, shared=shared, fs=fs)
         self._fs = fs
@@ -137,7 +141,6 @@ class TransactionManager(Uncopied):
         self._xids = self._xid_factory()
         self._dead_before = self._begin_of_time(log)
         self._on_step = on_step
-        self._close_resources = close_resources
         self._recovering = threading.Lock()
         self._last_report = RecoveryReport()
         self._background = BackgroundRecovery(self._recover, recovery_interval)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from tallystick.arguments import time_left
+from tallystick.arguments import choice, flag, mapping, settings_of, text, time_left
 from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters
@@ -46,7 +46,7 @@ from tallystick.services.write_behind.targets.persisted_marks import PersistedMa
 from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
-from tallystick.storage.files import FileSystem, absolute
+from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opening_log, opens, require_outside
@@ -66,7 +66,7 @@ class WriteBehind(Uncopied):
         log: An open log instead of ``system``. The service closes it, also if it cannot open.
         disposer: What happens to files of the log that are no longer needed; see
             `tallystick.disposal.disposers.disposer_of`. None: they stay.
-        settings: Limits and delays.
+        settings: Limits and delays, or a mapping of names of `WriteBehindSettings`.
         on_incomplete: What happens to transactions that an earlier run left pending. ``fail``:
             opening raises `IncompleteLogError` with their numbers; ``replay``: they are applied,
             before and beside new ones; ``hold``: only looking, `discard` and `replay` are allowed.
@@ -91,20 +91,24 @@ class WriteBehind(Uncopied):
         system: str = NATIVE,
         log: PersistLog | None = None,
         disposer: AnyDisposer | None = "delete",
-        settings: WriteBehindSettings | None = None,
+        settings: WriteBehindSettings | Mapping[str, Any] | None = None,
         on_incomplete: str = "fail",
         renamed: Mapping[str, str] | None = None,
         strict: bool = False,
         serializer: Callable[[Any], Any] | None = None,
         fs: FileSystem = LOCAL,
     ) -> None:
-        if on_incomplete not in ("fail", "replay", "hold"):
-            raise ValueError(f"on_incomplete is {on_incomplete!r}; expected fail, replay or hold")
+        choice(on_incomplete, "on_incomplete", ("fail", "replay", "hold"))
+        targets, renamed = mapping(targets, "targets"), mapping(renamed or {}, "renamed")
+        system, strict = text(system, "system"), flag(strict, "strict")
+        if log is not None and not hasattr(log, "last_number"):
+            raise TypeError(f"log is of type {type(log).__name__}; expected an open persist log")
         # wrong arguments are found before anything is opened
+        fs = file_system(fs)
         chosen = None if disposer is None else disposer_of(disposer, fs)
-        self._serializer = checked(serializer, "the serializer of a write-behind service")
+        self._serializer = checked(serializer, "serializer of a write-behind service")
         self.path = absolute(path)
-        self.settings = settings or WriteBehindSettings()
+        self.settings = settings_of(settings, WriteBehindSettings)
         self._backlog = Backlog(self.settings)
         self._metrics = WriteBehindMetrics(self.path, self._backlog.size, self._disposed_files)
         self._workers = Workers(
@@ -116,12 +120,12 @@ class WriteBehind(Uncopied):
         with opening_log(self.path):
             self._log = open_log(self.path, system, fs) if log is None else log
         try:
-            last = self._open(fs, system if log is None else None, on_incomplete, renamed or {})
+            last = self._open(fs, system if log is None else None, on_incomplete, renamed)
         except BaseException:
             self._log.close()
             raise
         self._holding = on_incomplete == "hold" and last > 0
-        self._marks = PersistedMarks(self.path, self._log, self._backlog, renamed or {})
+        self._marks = PersistedMarks(self.path, self._log, self._backlog, renamed)
         with opening_log(self.path), contextlib.ExitStack() as undo:
             self._start(undo, last)
             if chosen is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from tallystick.arguments import integer, seconds
+from tallystick.arguments import flag, integer, seconds
 
 MEBIBYTE = 1 << 20
 
@@ -45,6 +45,7 @@ class WriteBehindSettings:
         for name in ("backlog_max", "backlog_bytes_max", "batch_max", "workers_per_target",
                      "attempts_max"):  # fmt: skip
             integer(getattr(self, name), name, 1, sys.maxsize)
+        flag(self.wait_durable, "wait_durable")
         if not 0 < self.target_duty <= 1:
             raise ValueError("target_duty is above 0 and at most 1")
         if not 0 < self.retry_seconds <= self.retry_seconds_max:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tallystick.testing.simulate.decisions import CRASH, DISK, FAULT, OUT, TIME, Answers
+from tallystick.testing.simulate.scheduler import STEPS_MAX
 from tallystick.testing.simulate.simulation import Outcome, Scenario, SimulationError, simulate
 from tallystick.testing.simulate.swap import swapped
 
@@ -61,16 +62,24 @@ def explore(
     *,
     seconds: float | None = None,
     shrink: bool = True,
-    **options: Any,
+    modules: Sequence[str] = (),
+    faults: bool = True,
+    crashes: bool = True,
+    fine: bool = False,
+    steps_max: int = STEPS_MAX,
 ) -> Exploration:
     """Run a scenario with one seed after the other.
 
     Args:
-        scenario: as for `simulate`.
+        scenario: as for `simulate`, like all that is not named here.
         seeds: the seeds.
         seconds: time after which no further run begins.
         shrink: False tells a failure as it was found.
-        options: as for `simulate`.
+        modules: names of modules and packages of yours that are simulated, too.
+        faults: False lets no call fail, no clock jump, and no wait time out too early.
+        crashes: False never stops the machine.
+        fine: True makes every statement of these modules a scheduling point.
+        steps_max: scheduling points after which a run has failed.
 
     Returns:
         How much was tried.
@@ -80,14 +89,17 @@ def explore(
     """
     found = Exploration()
     began = time.monotonic()
-    modules, fine = options.get("modules", ()), options.get("fine", False)
+    options = {
+        "modules": modules, "faults": faults, "crashes": crashes, "fine": fine,
+        "steps_max": steps_max,
+    }  # fmt: skip
     with swapped(modules, fine=fine), _frozen():
         for seed in seeds:
             if seconds is not None and time.monotonic() - began > seconds:
                 break
             outcome = _run(scenario, seed, options)
             if isinstance(outcome, SimulationError):
-                raise shortened(scenario, outcome, **options) if shrink else outcome
+                raise _shortened(scenario, outcome, options) if shrink else outcome
             found.add(outcome)
             if found.schedules % _COLLECT_EVERY == 0:
                 gc.collect()
@@ -113,7 +125,16 @@ def _frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def shortened(scenario: Scenario, failure: SimulationError, **options: Any) -> SimulationError:
+def shortened(
+    scenario: Scenario,
+    failure: SimulationError,
+    *,
+    modules: Sequence[str] = (),
+    faults: bool = True,
+    crashes: bool = True,
+    fine: bool = False,
+    steps_max: int = STEPS_MAX,
+) -> SimulationError:
     """Return the same failure with fewer decisions: of faults, of switches, of participants.
 
     A decision is left out if the run then still fails in the same way: by the same error, raised
@@ -122,8 +143,22 @@ def shortened(scenario: Scenario, failure: SimulationError, **options: Any) -> S
     Args:
         scenario: as for `simulate`.
         failure: what it raised.
-        options: as they were given to `simulate`.
+        modules: as it was given to `simulate`, like those after it.
+        faults: as it was given.
+        crashes: as it was given.
+        fine: as it was given.
+        steps_max: as it was given.
     """
+    options = {
+        "modules": modules, "faults": faults, "crashes": crashes, "fine": fine,
+        "steps_max": steps_max,
+    }  # fmt: skip
+    return _shortened(scenario, failure, options)
+
+
+def _shortened(
+    scenario: Scenario, failure: SimulationError, options: dict[str, Any]
+) -> SimulationError:
     shrinker = _Shrinker(scenario, failure, options)
     shrinker.restart_from_its_decisions()
     for _ in range(2):

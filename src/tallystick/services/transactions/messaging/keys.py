@@ -133,6 +133,16 @@ class IdempotencyKey:
     payload: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
+        text(self.resource, "resource")
+        if self.scope is not None:
+            text(self.scope, "scope")
+        seconds(self.wait, "wait")
+        functions = {"encode": self.encode, "decode": self.decode}
+        functions |= {} if isinstance(self.of, str) else {"of": self.of}
+        functions |= {} if self.payload is None else {"payload": self.payload}
+        for name, one in functions.items():
+            if not callable(one):
+                raise TypeError(f"{name} is of type {type(one).__name__}; expected a function")
         require_plain_calls(self, ("of", "encode", "decode", "payload"), "a key")
 
 

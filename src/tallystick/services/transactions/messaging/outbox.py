@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tallystick.arguments import bytes_of, text
+from tallystick.arguments import bytes_of, several, text
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.messaging.statements import (
     MYSQL,
@@ -131,13 +131,13 @@ class Outbox(Uncopied):
         self, manager: Manager, resource: str, consumers: Sequence[str] = ("default",)
     ) -> None:
         self.manager = for_threads(manager)
-        self.consumers = tuple(dict.fromkeys(consumers))
+        self.consumers = tuple(dict.fromkeys(several(consumers, "consumers")))
         if not self.consumers:
             raise TransactionUsageError("an outbox without a consumer keeps no message")
         for name in self.consumers:
             require_name(name, "a consumer")
-        self.resource = resource
-        self.database = resource_of(manager, resource)
+        self.resource = text(resource, "resource")
+        self.database = resource_of(manager, self.resource)
         self.table = MESSAGES.of(self.database)
         self.mark = mark_of(self.database)
         names = "consumer, topic, headers, body"

@@ -125,6 +125,8 @@ class Relay(Uncopied):
         give_up_after: int | None = None,
         lease: float = 30.0,
     ) -> None:
+        if not isinstance(outbox, Outbox):
+            raise TypeError(f"outbox is of type {type(outbox).__name__}; expected an Outbox")
         if consumer not in outbox.consumers:
             raise TransactionUsageError(
                 f"{consumer!r} is no consumer of the outbox",

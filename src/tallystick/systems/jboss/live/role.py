@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from tallystick.arguments import settings_of
 from tallystick.errors import LogWriteError
 from tallystick.records import Xid
 from tallystick.roles import (
@@ -76,9 +77,8 @@ class JBossRecordJournal(Uncopied):
         fs: FileSystem = LOCAL,
         tolerate_damage: bool = False,
     ) -> None:
-        if isinstance(settings, Mapping):
-            settings = JournalSettings(**settings)
-        self.journal = CircularJournal(folder, settings, fs=fs, tolerate_damage=tolerate_damage)
+        chosen = settings_of(settings, JournalSettings)
+        self.journal = CircularJournal(folder, chosen, fs=fs, tolerate_damage=tolerate_damage)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record outside of transactions."""

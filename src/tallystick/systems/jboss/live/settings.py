@@ -5,14 +5,21 @@ In: what an application chooses. Out: the shape of its records and the settings 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from tallystick.arguments import choice, integer, seconds
 from tallystick.errors import LogWriteError
 from tallystick.systems.jboss.format.layout import FILE_SIZE_MIN, SHAPES, Shape
 from tallystick.systems.jboss.live.files import RingSettings
 
 _PREFIX, _EXTENSION = "activemq-data", "amq"
+_INTEGERS: Final = (
+    ("file_size", 0), ("min_files", 0), ("user_version", -(1 << 31)), ("alignment", 1),
+    ("compact_percentage", 0), ("compact_min_files", 0),
+)  # fmt: skip
+"""Integers among the settings, and the least value of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,10 @@ class JournalSettings:
         compact_percentage: `CircularJournal.needs_compaction` if live bytes are less than this
             part of the files, in percent,
         compact_min_files: and there are more full files than this.
+
+    Raises:
+        TypeError: a value is of a wrong type.
+        ValueError: a value is out of its range.
     """
 
     generation: Literal["g1a", "g1b", "g1c", "g1d", "g2", "g3"] = "g3"
@@ -51,6 +62,18 @@ class JournalSettings:
     delay: float = 0.0
     compact_percentage: int = 30
     compact_min_files: int = 10
+
+    def __post_init__(self) -> None:
+        choice(self.generation, "generation", [one for one in SHAPES if one != "hash"])
+        choice(self.checksum, "checksum", ["size", "hash"])
+        for name, least in _INTEGERS:
+            integer(getattr(self, name), name, least, sys.maxsize)
+        if self.pool_files is not None:
+            integer(self.pool_files, "pool_files", -1, sys.maxsize)
+        seconds(self.delay, "delay")
+        for name, value in (("prefix", self.prefix), ("extension", self.extension)):
+            if not isinstance(value, str):  # not `text`: a file of another program has any name
+                raise TypeError(f"{name} is of type {type(value).__name__}; expected a text (str)")
 
     @property
     def usual_names(self) -> str | None:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from tallystick.arguments import integer, seconds
+from tallystick.arguments import choice, flag, integer, seconds
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
@@ -72,6 +72,9 @@ class Settings:
         for name in _INTEGERS:
             integer(getattr(self, name), name, 0, sys.maxsize)
         seconds(self.delay_s, "delay_s")
+        flag(self.recycle, "recycle")
+        flag(self.preallocate, "preallocate")
+        choice(self.compression, "compression", sorted(COMPRESSIONS))
         if self.idle_mark_s is not None:
             seconds(self.idle_mark_s, "idle_mark_s", positive=True)
         checks = (
@@ -81,7 +84,6 @@ class Settings:
                 and self.segment_size % self.sector_size == 0,
                 f"segment_size must be a multiple of the sector, at least {SEGMENT_SIZE_MIN}",
             ),
-            (self.compression in COMPRESSIONS, f"compression must be one of {set(COMPRESSIONS)}"),
             (self.group_bytes > 0, "group_bytes must be positive"),
             (self.spares >= 0, "spares must not be negative"),
             (0 <= self.shard < self.shards, "shard must be below shards"),

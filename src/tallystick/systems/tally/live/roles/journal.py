@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from tallystick.arguments import bodies_of, integer
+from tallystick.arguments import bodies_of, integer, settings_of
 from tallystick.records import Record
 from tallystick.roles import PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
@@ -51,8 +51,7 @@ def open_journal(
     ``settings`` may be a mapping of the names of `Settings`; with ``shared`` other processes may
     have the log open, too: see `SharedTallyLog`.
     """
-    if isinstance(settings, Mapping):
-        settings = Settings(**settings)
+    settings = settings_of(settings, Settings)
     claim = Claim(TallyJournal.role)
     if shared:
         return SharedTallyJournal(

@@ -1,0 +1,179 @@
+"""What an IDE shows of the public names: every parameter by name, and what it is for."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick import (
+    Outbox,
+    TallystickError,
+    TransactionManager,
+    TransactionUsageError,
+    UnsupportedFormatError,
+)
+
+PACKAGES = (
+    "tallystick",
+    *(f"tallystick.services.{one}" for one in
+      ("journal", "page_store", "transactions", "write_behind")),
+    *(f"tallystick.testing{one}" for one in ("", ".chaos", ".simulate")),
+)  # fmt: skip
+OPEN = {
+    # the arguments of a function that is called with them
+    "Simulation.process", "Simulation.spawn", "MemoryFileSystem.apply", "RecordingFileSystem.apply",
+    "Table.update",  # of `collections.abc.MutableMapping`
+}  # fmt: skip
+"""Entry points that take any number of arguments, as these belong to something else."""
+MADE_BY_USERS = (
+    "Journal", "AsyncJournal", "PageStore", "WriteBehind", "TransactionManager",
+    "AsyncTransactionManager", "Outbox", "Relay", "IdempotencyKey", "Retry",
+)  # fmt: skip
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Yield each public class and function with its name, errors and choices aside."""
+    seen = set()
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            plain = callable(thing) and not getattr(thing, "_is_protocol", False)
+            errors = isinstance(thing, type) and issubclass(thing, BaseException)
+            if plain and not errors and not hasattr(thing, "__members__") and thing not in seen:
+                seen.add(thing)
+                yield name, thing
+
+
+def entry_points() -> Iterator[tuple[str, Any]]:
+    """Yield what can be called of them: functions, constructors, public methods."""
+    for name, thing in public():
+        yield name, thing
+        if isinstance(thing, type):
+            for method in dir(thing):
+                if not method.startswith("_") and inspect.isroutine(getattr(thing, method)):
+                    yield f"{name}.{method}", getattr(thing, method)
+
+
+ENTRY_POINTS = dict(entry_points())
+
+
+def test_no_public_entry_point_hides_its_parameters() -> None:
+    assert len(ENTRY_POINTS) > 150
+    hidden = {
+        name
+        for name, thing in ENTRY_POINTS.items()
+        for one in inspect.signature(thing).parameters.values()
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    }
+    assert hidden == OPEN
+
+
+def test_every_public_entry_point_says_what_it_does() -> None:
+    assert [name for name, thing in ENTRY_POINTS.items() if not thing.__doc__] == []
+
+
+@pytest.mark.parametrize("name", MADE_BY_USERS)
+def test_the_class_describes_every_parameter_that_it_is_made_with(name: str) -> None:
+    made = getattr(tallystick, name)
+    described = inspect.getdoc(made) or ""
+    for one in inspect.signature(made).parameters.values():
+        assert f"    {one.name}: " in described, one.name
+        assert one.annotation is not inspect.Parameter.empty
+
+
+def test_the_asynchronous_opening_takes_what_the_constructor_takes() -> None:
+    opening = inspect.signature(tallystick.AsyncJournal.open).parameters
+    made = inspect.signature(tallystick.AsyncJournal).parameters
+    assert list(opening) == list(made) == list(inspect.signature(tallystick.Journal).parameters)
+    assert [one.default for one in opening.values()] == [one.default for one in made.values()]
+
+
+class Odd:
+    """An object that is nothing that anyone asks for."""
+
+    def __repr__(self) -> str:
+        return "<odd>"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[dict[str, dict[str, Any]]]:
+    """Return right values for the parameters that have no default, by class."""
+    tm = TransactionManager(tmp_path / "tm", {"db": f"sqlite:///{tmp_path}/db"})
+    with tm:
+        path = {"path": tmp_path / "new"}
+        yield {
+            **dict.fromkeys(("Journal", "AsyncJournal", "PageStore"), path),
+            "WriteBehind": {**path, "targets": {"t": print}},
+            "TransactionManager": {**path, "resources": {}},
+            "AsyncTransactionManager": {"manager": tm},
+            "Outbox": {"manager": tm, "resource": "db"},
+            "Relay": {"outbox": Outbox(tm, "db"), "deliver": print},
+            "IdempotencyKey": {"resource": "db", "of": "key"},
+            "Retry": {},
+        }
+
+
+@pytest.mark.parametrize("name", MADE_BY_USERS)
+def test_a_wrong_argument_is_refused_by_its_name_and_nothing_is_made(
+    name: str, made: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    for parameter in inspect.signature(getattr(tallystick, name)).parameters:
+        with pytest.raises((TypeError, ValueError, TallystickError)) as caught:
+            getattr(tallystick, name)(**{**made[name], parameter: Odd()})
+        known = {"system": "<odd>", "manager": "Odd", "node": "text", "log": "log of type Odd"}
+        words = (parameter, known.get(parameter, parameter))
+        assert any(one in str(caught.value) for one in words), (parameter, str(caught.value))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "words"),
+    [
+        ("tally", {"segmentsize": 1}, "has no segmentsize; did you mean segment_size?"),
+        ("tally", {"colour": 1}, "has no colour; expected segment_size, sector_size,"),
+        ("tally", {"segment_size": 1}, "segment_size must be a multiple of the sector, at least"),
+        ("tally", {"segment_size": "1"}, "segment_size is of type str; expected an integer"),
+        ("tally", {"compression": "lz4"}, "compression is 'lz4'; expected none, zlib or zstd"),
+        ("tally", {"recycle": "no"}, "recycle is of type str; expected True or False"),
+        ("tally", {3: 4}, "a name in settings is of type int; expected a text"),
+        ("tally", ["spares"], "settings is of type list; expected Settings, or a mapping"),
+        ("jboss", {"generation": "g9"}, "generation is 'g9'; expected g1a, g1b, g1c, g1d, g2 or"),
+        ("jboss", {"file_size": "1"}, "file_size is of type str; expected an integer"),
+        ("jboss", {"delay_s": 1}, "settings has no delay_s; did you mean delay?"),
+        ("jboss", {"prefix": 1}, "prefix is of type int; expected a text"),
+    ],
+)
+def test_a_wrong_setting_of_a_journal_is_told_by_its_name(
+    system: str, settings: Any, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        tallystick.Journal(tmp_path / "log", system=system, settings=settings)
+    assert not (tmp_path / "log").exists()
+
+
+def test_settings_of_write_behind_may_be_a_mapping(tmp_path: Path) -> None:
+    with tallystick.WriteBehind(tmp_path / "a", {}, settings={"batch_max": 7}) as behind:
+        assert behind.settings.batch_max == 7
+    with pytest.raises(ValueError, match="has no batch_maxx; did you mean batch_max"):
+        tallystick.WriteBehind(tmp_path / "b", {}, settings={"batch_maxx": 7})
+
+
+def test_a_key_that_has_to_be_awaited_is_refused(tmp_path: Path) -> None:
+    async def key() -> bytes:
+        return bytes(32)
+
+    with pytest.raises(TransactionUsageError, match="key is called and not awaited"):
+        tallystick.Journal(tmp_path / "log", key=key)  # type: ignore[arg-type]
+
+
+def test_what_a_historic_journal_cannot_do_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFormatError, match="jboss logs cannot be encrypted"):
+        tallystick.Journal(tmp_path / "log", system="jboss", key=lambda: bytes(32))
