@@ -33,6 +33,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -534,13 +535,17 @@ static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset
     }
     while (fdatasync(fd) < 0)
         if (errno != EINTR) return errno;
-    return 0;
+    struct stat now;
+    return fstat(fd, &now) < 0 ? errno : now.st_nlink ? 0 : ENOENT; /* as `LocalFile.datasync` */
 }
 
 /* True, with an exception, if a write or sync has failed. */
 static int failed(LogEnd *at) {
-    if ((errno = at->error)) PyErr_SetFromErrno(PyExc_OSError);
-    return errno != 0;
+    if ((errno = at->error) == ENOENT)
+        PyErr_SetString(PyExc_FileNotFoundError, "the file was deleted while it was open");
+    else if (errno)
+        PyErr_SetFromErrno(PyExc_OSError);
+    return at->error != 0;
 }
 
 /* The file is written by Python if that has another function for it than it had. */

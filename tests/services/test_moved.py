@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tallystick.errors import LogWriteError
+from tallystick.errors import LogPoisonedError, LogWriteError, TallystickError
 from tallystick.roles import PersistEntry
 from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
@@ -306,9 +306,24 @@ def test_a_folder_that_is_moved_back_is_written_again(name: str, tmp_path: Path)
 def test_a_folder_that_was_deleted_is_not_called_moved(tmp_path: Path) -> None:
     log = Journal(tmp_path / "log", settings=TINY)
     shutil.rmtree(tmp_path / "log")
-    with pytest.raises(LogWriteError, match="was deleted") as caught:
-        for _ in range(PUTS):
-            log.append(bytes(900))
-    assert "nothing is lost" not in str(caught.value)
-    with contextlib.suppress(LogWriteError):
+    with pytest.raises(LogPoisonedError, match="was deleted"):
+        log.append(bytes(900))
+    with contextlib.suppress(LogPoisonedError):
         log.close()
+
+
+@pytest.mark.both_cores
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_nothing_is_acknowledged_into_files_that_were_deleted(name: str, tmp_path: Path) -> None:
+    open_it, _ = SUBJECTS[name]
+    (tmp_path / "fixed").mkdir()
+    subject = open_it(str(tmp_path / "log"))
+    try:
+        subject.put(1)
+        shutil.rmtree(tmp_path / "log")
+        for number in (2, 3):
+            with pytest.raises((TallystickError, OSError)):
+                subject.put(number)
+    finally:
+        with contextlib.suppress(TallystickError, OSError):
+            subject.close()

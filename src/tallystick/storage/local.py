@@ -142,7 +142,17 @@ class LocalFile(_Descriptor):
 
     def datasync(self) -> None:
         """Sync the file; see `File.datasync`."""
-        _datasync(self.fd)
+        fd = self.fd
+        _datasync(fd)
+        if os.fstat(fd).st_nlink == 0:
+            self._refuse_removed(fd)
+
+    def _refuse_removed(self, fd: int) -> None:
+        """Raise `FileNotFoundError`, unless the file system counts no links."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), Path(self.path).stat()):
+                return
+        raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was open", self.path)
 
     def allocate(self, size: int) -> None:
         """Grow the file with zeros; see `File.allocate`."""

@@ -8,12 +8,17 @@ to the engine at once and do not wait; `JournalTransaction` blocks until an end 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Self
 
 from tallystick.arguments import integer
-from tallystick.errors import LogWriteError, RecordIdError, TransactionUsageError
+from tallystick.errors import (
+    LogClosedError,
+    LogWriteError,
+    RecordIdError,
+    TransactionUsageError,
+)
 from tallystick.records import Xid
 from tallystick.roles import RECORD_ID_MAX, RECORD_ID_MIN, JournalEngine, Ticket
 from tallystick.roles.branches import refuse_in_branch
@@ -130,6 +135,11 @@ class BaseJournalTransaction(Uncopied):
     def _submit_commit(self) -> Ticket:
         return self._submit_end(self._engine.commit, commit=True)
 
+    def _roll_back_unwaited(self) -> None:
+        """Roll back without a wait: what has no commit record is rolled back."""
+        with suppress(LogClosedError):  # closed, or of the parent of this forked child
+            self._submit_rollback()
+
     def _submit_rollback(self) -> Ticket:
         return self._submit_end(self._engine.rollback, commit=False)
 
@@ -241,7 +251,7 @@ class JournalTransaction(BaseJournalTransaction):
                 if self._phase is not Phase.ACTIVE:
                     return
                 if kind is not None:
-                    self._submit_rollback()  # no wait: what has no commit record is rolled back
+                    self._roll_back_unwaited()
                     return
                 ticket = self._submit_commit()
             ticket.wait()
@@ -276,4 +286,4 @@ class AsyncJournalTransaction(BaseJournalTransaction):
         if kind is None:
             await self.commit()
         else:
-            self._submit_rollback()  # needs no wait: what has no commit record is rolled back
+            self._roll_back_unwaited()

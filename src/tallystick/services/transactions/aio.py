@@ -301,7 +301,7 @@ class AsyncTransaction(GlobalTransaction):
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
         self._leave()
-        if self.status not in OPEN:
+        if self.status not in OPEN or (kind is not None and self._protocol.of_parent):
             return
         if kind is None:
             await self.commit()

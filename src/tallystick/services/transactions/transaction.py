@@ -659,7 +659,7 @@ class Transaction(GlobalTransaction):
     ) -> None:
         with uninterrupted:
             self._leave()
-            if self.status not in OPEN:
+            if self.status not in OPEN or (kind is not None and self._protocol.of_parent):
                 return
             try:
                 if kind is None:

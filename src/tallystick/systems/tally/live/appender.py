@@ -10,6 +10,7 @@ whole group after a damaged one proves that the damaged one had been acknowledge
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -198,7 +199,10 @@ class Appender(Uncopied):
         at.segment, at.time_us = header.number, time_us
         at.end, at.next_lsn, at.chain = due.offset, due.lsn, due.chain
         at.durable_lsn = due.lsn - 1
-        at.fd = file.fd if type(file) is LocalFile else -1
+        plain = (
+            type(file) is LocalFile and os.fstat(file.fd).st_nlink
+        )  # some file systems count none
+        at.fd = file.fd if plain else -1
         at.index[:] = b"".join([ENTRY.pack(*entry) for entry in index])
 
     def ensure_space(self, size: int) -> None:
