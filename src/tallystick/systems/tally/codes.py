@@ -18,7 +18,8 @@ CODES = codes(
     Code(
         "broken-chain",
         Severity.LOSS,
-        "A segment does not begin with the record after the last one of its predecessor.",
+        "A segment does not begin with the record after the last one of its predecessor, or was "
+        "begun after another one.",
         "Restore the files of the log from one copy, or salvage what can be read",
     ),
     Code(

@@ -61,6 +61,27 @@ def test_older_copy_of_any_one_file_is_refused_or_loses_nothing() -> None:
     assert tried > refused, "an older control block alone loses nothing"
 
 
+def test_segment_of_a_copy_that_went_its_own_way_is_refused() -> None:
+    """Both have one identity, and their segments begin with the same records."""
+    begun = MemoryFileSystem()
+    log = tiny_log(begun)
+    log.append(_body(0)).wait()
+    log.close()
+    last = []
+    for own in (1000, 2000):
+        fs = MemoryFileSystem(begun.contents())
+        log = tiny_log(fs)
+        for number in range(COUNT):
+            log.append(_body(own + number)).wait()
+        log.close()
+        last.append(fs.contents())
+    one, other = last
+    exchanged = [path for path in one if path != CONTROL and path.endswith(".tally")]
+    assert len(exchanged) > 4
+    for path in exchanged:
+        assert _opened(one | {path: other[path]}) is None, path
+
+
 def test_control_block_of_another_log_is_refused() -> None:
     files = segments_of_plain().contents()
     for other in (segments_of_plain(5), segments_of_plain(60)):

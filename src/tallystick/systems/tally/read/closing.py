@@ -277,7 +277,8 @@ def _require_chain(catalog: Catalog, edges: Sequence[Edges]) -> None:
         if before is not None and before.segment == one.segment:
             start = before.end
         elif before is not None:
-            follows = header.previous == before.segment and header.first_lsn == before.end[1]
+            continued = header.previous_end, header.first_lsn, header.chain
+            follows = header.previous == before.segment and continued == before.end
             _require(follows, "a segment does not follow the one before it")
         _require(one.begin == start, "a split does not follow the one before it")
         before = one

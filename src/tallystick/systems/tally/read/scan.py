@@ -14,6 +14,7 @@ from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding
 from tallystick.storage.source import ByteSource
 from tallystick.systems.tally.codes import fatal
+from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LSN_FIRST
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
@@ -121,6 +122,20 @@ class Scan:
                 0,
             )
             self._break()
+        elif not (self._after_damage or self._continues(header)):
+            self._report(
+                "broken-chain",
+                f"the segment was begun after another record {self.next_lsn - 1} than this log "
+                "has: it is of another copy of the log, or the segment before it is",
+                file,
+                0,
+            )
+            self._break()
+
+    def _continues(self, header: SegmentHeader) -> bool:
+        """Return whether a segment was begun after the last group of the one before it."""
+        due = self.end[1] if self.end else None
+        return due is None or (header.previous_end, header.chain) == (due.offset, due.chain)
 
     def _start(self, file: SegmentFile) -> None:
         header = file.header
