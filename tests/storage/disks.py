@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 
 class SlowDisk:
-    """Remembers groups and syncs; a sync takes ``seconds``; fails at call number ``fail_at``."""
+    """Remembers groups and syncs; fails at call number ``fail_at``.
+
+    A sync takes ``seconds``, and as long as ``free`` is not set.
+    """
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
@@ -18,6 +21,8 @@ class SlowDisk:
         self.calls = 0
         self.fail_at: int | None = None
         self.error: Callable[[], BaseException] = lambda: OSError(5, "Input/output error")
+        self.free = threading.Event()
+        self.free.set()
         self._busy = threading.Lock()
 
     @property
@@ -38,6 +43,7 @@ class SlowDisk:
         with self._alone():
             count = len(self.groups)
             time.sleep(self.seconds)
+            assert self.free.wait(60)
             self.synced = count
 
     def _alone(self) -> threading.Lock:

@@ -170,14 +170,16 @@ async def test_a_task_never_has_to_write_what_is_pending() -> None:
 
 
 async def test_a_loop_that_closed_before_its_flush_ended_does_no_harm() -> None:
-    disk = SlowDisk(seconds=0.1)
+    disk = SlowDisk()
     writer = _writer(disk)
+    disk.free.clear()
 
     async def run() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(_awaited(writer, 1), 0.02)
 
     await run()
+    disk.free.set()
     assert writer.submit(2).wait() == 1
     assert disk.durable == [1, 2]
     writer.close()
@@ -244,7 +246,7 @@ def test_a_task_that_ends_the_loop_strands_no_other() -> None:
 
 
 async def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> None:
-    disk = SlowDisk(seconds=0.05)
+    disk = SlowDisk()
     writer = _writer(disk)
 
     async def run() -> None:
@@ -252,8 +254,10 @@ async def test_a_ticket_can_be_given_to_everything_that_takes_awaitables() -> No
         found.append(await asyncio.wait_for(writer.submit(3), HANGS_AFTER))
         found.append(await asyncio.shield(writer.submit(4)))
         assert found == [0, 1, 2, 3]
+        disk.free.clear()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(writer.submit(5), 0.01)
+        disk.free.set()
 
     await run()
     writer.close()
