@@ -209,5 +209,5 @@ def test_close_does_not_wait_for_a_disposer_that_hangs(tmp_path: Path) -> None:
     assert entered.wait(5)
     began = time.monotonic()
     disposal.close(0.05)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     release.set()
