@@ -199,10 +199,9 @@ class Appender(Uncopied):
         at.segment, at.time_us = header.number, time_us
         at.end, at.next_lsn, at.chain = due.offset, due.lsn, due.chain
         at.durable_lsn = due.lsn - 1
-        plain = (
-            type(file) is LocalFile and os.fstat(file.fd).st_nlink
-        )  # some file systems count none
-        at.fd = file.fd if plain else -1
+        at.fd = file.fd if type(file) is LocalFile else -1
+        if at.fd >= 0 and os.fstat(at.fd).st_nlink == 0:  # this file system counts none
+            at.fd = -1  # by them the core sees that a file was deleted
         at.index[:] = b"".join([ENTRY.pack(*entry) for entry in index])
 
     def ensure_space(self, size: int) -> None:
