@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
+    Answer,
     Change,
     Clock,
     Deferred,
@@ -28,6 +29,7 @@ from tallystick.records import (
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
 from tallystick.systems.jboss.applications.surroundings import (
+    BINDINGS,
     Known,
     UserTypes,
     is_bindings,
@@ -53,6 +55,7 @@ from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item
+from tallystick.systems.jboss.format.messages import IDS_GIVEN, ids_given
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
     FileRecords,
@@ -71,6 +74,7 @@ from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
+from tallystick.systems.jboss.verdict.answer import IDS_MISSING
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.file_ids import given_up
 from tallystick.systems.jboss.verdict.findings import findings
@@ -398,11 +402,13 @@ class JournalReading:
         return surroundings_of(self.source.path, self._extension, known)
 
     def _queue_addresses(self, folder: str) -> dict[int, str]:
+        found = self._bindings(folder)
+        return queue_addresses(found.changes()) if found.source.files else {}
+
+    def _bindings(self, folder: str) -> JournalReading:
         files = [f"{folder}/{name}" for name in sorted(names_beside(folder)) if is_bindings(name)]
-        if not files:
-            return {}
         source = LogSource(self.source.system, folder, tuple(files))
-        return queue_addresses(JournalReading(source, self._options).changes())
+        return JournalReading(source, self._options)
 
     def _listed(self, user_types: UserTypes | None) -> Iterable[Item]:
         """Return the records of these user types that a load lists; None for all."""
@@ -421,13 +427,30 @@ class JournalReading:
         """Return the engine's and the strict verdict."""
         engine = Deferred(lambda: engine_report(self._engine))
         found = verdict(self._evidence, self._findings, self.format, engine)
-        return found if self._options.log_only else judged_whole(found, self._around)
+        if self._options.log_only:
+            return found
+        return judged_whole(found, self._around, self._decided)
 
     @cached_property
     def judgement(self) -> Judgement:
         """The answer about the broker, or about a journal alone."""
-        own = judgement(self._evidence, self._findings)
-        return own if self._options.log_only else joined(own, self._around)
+        return self._own if self._options.log_only else joined(self._decided, self._around)
+
+    @cached_property
+    def _own(self) -> Judgement:
+        return judgement(self._evidence, self._findings)
+
+    @cached_property
+    def _decided(self) -> Judgement:
+        """The answer about the journal, with the ids that the broker gave by its bindings."""
+        if self._own.reason != IDS_MISSING:
+            return self._own
+        given = None
+        for one in self._around.parts:
+            if one.part == BINDINGS and one.there and one.answer is Answer.SAFE:
+                notes = self._bindings(one.path)._listed({IDS_GIVEN})
+                given = ids_given((note.record_id or 0, note.body or b"") for note in notes)
+        return judgement(replace(self._evidence, given=given), self._findings)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

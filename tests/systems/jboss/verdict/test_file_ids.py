@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.records import Answer
 from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.format.messages import IDS_GIVEN
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tests.systems.jboss.build import add, add_tx, commit, delete, delete_tx, file_name, image, read
 
@@ -106,7 +107,7 @@ def test_a_broker_gives_its_first_ids_to_what_is_no_message(tmp_path: Path) -> N
     assert judged(tmp_path) == SAFE
 
 
-@pytest.mark.parametrize("gone", [6, 7, 4])
+@pytest.mark.parametrize("gone", [5, 6, 7, 4])
 def test_files_of_a_compaction_have_ids_in_a_row(gone: int, tmp_path: Path) -> None:
     """Theirs, their names, and that of the file which was current then, come one after another."""
     for number in (1, 2, 3):
@@ -118,6 +119,34 @@ def test_files_of_a_compaction_have_ids_in_a_row(gone: int, tmp_path: Path) -> N
     put(tmp_path, 9, 9, [])
     assert judged(tmp_path) == SAFE
     (tmp_path / file_name("g3", gone)).unlink()
+    assert judged(tmp_path) == MISSING
+
+
+def test_files_of_a_compaction_of_which_all_records_are_deleted_are_no_loss(
+    tmp_path: Path,
+) -> None:
+    first = [delete(one.record_id or 0) for one in full(50)]
+    for gone, deleted, answer in ((5, first, SAFE), (5, first[:3], MISSING)):
+        for number in (2, 3):
+            items = [replace(one, compact_count=1) for one in full(50 * number)]
+            put(tmp_path, 4 + number, number, items)
+        put(tmp_path, gone - 1, gone - 1, full(300))
+        put(tmp_path, 8, 8, [*deleted, add(300 + len(first))])
+        put(tmp_path, 9, 9, [])
+        assert judged(tmp_path) == answer
+
+
+def test_ids_right_after_the_current_file_are_those_of_a_compaction_that_used_files_again(
+    tmp_path: Path,
+) -> None:
+    """Files 1 and 2 were opened as 9 and 10; what was there before 8 is replaced."""
+    put(tmp_path, 1, 1, [replace(one, compact_count=1) for one in full(10)])
+    put(tmp_path, 2, 2, copies(2))
+    put(tmp_path, 4, 8, [])
+    put(tmp_path, 11, 11, [])
+    put(tmp_path, 3, 12, [])
+    assert judged(tmp_path) == SAFE
+    (tmp_path / file_name("g3", 4)).unlink()
     assert judged(tmp_path) == MISSING
 
 
@@ -277,3 +306,41 @@ def test_the_end_of_an_open_transaction_may_be_in_a_file_that_is_lost(tmp_path: 
         put(tmp_path, 2, 5, [])
         put(tmp_path, 3, 6, [])
         assert judged(tmp_path) == answer
+
+
+def test_the_end_of_an_open_transaction_is_in_no_file_before_which_all_is_named(
+    tmp_path: Path,
+) -> None:
+    for first, answer in ((201, SAFE), (202, MISSING), (ID_BATCH, MISSING)):
+        put(tmp_path, 1, 1, [*full(1)[:-2], add_tx(200, 199)])
+        put(tmp_path, 4, 4, [add(first)])
+        put(tmp_path, 5, 5, [])
+        assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize(
+    ("notes", "answer"),
+    [
+        ([(40, 1000)], SAFE),
+        ([(40, 1000), (55, 55)], SAFE),
+        ([(40, 1000), (49, 49)], MISSING),  # of an earlier day than the journal
+        ([(60, 1000)], MISSING),
+        ([(20, 1000), (60, 1000)], MISSING),
+        ([(55, 55)], MISSING),
+        ([], MISSING),
+    ],
+)
+def test_a_compacted_file_is_current_where_ids_stand_in_it_that_were_given_after_the_last_start(
+    notes: list[tuple[int, int]], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    journal, bindings = tmp_path / "journal", tmp_path / "bindings"
+    journal.mkdir()
+    bindings.mkdir()
+    put(journal, 3, 1, [*copies(2), add(50)])
+    put(journal, 2, 6, [])
+    put(journal, 1, 7, [])
+    items = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in notes]
+    for number, records in ((1, items), (2, [])):
+        content = image("g3", number, records, SIZE, b"\0")
+        (bindings / f"activemq-bindings-{number}.bindings").write_bytes(content)
+    assert judged(journal) == answer

@@ -28,6 +28,7 @@ from tallystick.systems.surroundings import alone, names_beside, open_part
 
 BROKER: Final = "broker"
 """The kind of what a start of Artemis or HornetQ starts."""
+BINDINGS: Final = "bindings"
 MESSAGE_EXTENSIONS: Final = frozenset({"amq", "hq"})
 BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
 _LAYOUT: Final = "the layout of a data directory"
@@ -187,7 +188,7 @@ def _bindings(
     path, found_by, there = place
     if damage:
         why = f"{damage}. Messages of queues that it does not name are dropped."
-        return Part("bindings", path, found_by, why=why, answer=Answer.CANNOT_TELL)
+        return Part(BINDINGS, path, found_by, why=why, answer=Answer.CANNOT_TELL)
     lost = Counter[int]()
     for numbers in contents.references.values():
         lost.update(one for one in numbers if one not in (queues or {}))
@@ -198,12 +199,12 @@ def _bindings(
         state = "The bindings do not have them" if queues else "The bindings are missing"
         why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
         stake = AtStake(None, lost.total())
-        return Part("bindings", path, found_by, there, False, why, Answer.LOSES, stake)
+        return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
     if not queues:
         why = "The bindings are missing: which queues and addresses they held cannot be told."
         answer = Answer.SAFE if there else Answer.CANNOT_TELL
-        return Part("bindings", path, found_by, there, None, why if not there else "", answer)
-    return Part("bindings", path, found_by, fits=True, why="They name every queue of a message.")
+        return Part(BINDINGS, path, found_by, there, None, why if not there else "", answer)
+    return Part(BINDINGS, path, found_by, fits=True, why="They name every queue of a message.")
 
 
 def _large(place: _Place, contents: _Contents) -> Part:

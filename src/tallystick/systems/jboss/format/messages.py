@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime
 import json
 import struct
+from collections.abc import Iterable
 from uuid import UUID
 
 from tallystick.errors import LogFormatError
 
-QUEUE, ADDRESS = 21, 44
+QUEUE, IDS_GIVEN, ADDRESS = 21, 24, 44
 LARGE_MESSAGE, OLD_MESSAGE, MESSAGE = 30, 31, 45
 REFERENCE, ACKNOWLEDGED = 32, 33
 """User types of records; a reference and its end are updates of the message's record."""
@@ -192,6 +193,19 @@ def large_size(body: bytes) -> int | None:
         return None
     size = found.get(_LARGE_SIZE)
     return size if isinstance(size, int) and not found.get(_PACKED) else None
+
+
+def ids_given(notes: Iterable[tuple[int, bytes]]) -> range | None:
+    """Return the ids that a broker gave after its last start; None if no note tells.
+
+    Args:
+        notes: numbers and bodies of the records of `IDS_GIVEN`. The first id after a start is the
+            number of one that notes up to which id the broker may go; when it stops, another one
+            notes the last that it gave, its own.
+    """
+    noted = sorted((number, int.from_bytes(body[:8])) for number, body in notes)
+    starts = [number for number, limit in noted if limit > number]
+    return range(starts[-1], noted[-1][1] + 1) if starts else None
 
 
 def counted(user_type: int, body: bytes) -> int:

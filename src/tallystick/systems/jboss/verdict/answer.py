@@ -28,6 +28,8 @@ from tallystick.systems.jboss.verdict.ends import (
 )
 from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, not_followed, odd_id
 
+IDS_MISSING = "ids-missing"
+"""The reason that the ids which a broker has given may take away."""
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
 
@@ -97,9 +99,9 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
     unended = (one.elements for one in evidence.analysis.open if one.prepared is None)
     since = min(chain.from_iterable(unended), default=None)
     spent = evidence.analysis.unknown_deletes > 0
-    if gone := lost_ids(readings, spent=spent, open_since=since):
+    if gone := lost_ids(readings, spent=spent, open_since=since, given=evidence.given):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
-        yield Ground("ids-missing", text)
+        yield Ground(IDS_MISSING, text)
     if evidence.journal.leftovers:
         yield Ground("compaction-pending")
 

@@ -38,6 +38,7 @@ class Evidence:
         lost_ids: ids that are live by the bytes and not in the loader's list, in log order.
         revived_ids: ids in the loader's list that are not live by the bytes.
         coordinated: the transactions whose coordinator keeps their states in the journal.
+        given: the ids that the broker gave after its last start; None if they are not known.
     """
 
     log: str
@@ -47,6 +48,7 @@ class Evidence:
     lost_ids: Sequence[int] = ()
     revived_ids: Sequence[int] = ()
     coordinated: Sequence[Transaction] = ()
+    given: range | None = None
 
     @classmethod
     def of(cls, log: str, journal: JournalFiles, analysis: Analysis, engine: EngineLoad) -> Self:

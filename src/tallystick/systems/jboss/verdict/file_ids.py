@@ -22,18 +22,23 @@ files, from the first on. So
 * such a file has an id of its own above these. If its name cannot be that, it is one of the ids
   without an owner, and a different one for each such file. Where these files are as many as the ids
   without an owner, they are the owners.
+* it opens its files one after the other, right after the one that is current, and the next file is
+  opened right after them. An id between these without an owner is that of a file of the compaction
+  which is gone: lost, unless deletes of as many records as it held are there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 
 from tallystick.systems.jboss.format.file_names import extension_of, number_of
+from tallystick.systems.jboss.format.layout import FILL_J, LONG_MAX
+from tallystick.systems.jboss.read.analysis import GONE_MAX
 from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX
-from tallystick.systems.jboss.verdict.ends import is_compacted
+from tallystick.systems.jboss.verdict.ends import fills, is_compacted
 
 ID_BATCH = 0x7FFFFFFF
 """Record ids that a broker takes at once; after a kill it goes on with the next batch."""
@@ -41,10 +46,16 @@ UNNAMED_MAX = 1
 """Ids in a row that a broker gives to what it does not write, at work."""
 UNNAMED_AT_START_MAX = 16
 """The same at a start."""
+RECORDS_OF_MESSAGE = 2
+"""A message and its place in a queue."""
 
 
 def lost_ids(
-    readings: Sequence[KnownFile], *, spent: bool = False, open_since: int | None = None
+    readings: Sequence[KnownFile],
+    *,
+    spent: bool = False,
+    open_since: int | None = None,
+    given: range | None = None,
 ) -> list[range]:
     """Return ranges of file ids that no file, no compaction and no life of a journal explains.
 
@@ -57,21 +68,25 @@ def lost_ids(
         spent: whether a record that is nowhere is deleted.
         open_since: the id of the first file with a part of a transaction that never ended: the end
             may have been in any file after it. None without such a transaction.
+        given: the ids that the broker gave after its last start; None if they are not known.
     """
     compacted = [one for one in readings if is_compacted(one)]
-    floor = _replaced(compacted)
     owned = {range(life, life + 1) for one in readings for life in _lives(one)}
+    opened = _opened_after(readings, compacted, owned)
+    floor = max(_replaced(compacted), opened.start - 2)
+    owned |= {range(one, one + 1) for one in opened}
     missing = list(islice(chain.from_iterable(_gaps(owned, floor)), len(readings) + 1))
     if len(missing) <= _hidden(compacted, missing, floor):
         owned |= {range(one, one + 1) for one in missing}
     last = max((one.effective_id for one in readings if one.has_records), default=0)
     empty = [one.effective_id for one in readings if one.effective_id > last]
-    if empty and last and open_since is None and _has_room(readings, last):
+    if empty and last and _is_current(readings, last, open_since, given):
         owned.add(range(last + 1, min(empty) + 1))
     gaps = [*_gaps_between(compacted), *_gaps(owned, floor)]
-    told = [one for one in gaps if one.stop <= last and not (open_since and one.start > open_since)]
-    known = _done_with(readings, told, spent=spent)
-    return [gap for gap in gaps if gap not in known]
+    told = [one for one in gaps if one.stop <= last]
+    known = _done_with(readings, told, spent=spent, open_since=open_since)
+    gone = _gone_of_compaction(readings, compacted, owned)
+    return [*gone, *(gap for gap in gaps if gap not in known)]
 
 
 def _replaced(compacted: Sequence[KnownFile]) -> int:
@@ -85,6 +100,78 @@ def _replaced(compacted: Sequence[KnownFile]) -> int:
     return max(floor, opened - 2)
 
 
+def _opened_after(
+    readings: Sequence[KnownFile], compacted: Sequence[KnownFile], owned: Container[range]
+) -> range:
+    """Return the ids with which the files of a compaction were opened; empty if that is not sure.
+
+    They follow that of the file which was current, the first after them by the ids in headers. It
+    is not sure of a compaction that may have lost records: if one of its files has room for the
+    first record of the next one, as it leaves itself after records that were copied often.
+    """
+    names = {number_of(one.file.name) for one in compacted}
+    current = _current_then(readings, compacted)
+    ids = range(current + 1, current + 1 + len(compacted))
+    free = all(one in names or range(one, one + 1) not in owned for one in ids)
+    created = all(one in ids for one in names if one > current)
+    followed = compacted and current and range(ids.stop, ids.stop + 1) in owned
+    full = all(_room(one) < after.facts.first_size for one, after in pairwise(compacted))
+    sure = followed and free and created and full and _opens_in_order(readings)
+    return ids if sure else range(1, 1)
+
+
+def _room(file: KnownFile) -> int:
+    """Return the bytes after the last record of a file."""
+    return file.file.size - file.facts.end
+
+
+def _opens_in_order(readings: Sequence[KnownFile]) -> bool:
+    """Return False of HornetQ, where a compaction creates files before those that wait."""
+    return FILL_J not in fills(readings)
+
+
+def _current_then(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
+    """Return the id of the file that was current when a compaction began, if it is there, or 0."""
+    floor = max((one.effective_id for one in compacted), default=0)
+    return next((one.effective_id for one in readings if one.effective_id > floor), 0)
+
+
+def _gone_of_compaction(
+    readings: Sequence[KnownFile], compacted: Sequence[KnownFile], owned: Container[range]
+) -> list[range]:
+    """Return the ids of files of a compaction that are gone, and held more than is deleted.
+
+    Only of files that were created for it: their names are the ids with which they were opened.
+    """
+    names = [number_of(one.file.name) for one in compacted]
+    current = _current_then(readings, compacted)
+    if not names or names != sorted(names) or not _opens_in_order(readings):
+        return []
+    if not compacted[-1].effective_id < current < names[0]:
+        return []
+    following = next(one for one in readings if one.effective_id >= current)
+    gaps = list(zip([current, *names], names, [None, *compacted], compacted, strict=False))
+    if _room(compacted[-1]) < max(one.facts.largest for one in compacted):
+        gaps.append((names[-1], names[-1] + 2, compacted[-1], following))
+    found = []
+    for low, high, before, after in gaps:
+        every = (one for one in range(low + 1, high) if range(one, one + 1) not in owned)
+        ids = list(islice(every, GONE_MAX))
+        held = len(ids) * min(one.facts.records for one in compacted)
+        if ids and RECORDS_OF_MESSAGE * _deleted_between(readings, before, after) < held:
+            found.append(range(ids[0], ids[-1] + 1))
+    return found
+
+
+def _deleted_between(
+    readings: Sequence[KnownFile], before: KnownFile | None, after: KnownFile
+) -> int:
+    """Return how many records are deleted whose ids lie between those in two files."""
+    high = after.first_added() or LONG_MAX
+    low = before.named_below([high])[0] if before else 0
+    return len({number for one in readings for number in one.deletes() if low < number < high})
+
+
 def _gaps_between(compacted: Sequence[KnownFile]) -> Iterator[range]:
     """Yield ids between those of the files of a compaction, which it gives in a row."""
     for before, after in pairwise(one.effective_id for one in compacted):
@@ -92,21 +179,31 @@ def _gaps_between(compacted: Sequence[KnownFile]) -> Iterator[range]:
             yield range(before + 1, after)
 
 
-def _has_room(readings: Sequence[KnownFile], last: int) -> bool:
-    """Return whether the largest record there is would fit into the last file with records.
+def _is_current(
+    readings: Sequence[KnownFile], last: int, open_since: int | None, given: range | None
+) -> bool:
+    """Return whether the last file with records is the one to which a journal appends.
 
-    Not if a compaction wrote that file: the one that was current then has a higher id.
+    The largest record there is would fit into it. If a compaction wrote it, another one was current
+    then; but a load makes the last file with records current again. So where it has an id that was
+    given after the last start, no file that held records comes after it.
     """
     used = [one for one in readings if one.has_records]
     file = next(one for one in used if one.effective_id == last)
-    free = file.file.size - file.facts.end
-    return not is_compacted(file) and free >= max(one.facts.largest for one in used)
+    if _room(file) < max(one.facts.largest for one in used):
+        return False
+    if given is not None and file.named_below([LONG_MAX])[0] in given:
+        return True
+    return open_since is None and not is_compacted(file)
 
 
-def _done_with(readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool) -> list[range]:
+def _done_with(
+    readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool, open_since: int | None
+) -> list[range]:
     """Return of which ids the files were done with, by the records after them.
 
-    Where nothing was added later, a delete of a record that is nowhere stands for it.
+    Where nothing was added later, a delete of a record that is nowhere stands for it. After the
+    beginning of a transaction that never ended every number must be named: its end takes none.
     """
     before = {gap: next(one for one in readings if one.effective_id >= gap.stop) for gap in gaps}
     unnamed = _ids_unnamed(readings, [one.effective_id for one in before.values()])
@@ -114,6 +211,10 @@ def _done_with(readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: b
     for gap, one in before.items():
         count = unnamed[one.effective_id]
         place = readings.index(one)
+        if open_since is not None and gap.start > open_since:
+            if count == 0 and not _started(_first_added(readings, one.effective_id)):
+                found.append(gap)
+            continue
         begins = place > 0 and is_compacted(readings[place - 1]) and not is_compacted(one)
         limit = UNNAMED_AT_START_MAX if begins else UNNAMED_MAX
         if begins or spent if count is None else count <= limit:
@@ -161,8 +262,12 @@ def _first_added(readings: Sequence[KnownFile], file_id: int) -> int | None:
 
 
 def _unnamed(first: int, below: int) -> int:
-    started = 0 <= first % ID_BATCH <= UNNAMED_AT_START_MAX
-    return 0 if started else first - below - 1
+    return 0 if _started(first) else first - below - 1
+
+
+def _started(first: int | None) -> bool:
+    """Return whether an id is one of the first that a broker gives after a start."""
+    return first is not None and 0 <= first % ID_BATCH <= UNNAMED_AT_START_MAX
 
 
 def given_up(ids: range, since: int, readings: Sequence[KnownFile]) -> int | None:
