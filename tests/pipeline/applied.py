@@ -12,11 +12,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tallystick.arrow.schemas import CHANGES, batch_of, json_text
+from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import parse
-from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.planning import find, tasks
 from tallystick.pipeline.source.batch import with_collection
 from tallystick.pipeline.task import execute
-from tallystick.pipeline.typed import OF_FEED
+from tallystick.pipeline.typed import OF_FEED, typed
+from tallystick.systems.protocol import KnowsRowsBefore, ReadOptions
+from tallystick.systems.registry import system
 
 Row = tuple[Any, ...]
 Shown = dict[str, tuple[list[tuple[str, str]], list[Row]]]
@@ -36,19 +40,41 @@ def feed_of(path: Path, collection: str, **given: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["_commit_version"], row["_ordinal"]))
 
 
-def applied(feed: Iterable[dict[str, Any]], heads: list[tuple[str, str]]) -> list[Row]:
-    """The rows of a collection with these columns after all of its changes, in order."""
+def feed_before(path: Path, collection: str) -> list[dict[str, Any]]:
+    """The rows of a collection from before its log, as the feed would insert them."""
+    (source,) = find((str(path),)).logs
+    reading = system(source.system).read(source, ReadOptions())
+    assert isinstance(reading, KnowsRowsBefore)
+    (found,) = (one for one in reading.collections() if one.name == collection)
+    rows = [
+        {"system": "s", "log": "l", "kind": "add", "collection": collection, "key": key,
+         "values": json_text(values), "commit_sequence": 0, "ordinal": 0}
+        for key, values in reading.rows_before(collection)
+    ]  # fmt: skip
+    kinds = [(one.name, one.kind) for one in found.columns]
+    batches = typed(feed([batch_of(rows, CHANGES)]), collection, kinds)
+    return [row for one in batches for row in one.to_pylist()]
+
+
+def applied(rows: Iterable[dict[str, Any]], heads: list[tuple[str, str]]) -> list[Row]:
+    """The rows of a collection with these columns after all changes of its feed, in order.
+
+    Where a feed tells the row before a change, it is the one that was there.
+    """
     table: dict[str, Row] = {}
-    for row in feed:
+    for row in rows:
+        key, whole = row["_key"], row | json.loads(row["_rescued"] or "{}")
+        assert [*row][: -len(OF_FEED)] == [name for name, _ in heads]
+        image = tuple(_comparable(whole[name], kind) for name, kind in heads)
         match row["_change_type"]:
             case "truncate":
                 table.clear()
             case "delete":
-                table.pop(row["_key"], None)
+                assert table.pop(key, image) == image
+            case "update_preimage":
+                assert table.get(key, image) == image
             case "insert" | "update_postimage":
-                assert [*row][: -len(OF_FEED)] == [name for name, _ in heads]
-                whole = row | json.loads(row["_rescued"] or "{}")
-                table[row["_key"]] = tuple(_comparable(whole[name], kind) for name, kind in heads)
+                table[key] = image
     return sorted(table.values(), key=repr)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import fixture_dir
-from tests.pipeline.applied import applied, feed_of, rows_shown
+from tests.pipeline.applied import applied, feed_before, feed_of, rows_shown
 
 CASES = sorted(one.name for one in fixture_dir("typed").iterdir())
 
@@ -25,7 +25,8 @@ def test_the_typed_feed_applied_is_what_select_showed(case: str) -> None:
     with (folder / "rows").open(encoding="utf-8") as lines:
         shown = rows_shown(lines)
     for table, (heads, rows) in shown.items():
-        assert applied(feed_of(path, f"{schema}.{table.upper()}"), heads) == rows
+        name = f"{schema}.{table.removeprefix('PUBLIC.').upper()}"
+        assert applied(feed_before(path, name) + feed_of(path, name), heads) == rows
     assert shown
 
 
@@ -33,6 +34,14 @@ def test_a_table_that_is_made_again_begins_empty() -> None:
     """So a stream that has given the rows of the one before takes them back."""
     feed = feed_of(_path("d-made-again"), "APP.T")
     assert [one["_change_type"] for one in feed] == ["truncate", "insert"]
+
+
+def test_a_row_from_before_the_log_is_known_where_h2_deletes_or_changes_it() -> None:
+    rows = feed_of(_path("h-reopened"), "PUBLIC.T")
+    old = {row["ID"]: row for row in rows if row["_change_type"] in ("delete", "update_preimage")}
+    assert [old[at]["V"] for at in (1, 2, 4)] == ["one", "two", "four"]
+    assert [old[at]["E"] for at in (1, 2, 4)] == ["a", "b", "a"]
+    assert (old[1]["C"], old[2]["C"], len(old[4]["C"])) == ("uno", None, 5000)
 
 
 def test_a_date_that_spark_cannot_hold_is_rescued_alone() -> None:

@@ -103,7 +103,8 @@ def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     before = batch["before"].take(pa.array(before_at))
     old = batch[BEFORE_VALUES].take(pa.array(before_at))
     kept = np.delete(rows, updated)
-    has_image = (types == UPDATE_AFTER) & before.is_valid().to_numpy(zero_copy_only=False)
+    is_known = pc.or_(before.is_valid(), old.is_valid()).to_numpy(zero_copy_only=False)
+    has_image = (types == UPDATE_AFTER) & is_known
     places = np.repeat(kept, 1 + has_image[kept])
     first = np.r_[True, places[1:] != places[:-1]]
     preimage = first & has_image[places]

@@ -37,7 +37,13 @@ from tallystick.reading.tables import (
 from tallystick.reconcile.estate import Estate
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.records import Answer, Judgement
-from tallystick.systems.protocol import ClosesBySplit, LogReading, LogSource, Typed
+from tallystick.systems.protocol import (
+    ClosesBySplit,
+    KnowsRowsBefore,
+    LogReading,
+    LogSource,
+    Typed,
+)
 from tallystick.systems.registry import system, systems
 
 if TYPE_CHECKING:
@@ -237,7 +243,7 @@ def _with_images(
         yield from without_images(batches)
         return
     with images_of(None, options.base_images, log_name(reading.source)) as images:
-        if options.collection is not None and isinstance(reading, Typed):
+        if options.collection is not None and isinstance(reading, KnowsRowsBefore):
             images.add_rows(options.collection, reading.rows_before(options.collection))
         yield from images.filled(batches)
 

@@ -550,7 +550,19 @@ class Catalogued(Protocol):
 
 
 @runtime_checkable
-class Typed(Catalogued, Protocol):
+class KnowsRowsBefore(Catalogued, Protocol):
+    """A `Catalogued` reading that knows rows from before its log."""
+
+    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield key and values of the rows that a collection has where the log begins.
+
+        They are those that the database beside the log tells; none where there is no database.
+        """
+        ...
+
+
+@runtime_checkable
+class Typed(KnowsRowsBefore, Protocol):
     """A `Catalogued` reading that decodes the raw bytes of ``changes()`` for one collection.
 
     Values are plain, by name of column; an update has the columns that it changes.
@@ -560,13 +572,6 @@ class Typed(Catalogued, Protocol):
         self, collection: str, after: int | None = None, until: int | None = None
     ) -> Iterator[Change]:
         """Yield committed changes of a collection; with ``until`` as `ChangesBetween` does."""
-        ...
-
-    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield key and values of the rows that a collection has where the log begins.
-
-        They are those that the database beside the log tells; none where there is no database.
-        """
         ...
 
 

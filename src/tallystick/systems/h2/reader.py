@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tallystick.errors import LogUnreadableError
+from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import (
     Change,
     Clock,
@@ -42,8 +42,8 @@ from tallystick.systems.h2.format.layout import (
     decode_static_header,
 )
 from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.format.values.shown import Presentation
-from tallystick.systems.h2.read.changes import changes_of
+from tallystick.systems.h2.format.values.shown import Presentation, Shown
+from tallystick.systems.h2.read.changes import by_column, changes_of
 from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file, zone_of
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
@@ -186,12 +186,12 @@ class H2Reading:
             entries = Scan(stream, tables.zone(result.file.zone)).entries()
             yield from changes_of(entries, stream, tables, shown, self.source.path)
 
-    def _presentation(self, result: EngineResult, stream: LogStream) -> Presentation:
+    def _presentation(
+        self, result: EngineResult, stream: LogStream, tables: Tables | None = None
+    ) -> Presentation:
         """Return what shows values of the database, large objects included."""
         zone, plain = result.file.zone, self._plain
-        tables = Tables(UndonePages(stream.pages, stream, result.recovery), zone)
-        with suppress(StoreError):
-            tables.open_meta()
+        tables = tables or _tables_before(result, stream)
 
         def added(table: int) -> Iterator[Entry]:
             if plain is None:
@@ -224,6 +224,31 @@ class H2Reading:
         if isinstance(result, Finding):
             return ()
         return collections(result.opening.tables.names)
+
+    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Shown]]]:
+        """Yield key and values of the rows that a table has where the log begins.
+
+        Raises:
+            CorruptLogError: a page of the table is damaged.
+        """
+        result = self._result
+        if isinstance(result, Finding) or result.file.stream is None:
+            return
+        stream, lives = result.file.stream, result.opening.tables
+        tables = _tables_before(result, stream)
+        shown = self._presentation(result, stream, tables)
+        for number, table in lives.names.items():
+            row = tables.meta.get(number)
+            if table.name != collection or row is None or not row.root or lives.births.get(number):
+                continue
+            try:
+                for key, values in tables.rows(row.root):
+                    yield str(key), by_column(values, table, shown, 0)
+            except StoreError as error:
+                raise CorruptLogError(
+                    f"rows from before the log cannot be read: {error.text}", file=self._path,
+                    advice="Read with beforeImages=log",
+                ) from error  # fmt: skip
 
     def findings(self) -> Sequence[Finding]:
         """Return every finding, the file's own first."""
@@ -342,6 +367,15 @@ class H2Reading:
         static = decode_static_header(source.data[: STATIC_HEADER.size], source.path)
         stream = part.stream(PageFile(source.path, source.data, static))
         return None if stream is None else (part, stream)
+
+
+def _tables_before(result: EngineResult, stream: LogStream) -> Tables:
+    """Return the tables as they are where the log begins; none if the engine cannot read them."""
+    zone = result.opening.tables.zone(result.file.zone)
+    tables = Tables(UndonePages(stream.pages, stream, result.recovery), zone)
+    with suppress(StoreError):
+        tables.open_meta()
+    return tables
 
 
 def logged_transactions(

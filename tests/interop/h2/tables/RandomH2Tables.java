@@ -17,19 +17,20 @@ public class RandomH2Tables {
         for (int at = 0; at < given.length; at += 2) {
             random = new Random(Long.parseLong(given[at + 1]));
             names = 0;
-            connection = DriverManager.getConnection("jdbc:h2:" + given[at]
-                + ";MV_STORE=FALSE;WRITE_DELAY=0;FILE_LOCK=NO;DB_CLOSE_ON_EXIT=FALSE;TRACE_LEVEL_FILE=0", "sa", "");
-            OPENED.add(connection);
+            open(given[at]);
             String version = connection.getMetaData().getDatabaseProductVersion().split(" ")[0];
             build = Integer.parseInt(version.split("\\.")[2]);
-            connection.setAutoCommit(false);
             run("set compress_lob " + List.of("no", "lzf", "deflate").get(random.nextInt(3)));
             if (build >= 198) {
                 run("create domain D_ENUM as ENUM('a', 'b''c', 'd)')");
                 run("create domain D_BLOB as BLOB");
                 run("create domain D_DECIMAL as DECIMAL(9, 2)");
             }
-            for (int step = 0; step < 120; step++) step();
+            int restarts = random.nextInt(3) == 0 ? 120 : random.nextInt(120);
+            for (int step = 0; step < 120; step++) {
+                if (step == restarts) restart(given[at]);
+                step();
+            }
             connection.commit();
             System.out.println("DATABASE\t" + given[at]);
             show();
@@ -37,6 +38,25 @@ public class RandomH2Tables {
         }
         System.out.flush();
         Runtime.getRuntime().halt(0);
+    }
+
+    static void open(String path) throws SQLException {
+        connection = DriverManager.getConnection("jdbc:h2:" + path
+            + ";MV_STORE=FALSE;WRITE_DELAY=0;FILE_LOCK=NO;DB_CLOSE_ON_EXIT=FALSE;TRACE_LEVEL_FILE=0", "sa", "");
+        connection.setAutoCommit(false);
+        OPENED.add(connection);
+    }
+
+    /** Then the log begins anew. */
+    static void restart(String path) throws SQLException {
+        connection.commit();
+        if (random.nextBoolean()) {
+            run("checkpoint");
+        } else {
+            OPENED.remove(connection);
+            connection.close();
+            open(path);
+        }
     }
 
     static void step() throws SQLException {
@@ -200,6 +220,8 @@ public class RandomH2Tables {
             set(one, 1, column);
             one.setInt(2, someId(table));
             one.execute();
+        } catch (SQLException refused) {  // 1.4.199 measures what an ENUM holds in its own way
+            if (!refused.getMessage().contains("ENUM")) throw refused;
         }
     }
 
