@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,8 @@ def done(operation: int, version: int, number: int, data: bytes = b"", **fields:
 
 def rows_before(stored: Container, *bodies: Body) -> dict[Key, Columns]:
     before = Before(stored)
-    for body in bodies:
-        before.note(body)
+    for place, body in enumerate(bodies):
+        before.note(body, place)
     return {key: columns_of(part, before) for key, part in before.rows()}
 
 
@@ -101,6 +102,20 @@ def test_what_the_log_brought_to_a_page_is_taken_back(tmp_path: Path) -> None:
         (1, 9): {0: b"gone"},
         (1, 10): {0: b"untouched"},
     }
+
+
+def test_old_values_of_what_was_rolled_back_are_those_before_its_transaction(
+    tmp_path: Path,
+) -> None:
+    """Its first change was before the log, so the second one's old value was never committed."""
+    stored = container(tmp_path, page(20, CONTROL, record(7, field(b"committed"))))
+    mine, second = record(7, field(b"mine"), b"\x05"), record(7, field(b"mine, too"), b"\x05")
+    update = done(operations.UPDATE_ROW, 15, 7, second + mine)
+    undone = replace(done(operations.PHYSICAL_UNDO, 16, 7), undo=0)
+    before_the_log = replace(done(operations.PHYSICAL_UNDO, 17, 7), undo=-1)
+    assert rows_before(stored, update, undone, before_the_log) == {(1, 7): {0: b"committed"}}
+    late = replace(done(operations.PHYSICAL_UNDO, 20, 7), undo=0)  # it is not on the page yet
+    assert rows_before(stored, update, late) == {(1, 7): {0: b"mine"}}
 
 
 def test_a_purged_row_comes_from_the_log(tmp_path: Path) -> None:

@@ -213,44 +213,56 @@ class _Change:
     fields: dict[int, Field] | None = field(default_factory=dict)
     deleted: bool | None = None
 
-    def keep(self, fields: dict[int, Field]) -> None:
-        """Note old fields; those that are known already are older."""
+    def keep(self, later: _Change) -> None:
+        """Note what was before a later change, as far as it is not known already."""
         if self.fields is not None:
-            self.fields = {**fields, **self.fields}
+            self.fields = {**(later.fields or {}), **self.fields}
+            self.deleted = later.deleted if self.deleted is None else self.deleted
+
+
+_Noted = tuple[int, dict[int, _Change]]
+"""A page, and what was before an operation on it, by record."""
 
 
 class Before(Parts):
     """The parts of a container's rows where the log begins.
 
-    They are true once all operations on it were noted, in log order.
+    They are true once all operations on it were noted, in log order. Where a transaction began
+    before the log and was rolled back in it, they are those from before the transaction.
     """
 
     def __init__(self, container: Container) -> None:
         super().__init__()
         self._container = container
         self._changes: dict[int, dict[int, _Change]] = {}
+        self._open: dict[int | None, dict[int, _Noted]] = {}
+        """By transaction and instant what may still be undone."""
 
-    def note(self, body: Body) -> None:
-        """Note an operation on the container."""
+    def note(self, body: Body, place: int) -> None:
+        """Note an operation on the container, and its instant."""
         number: int = body.fields["pageId"].number
         version = self._container.version(number)
-        if body.undo is not None or body.fields["pageVersion"] >= version:
+        if body.fields["pageVersion"] >= version:
             return
-        changes = self._changes.setdefault(number, {})
-        if body.operation == operations.PURGE:
-            for record in body.fields["recordIds"]:
-                one = changes.setdefault(record, _Change(deleted=True))
-                one.keep(_purged_fields(body, record))
-        elif body.operation == operations.INSERT:
-            changes.setdefault(body.fields["recordId"], _Change(None))
-        elif body.operation in _UPDATES:
-            changes.setdefault(body.fields["recordId"], _Change()).keep(_old_fields(body))
-        elif body.operation == operations.DELETE:
-            one = changes.setdefault(body.fields["recordId"], _Change())
-            one.deleted = not body.fields["delete"] if one.deleted is None else one.deleted
+        open_ones = self._open.setdefault(body.transaction, {})
+        if body.undo is not None:
+            # The page has both. The old values of what is undone may be the transaction's own.
+            open_ones.pop(body.undo, None)
+        elif found := _old(body):
+            open_ones[place] = number, found
+
+    def end(self, transaction: int | None) -> None:
+        """Note that nothing of a transaction can be undone any more."""
+        for page, found in self._open.pop(transaction, {}).values():
+            changes = self._changes.setdefault(page, {})
+            for record, change in found.items():
+                known = changes.setdefault(record, change)
+                if known is not change:
+                    known.keep(change)
 
     def part(self, key: Key) -> Part | None:
         """Return a part as it was; None if there was none."""
+        self._end_all()
         page, change = self._container.page(key[0]), self._changes.get(key[0], {}).get(key[1])
         stored = None if page is None else page.parts.get(key[1])
         if change is None:
@@ -263,6 +275,7 @@ class Before(Parts):
 
     def rows(self) -> Iterator[tuple[Key, Part]]:
         """Yield the rows that were there, without continuations and what describes the table."""
+        self._end_all()
         for number in self._container.numbers:
             page = self._container.page(number)
             if page is None or page.overflow:
@@ -273,6 +286,10 @@ class Before(Parts):
                 if part is not None and not part.deleted and key != CONTROL_ROW:
                     yield key, part
 
+    def _end_all(self) -> None:
+        for transaction in [*self._open]:
+            self.end(transaction)
+
     def overflow(self, page: int) -> bool | None:
         """Return whether a page holds continuations; None if it is not there."""
         stored = self._container.page(page)
@@ -280,6 +297,20 @@ class Before(Parts):
 
 
 _UPDATES = (operations.UPDATE_ROW, operations.UPDATE_FIELD)
+
+
+def _old(body: Body) -> dict[int, _Change]:
+    """Return what was before an operation, by record."""
+    if body.operation == operations.PURGE:
+        records = body.fields["recordIds"]
+        return {one: _Change(_purged_fields(body, one), deleted=True) for one in records}
+    if body.operation == operations.INSERT:
+        return {body.fields["recordId"]: _Change(None)}
+    if body.operation in _UPDATES:
+        return {body.fields["recordId"]: _Change(_old_fields(body))}
+    if body.operation == operations.DELETE:
+        return {body.fields["recordId"]: _Change(deleted=not body.fields["delete"])}
+    return {}
 
 
 def _old_fields(body: Body) -> dict[int, Field]:

@@ -16,7 +16,7 @@ from functools import partial
 from tallystick.errors import LogFormatError
 from tallystick.records import Change, Kind
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import SYSTEM_NAME
+from tallystick.systems.derby.format.layout import SYSTEM_NAME, Group
 from tallystick.systems.derby.format.page_rows import images_of
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.format.sql_values import Plain
@@ -129,8 +129,12 @@ class Database:
 def _noted(ranges: Iterable[ByteRange], before: dict[int, Before]) -> Iterator[ByteRange]:
     """Yield the ranges, and note the operations on the containers."""
     for one in ranges:
-        if one.body is not None and _is_on(before, one.body):
-            before[one.body.fields["pageId"].container].note(one.body)
+        body = one.body
+        if body is not None and _is_on(before, body):
+            before[body.fields["pageId"].container].note(body, one.place)
+        if body is not None and body.group & Group.LAST:
+            for rows in before.values():
+                rows.end(body.transaction)
         yield one
 
 
