@@ -11,7 +11,7 @@ public class RandomTables {
         "SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "DECIMAL(12,3)", "NUMERIC(31,0)", "DECIMAL(31,5)", "DECIMAL(31,31)", "BOOLEAN",
         "CHAR(5)", "VARCHAR(40)", "LONG VARCHAR", "CLOB", "CHAR(4) FOR BIT DATA",
         "VARCHAR(40) FOR BIT DATA", "LONG VARCHAR FOR BIT DATA", "BLOB", "DATE", "TIME", "TIMESTAMP",
-        "VARCHAR(3000)",
+        "VARCHAR(3000)", "FLOAT(20)", "FLOAT", "CHAR(254)", "DECIMAL(31,31) default 0.5", "VARCHAR(9) default 'it''s, )'",
     };
 
     static Connection connection;
@@ -55,7 +55,8 @@ public class RandomTables {
         else if (roll < 76) run("alter table " + table + " add column " + name() + " " + type()
             + (random.nextBoolean() ? "" : " "));
         else if (roll < 78) run("alter table " + table + " add column " + name() + " VARCHAR(9) default 'later'");
-        else if (roll < 80) alterOne(table, "alter table %s drop column %s");
+        else if (roll < 79) alterOne(table, "alter table %s drop column %s");
+        else if (roll < 80) other(table);
         else if (roll < 83) alterOne(table, "rename column %s.%s to " + name());
         else if (roll < 84) run("rename table " + table + " to " + name());
         else if (roll < 85) run("truncate table " + table);
@@ -66,7 +67,37 @@ public class RandomTables {
         else { connection.commit(); run("call SYSCS_UTIL.SYSCS_CHECKPOINT_DATABASE()"); }
     }
 
-    static String name() { return "\"n" + ++names + "\""; }
+    /** What moves rows, numbers or statements of the catalogue in a way of its own; it may be refused. */
+    static void other(String table) throws SQLException {
+        ResultSetMetaData columns = columns(table);
+        String column = "\"" + columns.getColumnName(columns.getColumnCount()) + "\"", name = name();
+        connection.commit();  // some of these end a transaction by themselves
+        try {
+            switch (random.nextInt(8)) {
+                case 0 -> run("alter table " + table + " alter column " + column + " set data type VARCHAR(20000)");
+                case 1 -> run("create index " + name + " on " + table + "(ID, " + column + ")");
+                case 2 -> {
+                    run("create table " + name + " as select * from " + table + " with no data");
+                    run("insert into " + name + " select * from " + table);
+                }
+                case 3 -> run("create view " + name + " as select ID from " + table);
+                case 4 -> run("update " + table + " set ID = -ID");
+                case 5 -> run("call SYSCS_UTIL.SYSCS_INPLACE_COMPRESS_TABLE('APP', '" + bare(table) + "', 1, 1, 1)");
+                case 6 -> run("alter table " + table + " add column " + name + " INT generated always as (ID + 1)");
+                default -> {
+                    run("drop table " + table);
+                    create(table);
+                }
+            }
+        } catch (SQLException refused) {
+            connection.rollback();
+        }
+    }
+
+    static String name() {
+        String odd = List.of("", "", "", " x", ",(", ").", "=é漢").get(random.nextInt(7));
+        return "\"n" + ++names + odd + "\"";
+    }
 
     static String bare(String name) { return name.replace("\"", ""); }
 
@@ -76,8 +107,10 @@ public class RandomTables {
         try (Statement statement = connection.createStatement()) { statement.execute(sql); }
     }
 
-    static void create() throws SQLException {
-        StringBuilder sql = new StringBuilder("create table " + name() + " (ID INT PRIMARY KEY");
+    static void create() throws SQLException { create(name()); }
+
+    static void create(String table) throws SQLException {
+        StringBuilder sql = new StringBuilder("create table " + table + " (ID INT PRIMARY KEY");
         for (int k = random.nextInt(8); k >= 0; k--) sql.append(", " + name() + " " + type());
         run(sql + ")");
     }
@@ -142,16 +175,18 @@ public class RandomTables {
             case Types.SMALLINT -> one.setShort(at, of(List.of((short) -32768, (short) 32767), (short) random.nextInt()));
             case Types.INTEGER -> one.setInt(at, of(List.of(Integer.MIN_VALUE, Integer.MAX_VALUE), random.nextInt()));
             case Types.BIGINT -> one.setLong(at, of(List.of(Long.MIN_VALUE, Long.MAX_VALUE), random.nextLong()));
-            case Types.REAL -> one.setFloat(at, of(List.of(3.402E38f, -3.402E38f, 0f), (float) (random.nextGaussian() * 1e9)));
+            case Types.REAL -> one.setFloat(at, of(List.of(3.402E38f, -3.402E38f, 1.18E-38f, 0f), (float) (random.nextGaussian() * 1e9)));
             case Types.DOUBLE -> one.setDouble(at, of(List.of(1.79769E308, -1.79769E308, 0d), random.nextGaussian() * 1e99));
             case Types.DECIMAL, Types.NUMERIC -> one.setBigDecimal(at, decimal(width, columns.getScale(k)));
             case Types.BOOLEAN -> one.setBoolean(at, random.nextBoolean());
-            case Types.DATE -> one.setDate(at, java.sql.Date.valueOf(java.time.LocalDate.of(
-                1600 + random.nextInt(8399), 1 + random.nextInt(12), 1 + random.nextInt(28))));
-            case Types.TIME -> one.setTime(at, Time.valueOf(java.time.LocalTime.ofSecondOfDay(random.nextInt(86_400))));
-            case Types.TIMESTAMP -> one.setTimestamp(at, Timestamp.valueOf(java.time.LocalDateTime.of(
-                1600 + random.nextInt(2000), 1 + random.nextInt(12), 1 + random.nextInt(28), random.nextInt(24),
-                random.nextInt(60), random.nextInt(60), random.nextInt(1_000_000_000))));
+            case Types.DATE -> one.setString(at, of(List.of("0001-01-01", "9999-12-31", "1582-10-15"), java.time.LocalDate.of(
+                1600 + random.nextInt(8399), 1 + random.nextInt(12), 1 + random.nextInt(28)).toString()));
+            case Types.TIME -> one.setString(at, of(List.of("00:00:00", "23:59:59"),
+                Time.valueOf(java.time.LocalTime.ofSecondOfDay(random.nextInt(86_400))).toString()));
+            case Types.TIMESTAMP -> one.setString(at, of(List.of("0001-01-01 00:00:00.0", "9999-12-31 23:59:59.999999999"),
+                Timestamp.valueOf(java.time.LocalDateTime.of(
+                    1600 + random.nextInt(2000), 1 + random.nextInt(12), 1 + random.nextInt(28), random.nextInt(24),
+                    random.nextInt(60), random.nextInt(60), random.nextInt(1_000_000_000))).toString()));
             case Types.CHAR, Types.VARCHAR, Types.LONGVARCHAR, Types.CLOB -> one.setString(at, text(size(type, width)));
             default -> {
                 byte[] bytes = new byte[size(type, width)];

@@ -6,9 +6,6 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tallystick.records import Kind
 from tallystick.systems.derby.format import operations
@@ -21,6 +18,7 @@ from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.derby.reader import DerbyReading
 from tests.interop.java import classpath, compile_java, run_java, start_java
+from tests.pipeline.applied import Shown, rows_shown
 from tests.systems.derby.logs import reading_of
 
 Rows = dict[int, str]
@@ -62,10 +60,6 @@ def derby(database: Path | str, *steps: str, version: str = VERSIONS[0]) -> dict
     }
 
 
-Shown = dict[str, tuple[list[str], list[tuple[Any, ...]]]]
-"""By name of a table its columns and its rows in order, as SELECT shows them."""
-
-
 def random_tables(database: Path, seed: int, steps: int, end: str, *, version: str) -> Shown:
     """Change tables at random (see RandomTables.java); what all tables show before the end."""
     small = ("derby.storage.logSwitchInterval=100000", "derby.storage.checkpointInterval=100000")
@@ -75,31 +69,7 @@ def random_tables(database: Path, seed: int, steps: int, end: str, *, version: s
         options=["-Dderby.stream.error.file=/dev/null", *(f"-D{one}" for one in small)],
         timeout_s=120,
     )  # fmt: skip
-    found: Shown = {}
-    kinds: list[str] = []
-    rows: list[tuple[Any, ...]] = []
-    for line in printed.splitlines():
-        word, *values = line.split("\t")
-        if word == "TABLE":
-            heads = [one.rpartition("=") for one in values[1:]]
-            kinds, rows = [kind for _, _, kind in heads], []
-            found[values[0]] = [name for name, _, _ in heads], rows
-        else:
-            assert len(values) == len(kinds)
-            rows.append(tuple(map(_value, values, kinds)))
-    return {name: (columns, sorted(rows, key=repr)) for name, (columns, rows) in found.items()}
-
-
-def _value(text: str, kind: str) -> object:
-    data = bytes.fromhex(text[1:])
-    if text == "-" or "BIT DATA" in kind or kind == "BLOB":
-        return None if text == "-" else data
-    if kind == "REAL":
-        return float(np.float32(data.decode()))
-    if kind == "TIMESTAMP":
-        seconds, _, digits = data.decode().partition(".")
-        return f"{seconds}.{digits[:6].ljust(6, '0')}"
-    return float(data) if kind == "DOUBLE" else data.decode()
+    return rows_shown(printed.splitlines())
 
 
 def writer_calls(lines: list[str]) -> list[str]:
