@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import logging
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -13,12 +15,29 @@ import pytest
 
 import tallystick
 from tallystick import (
+    AtStake,
+    Finding,
+    Judgement,
     Outbox,
+    Outcome,
+    Severity,
+    Span,
     TallystickError,
     TransactionManager,
     TransactionUsageError,
     UnsupportedFormatError,
+    Xid,
 )
+from tallystick.printable import logger
+from tallystick.services.transactions import (
+    BranchInDoubt,
+    Message,
+    Pending,
+    Problem,
+    RecoveryReport,
+)
+from tallystick.services.transactions.resources.sqlite import SqliteResource
+from tallystick.services.write_behind import BacklogSize, PendingTransaction, TargetStatus
 
 PACKAGES = (
     "tallystick",
@@ -177,3 +196,86 @@ def test_a_key_that_has_to_be_awaited_is_refused(tmp_path: Path) -> None:
 def test_what_a_historic_journal_cannot_do_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFormatError, match="jboss logs cannot be encrypted"):
         tallystick.Journal(tmp_path / "log", system="jboss", key=lambda: bytes(32))
+
+
+GIVEN = {"Away", "Fault", "IdempotencyKey", "Retry", "Scenario", "WriteBehindSettings"}
+"""Values that a program makes itself, shown as it would write them."""
+
+
+def test_every_public_value_is_printed_as_text() -> None:
+    values = {name: one for name, one in public() if dataclasses.is_dataclass(one)}
+    assert len(values) > 25
+    assert {name for name, one in values.items() if one.__str__ is object.__str__} == GIVEN
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Problem("pg", "max_prepared_transactions is 0", "Set it"),
+         "pg: max_prepared_transactions is 0. Set it"),
+        (Xid(1, b"\x61", b"\x62"), "1:61:62"),
+        (AtStake(1, 20_000), "1 transaction, 20,000 rows"),
+        (AtStake(), "it is not known how much"),
+        (Judgement(), "CANNOT TELL: The reader of this system does not judge its logs."),
+        (Span(0, 512, Outcome.TORN, "group", "cut"), "group, 512 bytes at 0, torn: cut"),
+        (Finding("c", Severity.LOSS, "h2", "/l", "Gone", "/l/a\x1b", 7, advice="Look"),
+         "/l/a\\x1b at 7: loss: Gone. Look"),
+        (BranchInDoubt("pg", Xid(1, b"a"), "away", "n1"), "1:61: in pg, of node n1: away"),
+        (RecoveryReport(), "Branches: none was in doubt."),
+        (RecoveryReport([("pg", Xid(1, b"a"))], unreachable={"m": "refused"}),
+         "Branches: 1 committed.\nCannot be asked: m: refused."),
+        (Pending(3, 1, 2.5), "3 messages wait, 1 of them parked; the oldest for 2.5 s"),
+        (Message(7, "orders", b"abc"), "message 7 about orders, 3 bytes"),
+        (BacklogSize(), "0 transactions of 0 bytes are pending"),
+        (PendingTransaction(5, "o-1", 0, 2, (TargetStatus("db", "retrying", 2, "away"),)),
+         "transaction 5 (o-1), 2 operations: db: retrying after 2 attempts, the last time away"),
+    ],
+)  # fmt: skip
+def test_a_public_value_is_a_sentence(value: object, text: str) -> None:
+    assert str(value) == text
+
+
+def test_what_was_read_is_printed_log_by_log(tmp_path: Path) -> None:
+    with tallystick.Journal(tmp_path / "log") as log:
+        log.append(b"one")
+    path = tmp_path / "log"
+    for read in (tallystick.triage, tallystick.explain, tallystick.inspect):
+        assert str(read(path)).startswith(f"{path} (")
+    assert str(tallystick.triage(path)).endswith(f"inspect {path}")
+    assert str(next(tallystick.scan(path))).endswith("number 1, bytes of body 3")
+
+
+def test_a_message_of_the_log_says_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    about = {"resource": "pg", "gtrid": "61\n62", "other": 3}
+    logger("tallystick.test").warning("cannot be %s", "asked", extra=about | {"answer": "refused"})
+    logger("tallystick.test").warning("nothing more")
+    assert [one.getMessage() for one in caplog.records] == [
+        "cannot be asked (resource: pg, gtrid: 61\\n62, answer: refused)", "nothing more",
+    ]  # fmt: skip
+
+
+def test_an_unreachable_database_is_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    resources = {"stock": f"sqlite:///{tmp_path}/none/stock.db"}
+    with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as tm:
+        tm.recover()
+    said = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert any("(resource: stock, answer: unable to open" in one for one in said), said
+
+
+def test_two_databases_that_cannot_prepare_are_refused_when_the_manager_is_made(
+    tmp_path: Path,
+) -> None:
+    one, other = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "other"))
+    for place in (other, SqliteResource("b", tmp_path / "other.db")):
+        with pytest.raises(TransactionUsageError, match="'a' and 'b' cannot prepare, and are not"):
+            TransactionManager(tmp_path / "tm", {"a": one, "b": place})
+    reading = {"a": one, "b": f"{one}?begin=deferred"}  # one database under two names
+    with TransactionManager(tmp_path / "tm", reading) as tm, tm.begin() as tx:
+        tx["b"].execute("SELECT 1")
+
+
+def test_what_is_no_resource_is_an_error_for_type_checkers_and_at_once(tmp_path: Path) -> None:
+    with pytest.raises(TransactionUsageError, match="int cannot be the resource 'a'"):
+        TransactionManager(tmp_path / "tm", {"a": 3})  # type: ignore[dict-item]

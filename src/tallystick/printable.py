@@ -59,16 +59,30 @@ def _escape(match: re.Match[str]) -> str:
     )
 
 
+_FIELDS = (
+    "resource", "resources", "gtrid", "consumer", "file", "offset", "outcome", "decisions",
+    "failures", "parked", "answer", "error",
+)  # fmt: skip
+"""What our messages are about, as fields of a record: Python's usual handlers show none of them."""
+
+
 class _Printable(logging.Filter):
-    """Rewrite a message that holds something unsafe, and the traceback beside it."""
+    """Say in a message what it is about, and escape what is unsafe, in the traceback, too."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        if _UNSAFE.search(message):
+        fields = {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
+        about = ", ".join(f"{name}: {_shown(value)}" for name, value in fields.items())
+        message = f"{message} ({about})" if about else message
+        if about or _UNSAFE.search(message):
             record.msg, record.args = printable(message), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = printable_lines(logging.Formatter().formatException(record.exc_info))
         return True
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 _PRINTABLE = _Printable()

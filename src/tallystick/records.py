@@ -22,6 +22,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from tallystick.printable import printable
+
 
 class Outcome(StrEnum):
     """What a range of bytes can be; in brackets, what recovery does with it."""
@@ -147,6 +149,11 @@ class Span:
         """Return the offset of the first byte after the span."""
         return self.offset + self.length
 
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        place = f"{self.length:,} bytes at {self.offset}"
+        return printable(f"{self.what}, {place}, {self.outcome}{why}")
+
 
 @dataclass(frozen=True, slots=True)
 class Xid:
@@ -195,6 +202,16 @@ class Record:
     def lsn(self) -> int | None:
         """The number of the record in its log: ``sequence``, which is the LSN of a journal's."""
         return self.sequence
+
+    def __str__(self) -> str:
+        said = {
+            "number": self.sequence, "transaction": self.transaction, "id": self.record_id,
+            "gtrid": None if self.gtrid is None else self.gtrid.hex(),
+            "bytes of body": None if self.body is None else len(self.body),
+        }  # fmt: skip
+        more = "".join(f", {name} {value}" for name, value in said.items() if value is not None)
+        place = f"{self.file} at {self.offset}"
+        return printable(f"{place}: {self.type} ({self.kind}), {self.outcome}{more}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as ``tallystick dump --json`` prints it, with binary as lower-case hex.
@@ -246,6 +263,9 @@ class LogFile:
     why: str = ""
     spans: tuple[Span, ...] = ()
 
+    def __str__(self) -> str:
+        return printable(f"{self.path}: {self.role}, {self.size:,} bytes")
+
     def bytes_by_outcome(self) -> dict[Outcome, int]:
         """Return the bytes of the file per outcome; they add up to its size."""
         totals = dict.fromkeys(Outcome, 0)
@@ -286,6 +306,11 @@ class Transaction:
     evidence_type: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        holes = f"; {self.holes}" if self.holes else ""
+        place = "" if self.evidence is None else ", by {} at {}".format(*self.evidence)
+        return printable(f"{self.log}: transaction {self.key} is {self.state}{place}{holes}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with binary as lower-case hex."""
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
@@ -313,6 +338,11 @@ class Finding:
     bytes_at_risk: int = 0
     gtrid: bytes | None = None
 
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f" at {self.offset}"
+        said = f"{self.file or self.log}{place}: {self.severity}: {self.message}"
+        return printable(f"{said}. {self.advice}" if self.advice else said)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with binary as lower-case hex."""
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
@@ -336,6 +366,10 @@ class Difference:
     offset: int | None = None
     refuses: bool = False
 
+    def __str__(self) -> str:
+        both = f"{self.what}: {self.engine} for the engine, {self.strict} by the bytes"
+        return printable(f"{both}. {self.meaning}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
@@ -353,6 +387,11 @@ class AtStake:
 
     transactions: int | None = None
     rows: int | None = None
+
+    def __str__(self) -> str:
+        counts = {"transaction": self.transactions, "row": self.rows}
+        said = [_counted(number, one) for one, number in counts.items() if number is not None]
+        return ", ".join(said) or "it is not known how much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +420,10 @@ class Judgement:
         if self.answer is Answer.SAFE and self.after_crash:
             return "SAFE AFTER A CRASH"
         return self.answer.value.upper().replace("-", " ")
+
+    def __str__(self) -> str:
+        decided = f" What would decide it: {self.decided_by}." if self.decided_by else ""
+        return printable(f"{self.words}: {self.text}{decided}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer, why it is given, and what is at stake, as plain JSON values."""
@@ -491,6 +534,10 @@ class Verdict:
         """The answer about the log alone."""
         return self.judgement if self.own is None else self.own
 
+    def __str__(self) -> str:
+        lines = [f"{self.path} ({self.system}): {self.judgement}", *map(str, self.differences)]
+        return "\n  ".join(map(printable, lines))
+
     def judged(self, judgement: Judgement) -> Verdict:
         """Return the verdict with another answer; that about the log alone stays."""
         own = self.own if judgement == self.judgement else self.log_judgement
@@ -535,6 +582,16 @@ class Change:
     before: bytes | None = None
     after: bytes | None = None
     values: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.kind} of {self.collection}, key {self.key}"
+        values = "" if self.values is None else f": {dict(self.values)}"
+        place = f"{self.file} at {self.offset}"
+        return printable(f"commit {self.commit_sequence}: {what}{values}, by {place}")
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 def jsonable(value: Any) -> Any:

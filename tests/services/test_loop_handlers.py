@@ -70,7 +70,7 @@ class Rows:
             connection.execute("CREATE TABLE t (number INTEGER)")
         self._store = PageStore(folder / "store", lock_timeout=0.05)
         self._store.create_table("t")
-        resources = {"store": self._store, "rows": f"sqlite:///{self._path}"}
+        resources: dict[str, Any] = {"store": self._store, "rows": f"sqlite:///{self._path}"}
         self._manager = AsyncTransactionManager(
             TransactionManager(
                 folder / "tm", resources, recovery_interval=None, orphan_interval=0.0

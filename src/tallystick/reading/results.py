@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tallystick.printable import printable
 from tallystick.reading.databases import SCHEMA, Database
 from tallystick.reading.estate import EstateAnswer
 from tallystick.records import (
@@ -40,6 +41,9 @@ class Explanation:
     """What the logs say together; None where there is one, or none of global transactions."""
     databases: list[Database] = field(default_factory=list)
     """What the logs belong to: of ``logs``, the answer is that of the database."""
+
+    def __str__(self) -> str:
+        return lines_of(self.path, self.logs, self.problems)
 
     @property
     def exit_code(self) -> int:
@@ -81,6 +85,12 @@ class Summary:
     surroundings: Surroundings | None = None
     """What a restart opens besides the log; None of systems that look for nothing."""
 
+    def __str__(self) -> str:
+        counts = {"files": self.files, "bytes": sum(self.bytes.values())}
+        counts |= {"records": sum(self.records.values()), "findings": len(self.findings)}
+        said = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        return printable(f"{self.path} ({self.title}): {said}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick inspect --json``."""
         plain = {name: getattr(self, name) for name in self.__slots__}
@@ -101,6 +111,9 @@ class Inspection:
     others: list[str]
     estate: EstateAnswer | None = None
     """What the logs say together; None where there is one, or none of global transactions."""
+
+    def __str__(self) -> str:
+        return lines_of(self.path, self.logs, self.problems)
 
     @property
     def exit_code(self) -> int:
@@ -144,6 +157,11 @@ class Verification:
         if not is_calm(self.estate):
             return 1
         return int(any(is_severe(one) or one.code == NOT_SAFE.code for one in self.findings))
+
+
+def lines_of(path: str, logs: Iterable[object], problems: Iterable[object]) -> str:
+    """Return what was found below a path as text: a line or more for each."""
+    return "\n".join(map(str, [*logs, *problems])) or f"{printable(path)}: no log"
 
 
 def headline(verdict: Verdict) -> str:

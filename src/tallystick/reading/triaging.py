@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.printable import shell_quoted
+from tallystick.printable import printable, shell_quoted
 from tallystick.reading.databases import SCHEMA, Database, databases
 from tallystick.reading.estate import EstateAnswer, Gatherer
 from tallystick.reading.names import log_name
-from tallystick.reading.results import counts, estate_dict, is_calm, is_severe
+from tallystick.reading.results import counts, estate_dict, is_calm, is_severe, lines_of
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Path, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State, Surroundings
@@ -50,6 +50,9 @@ class TriagedLog:
     fine: bool
     command: str
 
+    def __str__(self) -> str:
+        return f"{printable(f'{self.path} ({self.system})')}: {self.judgement} Next: {self.command}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return one entry of ``tallystick triage --json``."""
         return {
@@ -74,6 +77,9 @@ class Triage:
     """What the logs say together; None where there is one, or none of global transactions."""
     databases: list[Database] = field(default_factory=list)
     """What the logs belong to: of ``logs``, the answer is that of the database."""
+
+    def __str__(self) -> str:
+        return lines_of(self.path, self.logs, self.problems)
 
     @property
     def exit_code(self) -> int:

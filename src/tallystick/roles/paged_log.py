@@ -65,6 +65,9 @@ class Defect:
     page: int
     what: str
 
+    def __str__(self) -> str:
+        return f"page {self.page}: {self.what}"
+
 
 class Codec(NamedTuple):
     """Pages of ``page_size`` bytes <-> nodes, each with its page number.

@@ -27,6 +27,10 @@ class JournalRecord:
     body: bytes
     update: bool = False
 
+    def __str__(self) -> str:
+        kind = "update" if self.update else "record"
+        return f"{kind} of id {self.record_id}, type {self.user_type}, {len(self.body):,} bytes"
+
 
 class StepKind(StrEnum):
     """What a transaction does with one record."""
@@ -67,6 +71,11 @@ class PreparedTransaction:
     extra: bytes
     xid: Xid | None = None
     steps: tuple[JournalStep, ...] = ()
+
+    def __str__(self) -> str:
+        name = "" if self.xid is None else f", branch {self.xid}"
+        counts = f"{len(self.records):,} records, {len(self.deletes):,} deletes"
+        return f"transaction {self.transaction} is in doubt: {counts}{name}"
 
 
 @runtime_checkable

@@ -67,11 +67,9 @@ class RecoveryResult:
         return self.judgement.to_dict() | {"recovered": dict(self.recovered)}
 
     def __str__(self) -> str:
-        one = self.judgement
-        decided = f" What would decide it: {one.decided_by}." if one.decided_by else ""
         counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in self.recovered.items()]
         brought = f" Recovered: {', '.join(counts)}." if counts else ""
-        return f"{one.words}: {one.text}{decided}{brought}"
+        return f"{self.judgement}{brought}"
 
     @property
     def suffix(self) -> str:

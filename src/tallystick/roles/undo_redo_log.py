@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tallystick.printable import printable
 from tallystick.records import State, Xid
 from tallystick.roles.ticket import Ticket
 
@@ -24,6 +25,9 @@ class InDoubt:
     session: int
     name: str
     state: State = State.PREPARED
+
+    def __str__(self) -> str:
+        return printable(f"{self.name} is {self.state}, in session {self.session}")
 
 
 def branch_name(xid: Xid) -> str:

@@ -35,6 +35,9 @@ class CrashState:
     _contents: dict[str, bytearray] = field(repr=False)
     _state: DiskState = field(repr=False)
 
+    def __str__(self) -> str:
+        return self.describe()
+
     def fs(self) -> MemoryFileSystem:
         """Make a new file system with these files, for a recovery to work on."""
         return MemoryFileSystem(self._contents)

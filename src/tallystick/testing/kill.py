@@ -78,6 +78,11 @@ class Killed:
     acknowledged: list[Hashable] = field(default_factory=list)
     finished: bool = False
 
+    def __str__(self) -> str:
+        end = "ended by itself" if self.finished else "was killed"
+        counts = f"{len(self.submitted):,} submitted, {len(self.acknowledged):,} acknowledged"
+        return f"The child {end}: {counts}."
+
     def add(self, later: Killed) -> None:
         """Add what a later child reported."""
         self.submitted += later.submitted

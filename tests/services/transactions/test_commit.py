@@ -205,7 +205,9 @@ def test_the_last_resource_decides(tmp_path: Path, face: Face) -> None:
 
 def test_two_last_resources_are_refused(tmp_path: Path) -> None:
     state = durable("a", "b")
-    resources = state.resources("a") | {"b": state.resources("b")["b"]}
+    resources: dict[str, Any] = {**state.resources("a"), "b": state.resources("b")["b"]}
+    for one in resources.values():
+        one.place = "one file"  # else the manager is not made
     with (
         TransactionManager(tmp_path, resources, log=ModelLog(state), recovery_interval=None) as tm,
         pytest.raises(TransactionUsageError, match="At most one"),
@@ -408,7 +410,7 @@ def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(TransactionUsageError, match="belongs to node 'node-1'"):
         TransactionManager(tmp_path, {}, node="other", log=ModelLog(DurableState()))
     with pytest.raises(TransactionUsageError, match="cannot be the resource"):
-        TransactionManager(tmp_path, {"a": 7}, log=ModelLog(DurableState()))
+        TransactionManager(tmp_path, {"a": 7}, log=ModelLog(DurableState()))  # type: ignore[dict-item]
 
 
 def test_another_thread_may_go_on_and_commit(tmp_path: Path) -> None:

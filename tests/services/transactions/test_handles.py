@@ -22,7 +22,7 @@ from tests.servers import Server
 @pytest.mark.postgres
 def test_a_handle_is_the_class_that_was_asked_for(tmp_path: Path, postgres_server: Server) -> None:
     with PageStore(tmp_path / "store") as store:
-        resources = {
+        resources: dict[str, Any] = {
             "pg": postgres_server.url,
             "lite": f"sqlite:///{tmp_path}/lite",
             "store": store,

@@ -125,7 +125,7 @@ def test_a_decision_is_closed_only_if_this_journal_has_committed_it(
             raise Stop
 
     with Journal(queue, system=system) as journal, PageStore(tmp_path / "store") as store:
-        resources = {"queue": journal, "store": store}
+        resources: dict[str, Any] = {"queue": journal, "store": store}
         with (
             pytest.raises(Stop),
             TransactionManager(
@@ -188,7 +188,7 @@ def test_a_commit_that_the_journal_could_not_make_durable_closes_no_decision(
         Journal(tmp_path / "queue", fs=disk) as journal,
     ):
         store.create_table("t")
-        resources = {"queue": journal, "store": store}
+        resources: dict[str, Any] = {"queue": journal, "store": store}
         with TransactionManager(
             tmp_path / "tm", resources, recovery_interval=None, on_step=stop
         ) as tm:
@@ -221,7 +221,7 @@ def test_a_branch_that_is_left_to_recovery_is_committed_by_the_same_process(
         PageStore(tmp_path / "store") as store,
     ):
         store.create_table("t")
-        resources = {"queue": journal, "store": store}
+        resources: dict[str, Any] = {"queue": journal, "store": store}
         with TransactionManager(
             tmp_path / "tm", resources, recovery_interval=None, on_step=fail
         ) as tm:
@@ -277,7 +277,11 @@ def test_other_extra_data_is_no_id(extra: bytes) -> None:
 def test_outcomes_of_an_earlier_version_close_its_decisions(tmp_path: Path) -> None:
     unpack(Path(__file__).with_name("earlier_outcomes.b64"), tmp_path)
     with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "other") as other:
-        resources = {"lite": f"sqlite:///{tmp_path}/db", "journal": journal, "other": other}
+        resources: dict[str, Any] = {
+            "lite": f"sqlite:///{tmp_path}/db",
+            "journal": journal,
+            "other": other,
+        }
         with TransactionManager(
             tmp_path / "coordinator", resources, recovery_interval=None, orphan_interval=0.0
         ) as tm:

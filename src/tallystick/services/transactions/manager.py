@@ -34,8 +34,13 @@ from tallystick.services.transactions.recovery import (
     Recovery,
     RecoveryReport,
 )
-from tallystick.services.transactions.resource import Problem, Resource, ResourceUnreachable
-from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resource import (
+    Problem,
+    Resource,
+    ResourceUnreachable,
+    require_one_last,
+)
+from tallystick.services.transactions.resources import Adaptable, adapt
 from tallystick.services.transactions.steps import observer
 from tallystick.services.transactions.tracing import Tracing
 from tallystick.services.transactions.transaction import (
@@ -73,7 +78,8 @@ class TransactionManager(Uncopied):
     Args:
         path: the directory of the coordinator, with its node id and its decision log.
         resources: unique names and `Resource` objects, or what `resources.adapt` understands:
-            connection URLs, SQLAlchemy engines, stores.
+            connection URLs, SQLAlchemy engines, stores. At most one database among them that cannot
+            prepare, as SQLite.
         node: the node id of a new directory; of an old one, the id that it must have.
         log: the decision log, if it is not the native one of the directory.
         shared: other processes may coordinate from this directory, too, each of them with this
@@ -108,7 +114,7 @@ class TransactionManager(Uncopied):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        resources: Mapping[str, Any],
+        resources: Mapping[str, Adaptable],
         *,
         node: str | None = None,
         log: DecisionLog | None = None,
@@ -162,12 +168,14 @@ class TransactionManager(Uncopied):
         alone = log is None and not isinstance(self.decisions, SharedDecisionLog)
         return self._xids.clock() if alone else 0
 
-    def _adapted(self, resources: Mapping[str, Any]) -> dict[str, Resource]:
+    def _adapted(self, resources: Mapping[str, Adaptable]) -> dict[str, Resource]:
         try:
-            return {name: adapt(name, thing) for name, thing in resources.items()}
+            adapted = {name: adapt(name, thing) for name, thing in resources.items()}
+            require_one_last(adapted)
         except BaseException:
             self.directory.close()
             raise
+        return adapted
 
     def _start(self, path: str | os.PathLike[str]) -> None:
         """Start the threads."""

@@ -57,7 +57,7 @@ from enum import Enum, auto
 from typing import Any, cast
 
 from tallystick.errors import LogClosedError, LogPoisonedError
-from tallystick.printable import logger
+from tallystick.printable import logger, printable
 from tallystick.records import Xid
 from tallystick.roles import (
     Decision,
@@ -126,6 +126,10 @@ class BranchInDoubt:
     why: str
     node: str | None = None
 
+    def __str__(self) -> str:
+        node = f", of node {self.node}" if self.node else ""
+        return printable(f"{self.xid} in {self.resource}{node}: {self.why}")
+
 
 @dataclass(slots=True)
 class RecoveryReport:
@@ -141,6 +145,17 @@ class RecoveryReport:
     """Decisions that still wait for a resource."""
     log: RecoveryResult | None = None
     """What the opening of the decision log found."""
+
+    def __str__(self) -> str:
+        counts = {"committed": self.committed, "rolled back": self.rolled_back}
+        counts |= {"heuristic": self.heuristic}
+        said = [f"{len(branches):,} {what}" for what, branches in counts.items() if branches]
+        lines = [f"Branches: {', '.join(said) or 'none was in doubt'}."]
+        lines += [f"Left: {one}." for one in self.left]
+        lines += [f"Cannot be asked: {name}: {why}." for name, why in self.unreachable.items()]
+        if self.open_decisions:
+            lines.append(f"Decisions that wait for a resource: {self.open_decisions:,}.")
+        return "\n".join(map(printable, lines))
 
     @property
     def clean(self) -> bool:

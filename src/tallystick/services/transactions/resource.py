@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, cast
 
-from tallystick.errors import TransactionError
+from tallystick.errors import TransactionError, TransactionUsageError
+from tallystick.printable import printable
 from tallystick.records import Xid
 
 begins_by: ContextVar[float] = ContextVar("tallystick_begins_by", default=math.inf)
@@ -67,6 +68,9 @@ class Problem:
     resource: str
     what: str
     mend: str
+
+    def __str__(self) -> str:
+        return printable(f"{self.resource}: {self.what}. {self.mend}")
 
 
 class Branch(Protocol):
@@ -223,7 +227,8 @@ class LastResource(Resource, Protocol):
     """A resource that cannot prepare.
 
     It commits last: its own commit, which also stores an outcome row with the global id, is the
-    decision of the transaction.
+    decision of the transaction. So a manager takes one database of the kind. Where several
+    resources are one database, their attributes ``place`` are equal.
     """
 
     def has_outcome(self, gtrid: bytes) -> bool:
@@ -277,6 +282,25 @@ def identity_of(resource: Resource) -> str | None:
 def is_last_resource(resource: Resource) -> bool:
     """Return True for a resource that cannot prepare."""
     return hasattr(resource, "has_outcome")
+
+
+def require_one_last(resources: Mapping[str, Resource]) -> None:
+    """Check that all resources that cannot prepare are one database.
+
+    Raises:
+        TransactionUsageError: two of them are not: no transaction could use both.
+    """
+    lasts = {
+        getattr(resource, "place", name): name
+        for name, resource in resources.items()
+        if is_last_resource(resource)
+    }
+    if len(lasts) > 1:
+        raise TransactionUsageError(
+            f"{' and '.join(map(repr, lasts.values()))} cannot prepare, and are not one database",
+            expected="at most one such database, as SQLite is, in a manager",
+            advice="Put their tables into one database, or give each a manager of its own",
+        )
 
 
 def is_instant(resource: Resource) -> bool:

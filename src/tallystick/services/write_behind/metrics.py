@@ -29,6 +29,10 @@ class BacklogSize:
     bytes: int = 0
     age_seconds: float = 0.0
 
+    def __str__(self) -> str:
+        age = f"; the oldest for {self.age_seconds:.1f} s" if self.count else ""
+        return f"{self.count:,} transactions of {self.bytes:,} bytes are pending{age}"
+
 
 class WriteBehindMetrics(Uncopied):
     """Count events for one log; gauges read ``backlog`` and ``disposed``."""

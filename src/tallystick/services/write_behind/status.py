@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tallystick.printable import printable
 from tallystick.roles import PersistEntry
 
 
@@ -18,6 +19,11 @@ class TargetStatus:
     attempts: int = 0
     error: str = ""
 
+    def __str__(self) -> str:
+        error = f", the last time {self.error}" if self.error else ""
+        tried = f" after {self.attempts:,} attempts{error}" if self.attempts else ""
+        return printable(f"{self.target}: {self.state}{tried}")
+
 
 @dataclass(frozen=True, slots=True)
 class PendingTransaction:
@@ -28,6 +34,13 @@ class PendingTransaction:
     time: int
     operations: int
     targets: tuple[TargetStatus, ...] = field(default=())
+
+    def __str__(self) -> str:
+        name = f" ({self.reference})" if self.reference else ""
+        waits = "; ".join(map(str, self.targets)) or "no target waits for it"
+        return printable(
+            f"transaction {self.number}{name}, {self.operations:,} operations: {waits}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

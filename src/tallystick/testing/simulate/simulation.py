@@ -166,6 +166,11 @@ class Outcome:
     decisions: Answers = field(repr=False)
     states: frozenset[bytes] = field(repr=False)
 
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.steps:,} steps, {len(self.states):,} states of disks checked"
+        )
+
 
 class SimulationError(AssertionError):
     """A run has failed; the message says how to see it again.

@@ -33,7 +33,7 @@ class Shop:
         self.journal = Journal(folder / "j")
         self.store = PageStore(folder / "s")
         self.store.create_table("t")
-        resources = {"j": self.journal, "s": self.store}
+        resources: dict[str, Any] = {"j": self.journal, "s": self.store}
         self.tm = TransactionManager(folder / "c", resources, recovery_interval=None)
         self.app = FastAPI()
         self.seen: list[object] = []

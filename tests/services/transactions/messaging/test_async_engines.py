@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -38,7 +39,10 @@ async def manager(places: Places, driver: str) -> AsyncIterator[AsyncTransaction
     address = places.urls[name].partition("://")[2]
     engine = create_async_engine(f"{kind}://{address}")
     recovery = sqlalchemy.create_engine(f"{sync}://{address}")
-    resources = {"db": AsyncDatabase(engine, recovery=recovery), "lite": places.urls["lite"]}
+    resources: dict[str, Any] = {
+        "db": AsyncDatabase(engine, recovery=recovery),
+        "lite": places.urls["lite"],
+    }
     tm = TransactionManager(places.folder / "tm", resources, recovery_interval=None)
     async with AsyncTransactionManager(tm) as made:
         yield made

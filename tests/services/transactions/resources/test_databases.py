@@ -611,7 +611,10 @@ def test_connections_of_the_application_may_give_dictionaries(bank: Bank) -> Non
             cursorclass=pymysql.cursors.DictCursor,
         )  # fmt: skip
 
-    resources = {"pg": PostgresResource("pg", pg), "maria": MySqlResource("maria", maria)}
+    resources: dict[str, Any] = {
+        "pg": PostgresResource("pg", pg),
+        "maria": MySqlResource("maria", maria),
+    }
     with TransactionManager(bank.folder / "node", resources, recovery_interval=None) as tm:
         assert not tm.preflight()
         with tm.begin() as tx:

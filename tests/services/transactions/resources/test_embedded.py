@@ -49,7 +49,7 @@ def _rows(stores: Stores) -> tuple[int, int]:
 def test_the_handle_refuses_to_end_the_branch_and_the_transaction_goes_on(
     name: str, end: str, stores: Stores, tmp_path: Path
 ) -> None:
-    resources = dict(zip(("store", "mail"), stores, strict=True))
+    resources: dict[str, Any] = dict(zip(("store", "mail"), stores, strict=True))
     with TransactionManager(tmp_path / "tm", resources, close_resources=False) as tm:
         with tm.begin() as tx:
             tx["store"].table("t")[1] = b"row"
@@ -72,7 +72,7 @@ def test_what_a_handle_gave_is_dead_after_its_transaction(
     end: str, stores: Stores, tmp_path: Path
 ) -> None:
     engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/lite.db")
-    resources = {"store": stores[0], "mail": stores[1], "engine": engine}
+    resources: dict[str, Any] = {"store": stores[0], "mail": stores[1], "engine": engine}
     with TransactionManager(tmp_path / "tm", resources, close_resources=False) as tm:
         with tm.begin() as tx:
             session, branch, connection = tx["store"], tx["mail"], tx["engine"]

@@ -178,7 +178,7 @@ def test_an_engine_s_branch_raises_what_the_engine_raises(
     rows, error = REFUSED[what]
     url = sa.make_url(postgres_server.url)
     engine = sa.create_engine(url.set(drivername="postgresql+psycopg"))
-    resources = {"pg": engine, "lite": f"sqlite:///{tmp_path}/lite.db"}
+    resources: dict[str, Any] = {"pg": engine, "lite": f"sqlite:///{tmp_path}/lite.db"}
     with TransactionManager(tmp_path / "tm", resources, recovery_interval=None) as tm:
         with pytest.raises(sa.exc.DBAPIError) as caught, tm.begin() as tx:
             for other in others:
@@ -200,7 +200,7 @@ def test_an_asynchronous_engine_s_branch_raises_what_the_engine_raises(
     async def work() -> None:
         engine = create_async_engine(url.set(drivername="postgresql+asyncpg"))
         recovery = sa.create_engine(url.set(drivername="postgresql+psycopg"))
-        resources = {
+        resources: dict[str, Any] = {
             "pg": AsyncDatabase(engine, recovery=recovery),
             "lite": f"sqlite:///{tmp_path}/lite.db",
         }

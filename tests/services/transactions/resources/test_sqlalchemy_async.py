@@ -74,7 +74,7 @@ class Place:
         self, on_step: Callable[[str], None] | None = None
     ) -> AsyncIterator[AsyncTransactionManager]:
         engine = self.engine()
-        resources = {
+        resources: dict[str, Any] = {
             "db": AsyncDatabase(engine, recovery=self.sync),
             "lite": f"sqlite:///{self.folder}/lite.db",
         }

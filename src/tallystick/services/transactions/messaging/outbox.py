@@ -17,6 +17,7 @@ from typing import Any
 
 from tallystick.arguments import bytes_of, several, text
 from tallystick.errors import TransactionUsageError
+from tallystick.printable import printable
 from tallystick.services.transactions.messaging.statements import (
     MYSQL,
     POSTGRES,
@@ -92,6 +93,10 @@ class Pending:
     parked: int
     oldest_seconds: float
 
+    def __str__(self) -> str:
+        age = f"; the oldest for {self.oldest_seconds:.1f} s" if self.messages else ""
+        return f"{self.messages:,} messages wait, {self.parked:,} of them parked{age}"
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -112,6 +117,12 @@ class Message:
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 0
+
+    def __str__(self) -> str:
+        tried = f", {self.attempts:,} deliveries failed" if self.attempts else ""
+        return printable(
+            f"message {self.offset} about {self.topic}, {len(self.body):,} bytes{tried}"
+        )
 
 
 class Outbox(Uncopied):

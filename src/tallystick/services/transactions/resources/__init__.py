@@ -7,7 +7,7 @@ turns the driver's errors into the answers of `resource`. Drivers are imported a
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from tallystick.callables import require_plain_calls
 from tallystick.errors import TransactionUsageError
@@ -29,6 +29,31 @@ _ACCEPTED = (
     "a Resource, a URL (postgresql://, mariadb://, mysql://, sqlite:///path), a SQLAlchemy "
     "engine, a PageStore or a Journal"
 )
+
+
+class Store(Protocol):
+    """A `PageStore` or a journal."""
+
+    def as_resource(self, name: str) -> Any:
+        """Return it as the resource of a transaction manager."""
+        ...
+
+
+class Engine(Protocol):
+    """An engine of SQLAlchemy, which need not be installed."""
+
+    @property
+    def dialect(self) -> Any:
+        """The dialect of the database."""
+        ...
+
+    def raw_connection(self) -> Any:
+        """Return a connection of the driver."""
+        ...
+
+
+Adaptable: TypeAlias = Resource | Store | Engine | str
+"""What can take part in transactions."""
 
 
 def adapt(name: str, thing: Any) -> Resource:

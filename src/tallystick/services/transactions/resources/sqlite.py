@@ -14,6 +14,7 @@ makes a temporary table or sets a PRAGMA, through the session's authorizer.
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,6 +213,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
                 expected="sqlite:///path",
             )
         self._path = str(Path(path).absolute())  # connections are made later, too
+        self.place = os.path.realpath(self._path)
+        """Of two resources of one file the same."""
         self._timeout = timeout
         self._pragmas = dict(pragmas or {})
         reads_only = self._pragmas.get("query_only", "0").lower() not in ("0", "off", "no", "false")
