@@ -170,7 +170,7 @@ def test_without_a_log_the_command_exits_with_2(tmp_path: Path, run: Run) -> Non
 
 @pytest.mark.parametrize(
     ("rate", "bytes_per_s"),
-    [("20MB/s", 20e6), ("1.5 gb", 1.5e9), ("64KiB/s", 65536), ("0", 0), ("100", 100)],
+    [("20MB/s", 20e6), ("1.5 gb", 1.5e9), ("64KiB/s", 65536), ("0", 0), ("100b", 100)],
 )
 def test_rates_are_read_as_people_write_them(
     rate: str, bytes_per_s: float, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch

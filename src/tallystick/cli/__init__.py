@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from pkgutil import resolve_name
 
 try:
     import click
     import rich  # noqa: F401 - the commands need it; say so at once, in one place
+    from click.shell_completion import shell_complete
 except ImportError:  # the script comes with the core, which does without them
     sys.stderr.write(
         "tallystick: the command line needs click and rich; type: pip install 'tallystick[cli]'\n"
@@ -24,27 +26,51 @@ except ImportError:  # the script comes with the core, which does without them
 from tallystick import __version__
 from tallystick.cli.output import complain, complain_of_usage, print_nothing_more
 from tallystick.errors import TallystickError
+from tallystick.printable import shell_quoted
+
+COMPLETE = "_TALLYSTICK_COMPLETE"
+"""Variable by which a shell asks for completions, as click has it."""
 
 COMMANDS: dict[str, str] = {
     "triage": "triage:command",
-    "inspect": "inspect:command",
     "explain": "explain:command",
+    "inspect": "inspect:command",
     "verify": "inspect:verify_command",
     "dump": "dump:command",
     "export": "export:command",
-    "pipeline": "pipeline:command",
-    "report": "report:command",
     "indoubt": "indoubt:command",
     "runbook": "indoubt:runbook_command",
-    "doctor": "indoubt:doctor_command",
-    "convert": "convert:command",
-    "scrub": "upkeep:scrub_command",
-    "store": "upkeep:store_command",
-    "backlog": "backlog:command",
     "replay": "replay:command",
+    "convert": "convert:command",
+    "doctor": "indoubt:doctor_command",
+    "scrub": "upkeep:scrub_command",
+    "backlog": "backlog:command",
+    "store": "upkeep:store_command",
+    "pipeline": "pipeline:command",
+    "report": "report:command",
     "bench": "bench:command",
 }
 """Module of this package and name of each command, in the order of the help page."""
+
+GROUPS: dict[str, tuple[str, str]] = {
+    "triage": (
+        "Look: what is in the logs, what would a restart do?",
+        "triage logs; explain logs/h2; export logs --to jsonl --table changes",
+    ),
+    "indoubt": (
+        "Act: what is due, and how is it done?",
+        "indoubt list logs; indoubt explain 62616e6b logs; runbook logs > runbook.md",
+    ),
+    "doctor": (
+        "Watch: will it go well tomorrow?",
+        "doctor coordinator --resource pg=URL; scrub logs --rate 20MB/s; backlog spool",
+    ),
+    "pipeline": (
+        "Build: tables, pictures, figures",
+        "pipeline run logs --out tables; report tables; bench list",
+    ),
+}
+"""Title and three examples of each group of commands, by its first one."""
 
 USAGE = 2
 
@@ -65,6 +91,47 @@ class _Commands(click.Group):
         command = resolve_name(f"tallystick.cli.commands.{COMMANDS[cmd_name]}")
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {name!r}.{_meant(args)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows: list[tuple[str, str]] = []
+        examples = ""
+        for name in COMMANDS:
+            if name in GROUPS:
+                _write_group(formatter, rows, examples)
+                title, examples = GROUPS[name]
+                formatter.write_paragraph()
+                formatter.write_text(title)
+                rows = []
+            command = self.get_command(ctx, name)
+            rows.append((name, "" if command is None else command.get_short_help_str(66)))
+        _write_group(formatter, rows, examples)
+
+
+def _meant(args: list[str]) -> str:
+    """Return what a name that is no command may have meant."""
+    if os.path.lexists(args[0]):
+        return f" It is a path. Did you mean: tallystick triage {shell_quoted(args[0])}"
+    near = get_close_matches(args[0], COMMANDS, n=1)
+    return f" Did you mean {near[0]!r}?" if near else " tallystick --help lists all"
+
+
+def _write_group(
+    formatter: click.HelpFormatter, rows: list[tuple[str, str]], examples: str
+) -> None:
+    if rows:
+        formatter.indent()
+        formatter.write_dl(rows)
+        for example in examples.split("; "):
+            formatter.write_text(f"$ tallystick {example}")
+        formatter.dedent()
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -88,6 +155,8 @@ def _run(arguments: list[str]) -> object:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     try:
+        if asked := os.environ.get(COMPLETE):  # by a shell; main() of click would do it, too
+            sys.exit(shell_complete(tallystick, {}, "tallystick", COMPLETE, asked))
         code = _run(sys.argv[1:] if arguments is None else arguments)
     except click.exceptions.Exit as error:
         code = error.exit_code

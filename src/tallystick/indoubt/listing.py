@@ -19,7 +19,7 @@ from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.printable import shell_quoted
 from tallystick.reading.estate import Gatherer, gravest_first, is_waiting
 from tallystick.reading.settled import settled_findings
-from tallystick.reading.survey import NO_LOG, survey
+from tallystick.reading.survey import NO_LOG, Survey, refuse_unknown_settings, survey
 from tallystick.reconcile.estate import Estate
 from tallystick.reconcile.ids import Maker, find_gtrid, maker_of
 from tallystick.records import Finding, State, Xid, jsonable
@@ -151,11 +151,14 @@ def list_in_doubt(
     """Return what is in doubt in the logs below ``paths`` and in live ``resources``.
 
     A path may be the directory of a `TransactionManager`. Nothing is written. Raises
-    `LogUnreadableError` for a path that cannot be read.
+    `LogUnreadableError` for a path that cannot be read, and `UnsupportedFormatError` for a setting
+    that no system found there knows.
     """
     known = TimedResources(resources or {}, ANSWER_SECONDS).now()
     report, estate = InDoubtReport([]), Estate()
-    gathered = [_gathered(path, report, estate, options) for path in paths]
+    surveys = [survey(path, options=options) for path in paths]
+    refuse_unknown_settings(surveys)
+    gathered = [_gathered(found, report, estate) for found in surveys]
     asked = {name: start_call(resource, "in_doubt") for name, resource in known.items()}
     for name, wait in asked.items():
         log = LIVE + name
@@ -187,14 +190,12 @@ def gathered(paths: Sequence[str], report: InDoubtReport) -> Estate:
     """Return what the logs below ``paths`` hold; what cannot be read joins ``report``."""
     estate = Estate()
     for path in paths:
-        _gathered(path, report, estate, None)
+        _gathered(survey(path), report, estate)
     return estate
 
 
-def _gathered(
-    path: str, report: InDoubtReport, estate: Estate, options: ReadOptions | None
-) -> Gatherer:
-    found = survey(path, options=options)
+def _gathered(found: Survey, report: InDoubtReport, estate: Estate) -> Gatherer:
+    path = found.path
     gatherer = Gatherer(path, found.logs, estate, least=0, most=math.inf)
     for reading in found.readings():
         with found.guard(reading.source):

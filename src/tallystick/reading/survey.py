@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 Progress = Callable[[str], None]
 
-ANY_SETTING = "*"
-"""In `System.settings`: names that the system itself does not know beforehand."""
 NO_LOG = "no-log"
 """Code of the finding that a path holds no log at all."""
 _NAMED_MAX = 6
@@ -92,16 +90,7 @@ class Survey:
         Raises:
             UnsupportedFormatError: no system of the logs that were found has such a setting.
         """
-        found = {source.system for source in self.logs}
-        names = {name for system in found for name in self.known[system].settings}
-        unknown = sorted(set(self.options.settings) - names)
-        if found and unknown and ANY_SETTING not in names:
-            raise UnsupportedFormatError(
-                f"no log here is of a system that has the setting {', '.join(unknown)}",
-                file=self.path,
-                expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
-                found=", ".join(unknown),
-            )
+        refuse_unknown_settings([self])
         return self
 
     def observers(self, progress: Progress | None = None) -> Iterator[Observer]:
@@ -125,6 +114,20 @@ class Survey:
             require_whole(source.files)
         except (TallystickError, OSError) as error:
             self.problems.append(error_finding(source, error))
+
+
+def refuse_unknown_settings(surveys: Iterable[Survey]) -> None:
+    """Raise `UnsupportedFormatError` for a setting of which no system found in any knows."""
+    for one in (found := list(surveys)):
+        systems_here = {source.system for each in found for source in each.logs}
+        names = {name for system in systems_here for name in one.known[system].settings}
+        if systems_here and (unknown := sorted(set(one.options.settings) - names)):
+            raise UnsupportedFormatError(
+                f"no log here is of a system that has the setting {', '.join(unknown)}",
+                file=one.path,
+                expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
+                found=", ".join(unknown),
+            )
 
 
 def survey(

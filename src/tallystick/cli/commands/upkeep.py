@@ -51,12 +51,15 @@ class _Amount(click.ParamType[float]):
         found = self._form.fullmatch(str(value).strip())
         if found is None:
             self.fail(f"{value!r} is no {self.name}", param, ctx)
-        unit = next(one for one in self._units if one.lower() == (found[2] or "").lower())
+        if not found[2] and float(found[1]):
+            self.fail(f"{value!r} has no unit: a {self.name}", param, ctx)
+        found_unit = (found[2] or "").lower().removesuffix("b")
+        unit = next(one for one in self._units if one.lower() == found_unit)
         return float(found[1]) * self._units[unit]
 
 
 _NUMBER = r"(\d+(?:\.\d+)?)\s*"
-_RATE = _Amount("rate, such as 20MB/s", _NUMBER + r"(?i:([kmg]i?)?b?(?:/s)?)", _SIZES | _BINARY)
+_RATE = _Amount("rate, such as 20MB/s", _NUMBER + r"(?i:([kmg]i?b?|b)?(?:/s)?)", _SIZES | _BINARY)
 _PERIOD = _Amount("time, such as 6h", _NUMBER + r"([smhd]?)", _SECONDS)
 
 

@@ -37,7 +37,18 @@ SYSTEM = System(
     secrets=frozenset({"boot_password", "encryption_key"}),
     settings={
         "derby_version": "the version of the Derby that would boot, as 10.14.2",
-        "*": "properties of the database that service.properties does not give",
+        **dict.fromkeys(
+            (
+                "dataEncryption",
+                "encryptionAlgorithm",
+                "encryptionKeyLength",
+                "encryptedBootPassword",
+                "derby.encryptionBlockSize",
+                "derby.storage.fileSyncTransactionLog",
+                "derby.storage.logSwitchInterval",
+            ),
+            "a property of the database that service.properties does not give",
+        ),
     },
     resource=ResourceTraits(
         read_only_unlogged=True,

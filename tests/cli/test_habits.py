@@ -1,0 +1,154 @@
+"""The command line has the habits of others: completion, help in groups, a hint after a slip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tallystick.cli import COMMANDS, COMPLETE, GROUPS
+from tests.cli.conftest import Run
+from tests.fixtures import cases, fixture_dir
+from tests.indoubt.estates import EXAMPLES
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> dict[str, str]:
+    """Return an environment in which ``tallystick`` is a command."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    path = folder / "tallystick"
+    path.write_text(f"#!{sys.executable}\nfrom tallystick.cli import main\nmain()\n")
+    path.chmod(0o755)
+    return os.environ | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path),
+    }  # fmt: skip
+
+
+def said(tool: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=tool, text=True, check=False, capture_output=True, timeout=120
+    )
+
+
+def test_the_package_can_be_run(tool: dict[str, str]) -> None:
+    answer = said(tool, sys.executable, "-m", "tallystick", "--version")
+    assert (answer.returncode, answer.stdout[:10]) == (0, "tallystick")
+    assert said(tool, sys.executable, "-m", "tallystick", "dump").returncode == 2
+
+
+SCRIPTS = {
+    "bash": """
+        eval "$(_TALLYSTICK_COMPLETE=bash_source tallystick)"
+        COMP_WORDS=(tallystick {}) COMP_CWORD={}
+        _tallystick_completion tallystick
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+        complete -p tallystick
+        """,
+    "zsh": """
+        autoload -U compinit && compinit -u -D
+        eval "$(_TALLYSTICK_COMPLETE=zsh_source tallystick)"
+        _describe() {{ eval "print -l \\$$3"; }}; compadd() {{ eval "print -l \\$${{@[-1]}}"; }}
+        words=(tallystick {}) CURRENT=$(({} + 1))
+        _tallystick_completion
+        print complete $_comps[tallystick]
+        """,
+    "fish": """
+        _TALLYSTICK_COMPLETE=fish_source tallystick | source
+        complete -C "tallystick {}" # {}
+        complete -c tallystick
+        """,
+}
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("tri", "triage"), ("indoubt ex", "explain"), ("export --table ch", "changes")],
+)
+def test_shells_complete_commands_and_options(
+    tool: dict[str, str], shell: str, words: str, found: str
+) -> None:
+    source = said(tool | {COMPLETE: f"{shell}_source"}, "tallystick")
+    assert (source.returncode, source.stderr) == (0, "")
+    assert "_tallystick_completion" in source.stdout
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not here; what click writes for it was looked at")
+    answer = said(tool, shell, "-c", SCRIPTS[shell].format(words, len(words.split())))
+    assert found in answer.stdout.replace(":", " ").split(), answer.stdout + answer.stderr
+    assert "tallystick" in answer.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("explan", "Did you mean 'explain'?"),
+        ("indobut", "Did you mean 'indoubt'?"),
+        ("qqqq", "tallystick --help lists all"),
+        (str(EXAMPLES), f"It is a path. Did you mean: tallystick triage {EXAMPLES}"),
+    ],
+)
+def test_a_slip_is_answered_with_what_may_have_been_meant(run: Run, typed: str, hint: str) -> None:
+    answer = run(typed, "x")
+    assert (answer.code, answer.out) == (2, "")
+    assert f"No such command {typed!r}" in answer.err
+    assert hint in answer.err
+
+
+def test_a_path_is_quoted_where_it_is_meant(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two words; rm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "triage 'two words; rm'" in run("two words; rm").err
+
+
+def test_help_has_groups_with_three_examples_each(run: Run) -> None:
+    text = run("--help").out
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    listed = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert [one for one in listed if one in COMMANDS] == list(COMMANDS)
+    for first, (title, examples) in GROUPS.items():
+        group = text[text.index(title) :]
+        assert group.index(f"  {first} ") < group.index("$ tallystick")
+        named = examples.split("; ")
+        assert len(named) == 3
+        for example in named:
+            assert f"$ tallystick {example}\n" in text
+            assert example.split()[0] in COMMANDS
+
+
+@pytest.mark.parametrize("rate", ["20", "1.5", "20/s"])
+def test_a_rate_without_its_unit_is_refused(run: Run, tmp_path: Path, rate: str) -> None:
+    answer = run("scrub", tmp_path, "--rate", rate)
+    assert (answer.code, "has no unit: a rate, such as 20MB/s" in answer.err) == (2, True)
+    assert run("scrub", tmp_path, "--every", "6").code == 2
+
+
+@pytest.mark.parametrize("rate", ["0", "1GiB/s", "1gb", "900M", "999999999b/s", "1Gi"])
+def test_a_rate_with_its_unit_is_taken(run: Run, rate: str) -> None:
+    assert run("scrub", EXAMPLES / "orphan/artemis", "--rate", rate).code == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["triage", "explain", "verify", "dump", "backlog", "indoubt list"]
+)
+@pytest.mark.parametrize("system", ["bitronix", "derby", "h2", "jboss", "cloudtran"])
+def test_a_setting_that_no_system_knows_is_refused_beside_every_system(
+    run: Run, command: str, system: str
+) -> None:
+    answer = run(*command.split(), fixture_dir(system) / cases(system)[0], "--set", "foo=1")
+    assert (answer.code, answer.out) == (2, "")
+    assert "has the setting foo; expected " in answer.err
+
+
+def test_a_setting_is_taken_if_one_of_several_paths_knows_it(run: Run) -> None:
+    paths = EXAMPLES / "orphan/artemis", EXAMPLES / "orphan/h2"
+    assert run("indoubt", "list", *paths, "--set", "h2.calendar=julian").code == 1
+    assert run("indoubt", "list", *paths, "--set", "h2.calender=julian").code == 2
