@@ -117,6 +117,11 @@ class Printer:
             line.append(printable(text), own)
         self._console.print(line)
 
+    @property
+    def rows(self) -> int | None:
+        """Return the lines of the terminal; None where it is none."""
+        return self._console.size.height if self._console.is_terminal else None
+
     def finding(self, finding: Finding, told: Told | None = None) -> None:
         """Print a finding in a few lines: what, where, expected and found, what to do.
 
@@ -124,6 +129,17 @@ class Printer:
         """
         for parts in _finding_lines(finding, told or Told()):
             self.line(*parts)
+
+
+class Draft(Printer):
+    """Lines that are printed later, or not at all."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[tuple[Piece, ...], str]] = []
+
+    def line(self, *parts: Piece, style: str = "") -> None:
+        """Keep one line."""
+        self.lines.append((parts, style))
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -211,10 +227,10 @@ def listed(counts: dict[str, int]) -> str:
     return ", ".join(shown) or "none"
 
 
-def print_estate(out: Printer, estate: EstateAnswer) -> None:
-    """Print what the logs say together, the gravest first, and what to type next."""
+def print_estate(out: Printer, estate: EstateAnswer, *, gravest_last: bool = False) -> None:
+    """Print what the logs say together, the gravest first unless told so, and what to type next."""
     out.line((f"All {estate.count:,} logs together", "bold"))
-    for line in estate.lines:
+    for line in reversed(estate.lines) if gravest_last else estate.lines:
         one = line.judgement
         text = f"{one.words}  {one.text}"
         first, *more = textwrap.wrap(

@@ -1,18 +1,26 @@
-"""``tallystick triage PATH``: one screen over all logs, gravest first."""
+"""``tallystick triage PATH``: one screen over all logs, the gravest where a person looks first.
+
+That is the end of a terminal, and the beginning of a file.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
 from tallystick.cli.output import (
     ANSWER_STYLES,
+    WIDTH,
+    Draft,
+    Piece,
     Printer,
+    Told,
     as_json,
     path_argument,
     print_estate,
@@ -28,6 +36,8 @@ from tallystick.reading.survey import NO_LOG
 from tallystick.reading.triaging import Triage, TriagedLog
 from tallystick.records import Answer, Finding, Severity
 
+_Lines: TypeAlias = list[tuple[tuple[Piece, ...], str]]
+
 LISTED_MAX, SAFE_LISTED_MAX = 5, 2
 BESIDE_ESTATE_MAX = 3
 """Logs with one answer that a person is shown, and safe ones; beside what all of them say
@@ -40,40 +50,63 @@ together, and no safe ones: that must fit on a screen. ``--all`` shows all of th
 @as_json
 @reading_options
 def command(path: str, every: bool, as_json: bool, **options: Any) -> None:
-    """Show every log below PATH by its answer, gravest first, with the next command to type.
+    """Show every log below PATH by its answer, with the next command to type.
 
-    Exits as explain does: with 0 only if every log is safe and its verdicts agree.
+    The gravest comes last at a terminal, whose end is what stays in sight, and first in a file or
+    a pipe; the last line counts the answers. Exits as explain does: with 0 only if every log is
+    safe and its verdicts agree.
     """
     reply(triage, path, partial(_show, every=every), as_json=as_json, **options)
 
 
 def _show(out: Printer, answer: Triage, *, every: bool) -> None:
-    told = ""
-    if answer.estate is not None:
-        print_estate(out, answer.estate)
-        told = answer.estate.command
+    """Print blocks of lines; at a terminal so few logs that they fit, the gravest block last."""
+    most = LISTED_MAX
+    blocks = _blocks(answer, most, every=every, gravest_last=out.rows is not None)
+    while out.rows and not every and most and sum(len(one) for one in blocks) + 2 > out.rows:
+        most -= 1
+        blocks = _blocks(answer, most, every=every, gravest_last=True)
+    for block in blocks if out.rows is None else reversed(blocks):
+        for parts, style in block:
+            out.line(*parts, style=style)
+    counts = Counter(one.judgement.words for one in _one_of_each(answer.logs))
+    unread = sum(one.severity is not Severity.INFO for one in answer.problems)
+    said = [f"{count:,} {words}" for words, count in counts.items()]
+    out.line(", ".join([*said, *([f"{unread:,} not read"] if unread else [])]), style="bold")
+
+
+def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> list[_Lines]:
+    """Return what is to be shown, the gravest first."""
+    told, estate, drafts = Told(), answer.estate, [Draft()]
+    if estate is not None:
+        print_estate(drafts[-1], estate, gravest_last=gravest_last)
+        for line in estate.lines:
+            told.is_new(line.judgement.text)
     notes = [one for one in answer.problems if one.severity is Severity.INFO]
     unread, hidden = [one for one in answer.problems if one not in notes], 0
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
         group = _one_of_each(logs)
         answered = group[0].judgement.answer
         if answered in (Answer.CANNOT_TELL, Answer.SAFE):
-            _show_unread(out, unread)
+            drafts.append(_unread(unread))
             unread = []
-        most = _listed_max(answered, alone=answer.estate is None)
-        shown = len(group) if every else most
-        style = ANSWER_STYLES[answered]
-        out.line((words, style), f"  {_counted(one.database.kind for one in group)}")
+        shown = len(group) if every else min(most, _listed_max(answered, alone=estate is None))
+        hidden += max(len(group) - shown, 0)
+        if not shown and answered is Answer.SAFE:
+            continue  # the line of counts has them
+        drafts.append(draft := Draft())
+        kinds = _counted(one.database.kind for one in group)
+        draft.line((words, ANSWER_STYLES[answered]), f"  {kinds}")
         for one in group[:shown]:
-            _show_log(out, one, told)
+            _show_log(draft, one, told, "" if estate is None else estate.command)
         rest = len(group) - shown
-        hidden += max(rest, 0)
         if rest > 0 and shown:
-            out.line(f"  and {rest:,} more", style="dim")
+            draft.line(f"  and {rest:,} more", style="dim")
+    drafts += [_unread(unread), Draft()]
     if hidden:
-        out.line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
-    _show_unread(out, unread)
-    print_problems(out, notes, strangers(answer.others, answer.databases))
+        drafts[-1].line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
+    print_problems(drafts[-1], notes, strangers(answer.others, answer.databases))
+    return [one.lines for one in drafts]
 
 
 def _one_of_each(logs: Iterable[TriagedLog]) -> list[TriagedLog]:
@@ -94,24 +127,31 @@ def _listed_max(answered: Answer, *, alone: bool) -> int:
     return LISTED_MAX if alone else BESIDE_ESTATE_MAX
 
 
-def _show_unread(out: Printer, problems: list[Finding]) -> None:
-    """Print what could not be read, of which nothing can be told."""
-    if not problems:
-        return
-    found = any(one.code == NO_LOG for one in problems)
-    text = "  no log was found" if found else f"  {len(problems):,} not read"
-    out.line(("CANNOT TELL", ANSWER_STYLES[Answer.CANNOT_TELL]), text)
+def _unread(problems: list[Finding]) -> Draft:
+    """Return what could not be read, of which nothing can be told."""
+    draft = Draft()
+    if problems:
+        found = any(one.code == NO_LOG for one in problems)
+        text = "  no log was found" if found else f"  {len(problems):,} not read"
+        draft.line(("CANNOT TELL", ANSWER_STYLES[Answer.CANNOT_TELL]), text)
     for one in problems:
-        out.finding(one)
+        draft.finding(one)
+    return draft
 
 
-def _show_log(out: Printer, one: TriagedLog, told: str) -> None:
+def _show_log(out: Printer, one: TriagedLog, told: Told, command: str) -> None:
+    """Print a log in two lines of text at most, its path, and what to type if that is its own."""
     doubt = f"{one.in_doubt:,} in doubt" if one.in_doubt else ""
-    differ = "" if one.verdicts_agree else "verdicts differ"
+    differ = "" if one.verdicts_agree else "its engine and its bytes differ"
     about = ", ".join(part for part in (stake_text(one.judgement), doubt, differ) if part)
-    reason = one.judgement.reason.replace("-", " ")
-    out.line(f"  {one.system}: {reason}" + (f"; {about}" if about else ""))
-    if one.command == told:
+    why = one.judgement.text.partition(". ")[0].rstrip(".")
+    parts = [about, why] if told.is_new(one.judgement.text) else [about or why]
+    for line in textwrap.wrap(
+        f"{one.system}: {'. '.join(filter(None, parts))}.", WIDTH, initial_indent="  ",
+        subsequent_indent="    ", max_lines=2, placeholder=" ...", break_long_words=False,
+    ):  # fmt: skip
+        out.line(line)
+    if one.command == command:
         out.line(f"    {shell_quoted(one.path)}", style="dim")
     else:
         out.line(f"    {one.command}", style="bold")
