@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from rich.text import Text
 from tallystick.printable import printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
+from tallystick.systems.held_back import held_back_text
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.surroundings import ALONE
 
@@ -274,6 +275,12 @@ def print_surroundings(out: Printer, around: Surroundings, told: Told | None = N
 
 def _part_style(one: Part) -> str:
     return "dim" if one.answer is Answer.SAFE else ANSWER_STYLES[one.answer]
+
+
+def print_held_back(out: Printer, held: Mapping[str, Any] | None) -> None:
+    """Print which transaction keeps a log from giving up old files, where one does."""
+    if held:
+        out.line(f"  Held back: {held_back_text(held)}")
 
 
 def stake_text(one: Judgement) -> str:

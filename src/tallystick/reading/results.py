@@ -84,6 +84,8 @@ class Summary:
     findings: list[Finding]
     surroundings: Surroundings | None = None
     """What a restart opens besides the log; None of systems that look for nothing."""
+    held_back: dict[str, Any] | None = None
+    """Which transaction keeps the log from giving up old files; None where none does."""
 
     def __str__(self) -> str:
         counts = {"files": self.files, "bytes": sum(self.bytes.values())}
@@ -277,6 +279,7 @@ def summary_of(reading: LogReading, title: str) -> Summary:
         counts(strict.get("transactions"), [state.value for state in State]),
         list(reading.findings()),
         verdict.surroundings,
+        strict.get("held_back"),
     )
 
 

@@ -16,6 +16,7 @@ from tallystick.cli.output import (
     path_argument,
     place,
     print_estate,
+    print_held_back,
     print_problems,
     print_surroundings,
     reading_options,
@@ -77,6 +78,7 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
         own = verdict.log_judgement
         told.is_new(own.text)
         out.line(f"  The log alone: {own.words}: {own.text}")
+    print_held_back(out, verdict.strict.get("held_back"))
     for difference in verdict.differences[:LISTED_MAX]:
         _show_difference(out, difference, told)
     _show_rest(out, len(verdict.differences))

@@ -12,6 +12,7 @@ from tallystick.cli.output import (
     listed,
     path_argument,
     print_estate,
+    print_held_back,
     print_json_lines,
     print_problems,
     print_surroundings,
@@ -69,6 +70,7 @@ def _show_log(out: Printer, log: Summary) -> None:
     out.line(f"  files         {log.files}, {sum(log.bytes.values()):,} bytes: {listed(log.bytes)}")
     out.line(f"  records       {listed(log.records)}")
     out.line(f"  transactions  {listed(log.transactions)}")
+    print_held_back(out, log.held_back)
     if log.surroundings is not None:
         print_surroundings(out, log.surroundings)
     for finding in log.findings:

@@ -17,15 +17,19 @@ from tallystick.systems.derby.engine.report import report
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
+from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.transactions import ACTIVE
 from tallystick.systems.derby.verdict.answer import grounds
 from tallystick.systems.derby.verdict.differences import differences
+from tallystick.systems.held_back import held_back
 
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Runs
 
 Json = dict[str, Any]
+HELD_MIN = 2
+"""Files, from which on a transaction holds old ones: the newest is in use anyway."""
 
 
 def verdict(
@@ -49,7 +53,7 @@ def verdict(
         path,
         form,
         Deferred(lambda: report(scan.log, recovery, runs)),
-        strict(analysis, recovery, findings),
+        strict(scan.log, analysis, recovery, findings),
         differences(analysis, recovery),
         judgement,
     )
@@ -66,7 +70,9 @@ def judgement(
     return judgement_of(REASONS, CODES, grounds(scan, analysis, recovery, runs), findings)
 
 
-def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding]) -> Json:
+def strict(
+    log: LogFiles, analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding]
+) -> Json:
     """Return what can be known from the bytes."""
     transactions = analysis.transactions
     kept = transactions.kept.values()
@@ -84,7 +90,24 @@ def strict(analysis: LogAnalysis, recovery: Recovery, findings: Iterable[Finding
         | ({"files": [f"log{recovery.lost_file}.dat"]} if recovery.lost_file else {}),
         "findings": dict(Counter(one.code for one in findings)),
         "recovery": _recovery(recovery),
-    }
+    } | ({"held_back": held} if (held := held_by_open(log, recovery)) else {})
+
+
+def held_by_open(log: LogFiles, recovery: Recovery) -> Json | None:
+    """Return what the oldest open transaction holds: all files from that of its first record on.
+
+    None where that is the newest file only.
+    """
+    opened = [one for one in recovery.table.values() if not one.internal]
+    if not opened:
+        return None
+    oldest = min(opened, key=lambda one: one.first)
+    number, offset = oldest.first >> 32, oldest.first & 0xFFFFFFFF
+    held = [file for file in log.files.values() if file.number >= number]
+    if len(held) < HELD_MIN or held[0].number != number:
+        return None
+    sizes = [held[0].size - offset, *(file.size for file in held[1:])]
+    return held_back(f"transaction {oldest.number}", held[0].name, offset, sizes)
 
 
 def _end_text(one: End) -> str:

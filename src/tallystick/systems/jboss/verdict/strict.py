@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tallystick.records import Finding, Judgement, Outcome, State, Transaction, Verdict
+from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
+from tallystick.systems.held_back import held_back
 from tallystick.systems.jboss.codes import CODES, REASONS
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME
 from tallystick.systems.jboss.read.analysis import GONE_MAX, Analysis
@@ -50,7 +52,24 @@ def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:
         "findings": dict(Counter(finding.code for finding in findings)),
         "live_records": analysis.live_records,
         "missing_file_ids": analysis.missing_ids()[:GONE_MAX],
-    }
+    } | _held_back(analysis)
+
+
+def _held_back(analysis: Analysis) -> dict[str, Any]:
+    """Return what the oldest open transaction holds: each file with a record of it."""
+    firsts = [
+        (min(placed, key=lambda one: one.place), one)
+        for one in analysis.open
+        if (placed := [*one.records, *one.deletes])
+    ]
+    used = [one for one in analysis.readings if one.has_records]
+    first, oldest = min(firsts, key=lambda one: one[0].place, default=(None, None))
+    if first is None or oldest is None or first.path == used[-1].file.path:
+        return {}
+    held = [one.file.size for one in used if one.file.stamp in oldest.elements]
+    name = logical_name(first.path).rpartition("/")[2]
+    number = f"transaction {oldest.transaction}"
+    return {"held_back": held_back(number, name, first.offset, held)}
 
 
 def _states(analysis: Analysis, every: list[Transaction]) -> dict[str, int]:

@@ -22,8 +22,10 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.held_back import held_back
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
@@ -33,6 +35,8 @@ from tallystick.systems.tally.read.state import LogState, apply_step, apply_unse
 from tallystick.systems.tally.read.walk import Place
 from tallystick.systems.tally.verdict.answer import grounds
 
+HELD_MIN = 2
+"""Segments, from which on something open holds old ones: the newest is in use anyway."""
 _ENDED = (State.COMMITTED, State.COMMITTING, State.PREPARED, State.PENDING)
 """States of transactions whose outcome stands in the log."""
 
@@ -102,7 +106,24 @@ class JudgedLog:
             "in_doubt": in_doubt,
             "lost": [one.to_dict() for one in self.scan.findings if one.severity is Severity.LOSS],
             "findings": self._findings(),
-        }
+        } | self._held_back()
+
+    def _held_back(self) -> dict[str, Any]:
+        """Return what the oldest that is open holds: all segments from that of its begin on."""
+        state = self.state
+        begins = [
+            *((one.first_segment, f"transaction {key}") for key, one in state.open.items()),
+            *((one.segment, f"the decision {key.hex()}") for key, one in state.decisions.items()),
+            *((one.segment, f"the entry {key}") for key, one in state.pending.items()),
+        ]
+        heads = [one for one in self.scan.catalog.segments if one.header]
+        oldest, name = min(begins, default=(0, ""))
+        held = [one for one in heads if one.header and one.header.number >= oldest]
+        if not name or len(held) < HELD_MIN:
+            return {}
+        sizes = [one.header.size for one in held if one.header]
+        file = logical_name(held[0].path).rpartition("/")[2]
+        return {"held_back": held_back(name, file, None, sizes)}
 
     def _differences(self) -> Iterator[Difference]:
         """Yield one difference per loss: recovery is strict, so they differ where it refuses."""

@@ -1,0 +1,89 @@
+"""Which transaction keeps a log from giving up old files, in one line of explain and inspect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.cli import main
+from tallystick.reading import explain, inspect
+from tallystick.records import Xid
+from tallystick.services.journal import Journal
+from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
+from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.verdict.strict import held_by_open
+from tallystick.systems.held_back import held_back
+from tallystick.systems.tally.live.settings import Settings
+from tests.systems.jboss.build import add, add_tx, commit, file_name, image
+
+
+def journal(folder: Path, files: list[Any]) -> None:
+    for number, items in enumerate(files, 1):
+        (folder / file_name("g3", number)).write_bytes(image("g3", number, items, fill=b"\0"))
+
+
+def test_the_oldest_open_transaction_of_a_journal_holds_the_files_with_its_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = bytes(900)
+    last = [add_tx(60, 61), add_tx(70, 71)]
+    journal(
+        tmp_path,
+        [[add_tx(50, 51), commit(50, 1), add_tx(60, 62, body)], [add(63, body)], last, []],
+    )
+    expected = held_back("transaction 60", "activemq-data-1.amq", 74, [1024, 1024])
+    assert explain(tmp_path).logs[0].strict["held_back"] == expected
+    assert inspect(tmp_path).logs[0].held_back == expected
+    for command in ("explain", "inspect"):
+        with pytest.raises(SystemExit):
+            main([command, str(tmp_path)])
+        line = "Held back: 2 files, 2,048 bytes, by transaction 60, begun in activemq-data-1.amq at"
+        assert line in capsys.readouterr().out
+
+
+def test_nothing_is_held_back_where_all_that_is_open_began_in_the_newest_file(
+    tmp_path: Path,
+) -> None:
+    journal(tmp_path, [[add(1, bytes(900))], [add_tx(60, 61)], []])
+    assert "held_back" not in explain(tmp_path).logs[0].strict
+    assert inspect(tmp_path).logs[0].held_back is None
+
+
+@pytest.mark.parametrize(
+    ("opened", "expected"),
+    [
+        ({188: 1, 190: 2}, held_back("transaction 188", "log1.dat", 40, [60, 100, 100])),
+        ({190: 2}, held_back("transaction 190", "log2.dat", 40, [60, 100])),
+        ({191: 3}, None),
+        ({}, None),
+    ],
+)
+def test_an_open_transaction_of_derby_holds_all_files_from_its_first_record_on(
+    opened: dict[int, int], expected: dict[str, Any] | None
+) -> None:
+    names = {number: f"log{number}.dat" for number in (1, 2, 3)}
+    files = {n: LogBytes(n, name, name, memoryview(bytes(100))) for n, name in names.items()}
+    table = {
+        number: OpenTransaction(number, (file << 32) + 40, 0, False, None)
+        for number, file in opened.items()
+    }
+    table[5] = OpenTransaction(5, (1 << 32) + 30, 0, True, None)
+    assert held_by_open(LogFiles(files), Recovery(table=table)) == expected
+
+
+def test_a_transaction_of_a_native_log_holds_all_segments_from_its_begin_on(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(segment_size=32 << 10, preallocate=False, idle_mark_s=None)
+    with Journal(tmp_path, settings=settings) as log:
+        tx = log.transaction()
+        tx.add(7, b"row")
+        tx.prepare(b"", Xid(1, b"gtrid", b"branch"))
+        log.append_many([bytes(1000)] * 100)
+    held = explain(tmp_path).logs[0].strict["held_back"]
+    assert held["transaction"].startswith("transaction ")
+    assert held["offset"] is None
+    assert held["files"] > 2
+    assert held["bytes"] == held["files"] * settings.segment_size
