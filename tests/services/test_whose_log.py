@@ -508,3 +508,11 @@ def test_a_role_of_a_later_release_is_refused(tmp_path: Path) -> None:
     path.write_bytes(doubled(encode_control(replace(control, role=77))))
     with untouched(path.parent), pytest.raises(UnsupportedFormatError, match="later release"):
         Journal(tmp_path / "log")
+
+
+def test_a_page_store_in_the_folder_of_another_service_misses_no_pages(tmp_path: Path) -> None:
+    """It says whose the log is, and not that a backup of pages should be restored."""
+    WriteBehind(tmp_path, {"one": lambda _: None}).close()
+    with pytest.raises(UnsupportedFormatError, match=r"Open it with: WriteBehind") as caught:
+        PageStore(tmp_path)
+    assert "pages" not in str(caught.value)

@@ -170,6 +170,18 @@ def require_no_other(path: str | os.PathLike[str], fs: FileSystem, looks_in: str
             raise _held(place, fs, system(log.system), expected)
 
 
+def require_role(path: str, fs: FileSystem, role: Role) -> None:
+    """Require that a folder holds no log that says it has another role.
+
+    Raises:
+        UnsupportedFormatError: it does; the error says how to open it.
+    """
+    for log in logs_in(path, fs, systems()):
+        other = system(log.system)
+        if other.role_in(path, fs) not in (None, role):
+            raise _held(path, fs, other, f"{role.value}, or nothing")
+
+
 def _held(path: str, fs: FileSystem, other: System, expected: str) -> UnsupportedFormatError:
     role = other.role_in(path, fs)
     return UnsupportedFormatError(

@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
-from tallystick.roles import InDoubt, PagedLog, TableSpace, Ticket, UndoRedoLog
+from tallystick.roles import InDoubt, PagedLog, Role, TableSpace, Ticket, UndoRedoLog
 from tallystick.roles.page_store_files import BACKUP_MARK, PAGES
 from tallystick.services.page_store.backup import copy_pages
 from tallystick.services.page_store.pages.cache import PageCache
@@ -39,7 +39,7 @@ from tallystick.services.page_store.pages.space import OWN_PAGES, OwnPages
 from tallystick.services.page_store.pages.tables import Tables
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, read_file, write_whole
-from tallystick.systems.folders import require_no_other
+from tallystick.systems.folders import require_no_other, require_role
 
 LOG_FOLDER = "log"
 SIDE = "recovered"
@@ -155,6 +155,7 @@ def _require_complete(path: Path, fs: FileSystem) -> None:
             advice="Bring the folder back, or restore a backup",
         )
     if log and not pages and not fresh:
+        require_role(str(path / LOG_FOLDER), fs, Role.UNDO_REDO_LOG)
         raise CorruptLogError(
             "the pages of this page store are missing",
             file=str(path / PAGES),
