@@ -165,7 +165,10 @@ class Xid:
 
     def __str__(self) -> str:
         """Return the one spelling that is printed: ``format:gtrid:bqual``, in lower-case hex."""
-        return f"{self.format_id}:{self.gtrid.hex()}:{self.bqual.hex()}"
+        try:
+            return f"{self.format_id}:{self.gtrid.hex()}:{self.bqual.hex()}"
+        except AttributeError:  # an error that refuses what is no Xid names it, too
+            return repr(self)
 
 
 @dataclass(slots=True)
