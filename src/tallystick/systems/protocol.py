@@ -26,6 +26,7 @@ from tallystick.roles import Operation, Role
 from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
 from tallystick.systems.answers import Reasons
+from tallystick.systems.engine_errors import EngineErrors
 from tallystick.systems.findings import Codes, FindingBuilder
 
 if TYPE_CHECKING:
@@ -598,6 +599,7 @@ class System:
         reader: class or function ``(LogSource, ReadOptions) -> LogReading``.
         codes: the table of codes of its findings (`tallystick.systems.findings.codes`).
         reasons: the table of reasons of its answers (`tallystick.systems.answers.reasons`).
+        errors: the table of errors of the original (`tallystick.systems.engine_errors`).
         roles: the class that plays each role; called with the path and ``fs=``.
         shared: of a role, the name of the class whose log several processes can have open.
         role_options: further keyword arguments that the class of a role takes.
@@ -638,6 +640,7 @@ class System:
     reader: str
     codes: str = "tallystick.systems.findings:NO_CODES"
     reasons: str = "tallystick.systems.answers:NO_REASONS"
+    errors: str = "tallystick.systems.engine_errors:NO_ERRORS"
     roles: Mapping[Role, str] = field(default_factory=dict)
     shared: Mapping[Role, str] = field(default_factory=dict)
     role_options: Mapping[Role, frozenset[str]] = field(default_factory=dict)
@@ -711,6 +714,11 @@ class System:
     def reason_table(self) -> Reasons:
         """The rows of its table of reasons."""
         return cast(Reasons, resolve_name(self.reasons))
+
+    @property
+    def error_table(self) -> EngineErrors:
+        """The rows of its table of errors."""
+        return cast(EngineErrors, resolve_name(self.errors))
 
     def read(self, source: LogSource, options: ReadOptions) -> LogReading:
         """Return a reading of one log; its files are read when they are needed."""

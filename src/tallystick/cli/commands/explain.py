@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -13,12 +13,14 @@ from tallystick.cli.output import (
     Printer,
     Told,
     as_json,
-    path_argument,
+    complain,
     place,
     print_estate,
     print_held_back,
+    print_json,
     print_problems,
     print_surroundings,
+    read_options,
     reading_options,
     reply,
     stake_text,
@@ -26,6 +28,7 @@ from tallystick.cli.output import (
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
 from tallystick.reading.databases import strangers
+from tallystick.reading.engine_errors import LookedUp, look_up
 from tallystick.reading.results import Explanation, amount, counts, headline
 from tallystick.records import Difference, Finding, Severity, Verdict
 
@@ -36,18 +39,48 @@ SHORT = 40
 
 
 @click.command()
-@path_argument
+@click.argument("path", type=click.Path(), required=False)
+@click.option("--error", metavar="CODE", help="Say what an error of an original means.")
 @click.option("--log-only", is_flag=True, help="Judge the log alone, not what is beside it.")
 @as_json
 @reading_options
-def command(path: str, as_json: bool, **options: Any) -> None:
+def command(path: str | None, error: str | None, as_json: bool, **options: Any) -> None:
     """Say what a restart would keep, undo, leave in doubt and silently lose.
 
     Per log below PATH: the answer about its database or broker, with what a restart opens besides
     the log; the verdict of the log's own engine, the strict one from the bytes alone, and where
     the two part.
+
+    With --error what an error of an original means, as XSDB4, 90030 or a message with one in it;
+    with PATH, too, which databases below it show that error.
     """
+    if error is not None:
+        _explain_error(error, path, as_json=as_json, **options)
+    if path is None:
+        raise click.UsageError("Missing argument 'PATH'.")
     reply(partial(explain, whole=as_json), path, _show, as_json=as_json, **options)
+
+
+def _explain_error(text: str, path: str | None, *, as_json: bool, **options: Any) -> NoReturn:
+    found = look_up(text, path, read_options(**options))
+    if as_json:
+        print_json(found.to_dict())
+    elif not found.errors:
+        known = ", ".join(found.known)
+        complain(f"no error of an original is known by that; known are {known}", found.exit_code)
+    else:
+        _show_errors(Printer(), found)
+    raise SystemExit(found.exit_code)
+
+
+def _show_errors(out: Printer, found: LookedUp) -> None:
+    for system, one in found.errors:
+        out.line((one.code, "bold"), f"  {system}: {one.meaning}")
+        out.line(f"  {one.advice}", style="italic")
+    for path, judgement, shows in found.answers:
+        what = "shows it" if shows else "does not show it"
+        words = (judgement.words, ANSWER_STYLES[judgement.answer])
+        out.line(words, f"  {path} {what}: {judgement.text}")
 
 
 def _show(out: Printer, answer: Explanation) -> None:

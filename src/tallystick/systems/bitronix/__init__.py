@@ -17,6 +17,7 @@ SYSTEM = System(
     reader="tallystick.systems.bitronix.reader:BitronixReading",
     codes="tallystick.systems.bitronix.codes:CODES",
     reasons="tallystick.systems.bitronix.codes:REASONS",
+    errors="tallystick.systems.bitronix.codes:ERRORS",
     roles={
         Role.DECISION_LOG: "tallystick.systems.bitronix.live.role:BitronixDecisionLog",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tallystick.records import Answer, Severity
 from tallystick.systems.answers import Reason, reasons
+from tallystick.systems.engine_errors import EngineError, engine_errors
 from tallystick.systems.findings import Code, codes
 
 _PUT_BACK = "Put the file back from a backup; do not delete the pair, it may hold open decisions"
@@ -163,5 +164,15 @@ REASONS = reasons(
         "Whole records stand up to the position in both file headers, and nothing newer follows: "
         "a record is forced before its transaction is told to commit.",
         after_crash=True,
+    ),
+)
+
+ERRORS = engine_errors(
+    EngineError(
+        "CorruptedTransactionLogException",
+        "A record of the journal is damaged where the manager reads it.",
+        "Keep a copy of both files before any start; with skipCorruptedLogs the manager goes on "
+        "without the decisions that it cannot read",
+        ("start-refused", "damaged"),
     ),
 )

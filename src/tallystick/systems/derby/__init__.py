@@ -32,6 +32,7 @@ SYSTEM = System(
     reader="tallystick.systems.derby.reader:DerbyReading",
     codes="tallystick.systems.derby.codes:CODES",
     reasons="tallystick.systems.derby.codes:REASONS",
+    errors="tallystick.systems.derby.codes:ERRORS",
     clocks=frozenset({Clock.NONE}),
     change_feed=True,
     secrets=frozenset({"boot_password", "encryption_key"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tallystick.records import Answer, Severity
 from tallystick.systems.answers import Reason, reasons
+from tallystick.systems.engine_errors import EngineError, engine_errors
 from tallystick.systems.findings import Code, codes
 
 COPY_FIRST = "Copy the log folder before anything starts the database"
@@ -240,5 +241,98 @@ REASONS = reasons(
         "preallocated any more, ends with the last one: a commit is acknowledged after its group "
         "is synced.",
         after_crash=True,
+    ),
+)
+
+ERRORS = engine_errors(
+    EngineError(
+        "XJ040",
+        "The database did not start; the next exception in the chain says why.",
+        "Look up the error that follows it",
+    ),
+    EngineError(
+        "XJ004",
+        "No database is found there: the folder, or what a boot needs of service.properties, is "
+        "missing.",
+        "Put service.properties of this database back; do not create a database over the folder",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XBM0A",
+        "The folder of the database is there, and its service.properties is not.",
+        "Put service.properties of this database back; do not create a database over the folder",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDB4",
+        "A page in seg0 is older than what the log changes: its file is of an earlier moment than "
+        "the log, or a write of it was lost.",
+        "Use log and seg0 of one copy; without the log the changes that only it holds are gone",
+        ("part-refused", "boot-depends"),
+    ),
+    EngineError(
+        "XSDG2",
+        "A page in seg0 has a wrong checksum: it is damaged, or was written in part.",
+        "Use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "40XD2",
+        "A container that recovery changes has no file in seg0.",
+        "Put its file back from the copy that the log belongs to",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDB6",
+        "Another process has the database open, by its db.lck.",
+        "End that process; to delete db.lck while it runs can damage the database",
+    ),
+    EngineError(
+        "XBM06",
+        "The boot password of the encrypted database is wrong or missing.",
+        "Give it to us with --boot-password, to Derby as bootPassword",
+        ("encrypted",),
+    ),
+    EngineError(
+        "XSLA4",
+        "The log cannot be written: most likely the disk is full.",
+        "Make room and start again; delete nothing in the folder log",
+    ),
+    EngineError(
+        "XSLA7",
+        "A change in the log cannot be redone; the next exception says why.",
+        "Look up the error that follows it",
+        ("part-refused", "no-boot", "boot-depends"),
+    ),
+    EngineError(
+        "XSLAB",
+        "A file of the log is missing, or logDevice names another place.",
+        "Put the file, or the folder log, of this copy back; look at logDevice in "
+        "service.properties",
+        ("no-boot", "part-refused"),
+    ),
+    EngineError(
+        "XSLAC",
+        "A file of the log has a format that this version does not know.",
+        "Look whether the file is damaged, or a later version wrote it",
+        ("no-boot",),
+    ),
+    EngineError(
+        "XSLAD",
+        "The lengths at both ends of a record in the log differ: it is damaged.",
+        "Use an undamaged copy of the log",
+        ("no-boot", "damaged"),
+    ),
+    EngineError(
+        "XSLAN",
+        "A later version created or upgraded the database.",
+        "Start it with that version, or a later one",
+        ("no-boot", "part-refused"),
+    ),
+    EngineError(
+        "XSLAO",
+        "Recovery met something in the log that it does not expect.",
+        "Use an undamaged copy of the log",
+        ("no-boot",),
     ),
 )

@@ -17,6 +17,7 @@ SYSTEM = System(
     reader="tallystick.systems.h2.reader:H2Reading",
     codes="tallystick.systems.h2.codes:CODES",
     reasons="tallystick.systems.h2.codes:REASONS",
+    errors="tallystick.systems.h2.codes:ERRORS",
     roles={
         Role.UNDO_REDO_LOG: "tallystick.systems.h2.live.role:H2UndoRedoLog",
         Role.PAGED_LOG: "tallystick.systems.h2.database.paged_log:H2PagedLog",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tallystick.records import Answer, Severity
 from tallystick.systems.answers import BY_COORDINATOR, Reason, reasons
+from tallystick.systems.engine_errors import EngineError, engine_errors
 from tallystick.systems.findings import Code, codes
 
 CODES = codes(
@@ -291,5 +292,43 @@ REASONS = reasons(
         Answer.SAFE,
         "The process ended while it made the database, which never had a log or a table.",
         after_crash=True,
+    ),
+)
+
+ERRORS = engine_errors(
+    EngineError(
+        "90020",
+        "Another process has the database open.",
+        "End that process; look for it before you delete a .lock.db",
+    ),
+    EngineError(
+        "90030",
+        "The file is damaged where the engine reads it when it opens the database.",
+        "Use an undamaged copy; H2's recovery tool drops what it cannot read",
+        ("does-not-open",),
+    ),
+    EngineError(
+        "90048",
+        "The file has a header or a version that this version of H2 does not know.",
+        "Look whether it is H2's, and which version wrote it",
+        ("does-not-open",),
+    ),
+    EngineError(
+        "90049",
+        "The file password of the encrypted file is wrong or missing.",
+        "Give it to us with --boot-password, to H2 before the user's password",
+        ("encrypted",),
+    ),
+    EngineError(
+        "42000",
+        "H2 cannot parse a statement of its catalogue again, often as a name in it is a keyword.",
+        "Open it with the version that wrote it, and rename what has that name",
+        ("does-not-open",),
+    ),
+    EngineError(
+        "42001",
+        "H2 cannot parse a statement of its catalogue again, often as a name in it is a keyword.",
+        "Open it with the version that wrote it, and rename what has that name",
+        ("does-not-open",),
     ),
 )

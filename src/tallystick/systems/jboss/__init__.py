@@ -17,6 +17,7 @@ SYSTEM = System(
     reader="tallystick.systems.jboss.reader:JournalReading",
     codes="tallystick.systems.jboss.codes:CODES",
     reasons="tallystick.systems.jboss.codes:REASONS",
+    errors="tallystick.systems.jboss.codes:ERRORS",
     roles={
         Role.RECORD_JOURNAL: "tallystick.systems.jboss.live.role:JBossRecordJournal",
     },

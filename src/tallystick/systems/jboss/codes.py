@@ -6,6 +6,7 @@ from typing import Final
 
 from tallystick.records import Answer, Severity
 from tallystick.systems.answers import Reason, reasons
+from tallystick.systems.engine_errors import EngineError, engine_errors
 from tallystick.systems.findings import Code, codes
 
 _EXPORT_FIRST = "Copy the journal now; export it with --salvage before any restart"
@@ -224,5 +225,42 @@ REASONS = reasons(
         "Whole records stand end to end, nothing was written after the last one, and the next file "
         "is there: a record is acknowledged after its sync.",
         after_crash=True,
+    ),
+)
+
+ERRORS = engine_errors(
+    EngineError(
+        "AMQ149001",
+        "A file of the journal has another user version: another application wrote it.",
+        "Look whether the folder is that of this journal",
+        ("load-refused",),
+    ),
+    EngineError(
+        "AMQ149002",
+        "A file of the journal has a format version that this code does not read.",
+        "Start the version that wrote it, and export the messages with it",
+        ("load-refused",),
+    ),
+    EngineError(
+        "AMQ142013",
+        "A prepared transaction lacks elements: the load throws it away.",
+        "Keep a copy of the journal before any start; its coordinator may have decided to commit",
+        ("records-lost", "elements-missing"),
+    ),
+    EngineError(
+        "AMQ142014",
+        "A transaction lacks elements: the load throws it away.",
+        "Keep a copy of the journal before any start; look for the file that is missing",
+        ("records-lost", "elements-missing"),
+    ),
+    EngineError(
+        "AMQ142015",
+        "A transaction was never ended: the load throws it away.",
+        "Nothing of it was acknowledged, if every file is there",
+    ),
+    EngineError(
+        "AMQ144007",
+        "A file of the journal is shorter than its header: Artemis removes it.",
+        "A crash while a file is created leaves such a file, and nothing was in it",
     ),
 )

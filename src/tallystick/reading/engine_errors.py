@@ -1,0 +1,89 @@
+"""What an error of an original means, and which databases below a path show it.
+
+In: the error's code, or a text that holds it, and a path. Out: a `LookedUp` for a person, a program
+(``to_dict``) and a script (``exit_code``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tallystick.reading.survey import explain
+from tallystick.records import Judgement
+from tallystick.systems.engine_errors import EngineError
+from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.registry import systems
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What is known of an error.
+
+    Attributes:
+        errors: the system and the row of each code that the text holds, in its order.
+        answers: for each database of such a system its path, its answer, and whether that shows
+            the error.
+        known: the codes that could have been asked for.
+    """
+
+    errors: tuple[tuple[str, EngineError], ...]
+    answers: tuple[tuple[str, Judgement, bool], ...]
+    known: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 for a known error, 1 where a database shows it, 2 for an unknown one."""
+        return 2 if not self.errors else int(any(shows for _, _, shows in self.answers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``tallystick explain --error CODE --json`` prints."""
+        return {
+            "errors": [
+                {
+                    "system": system,
+                    "code": one.code,
+                    "meaning": one.meaning,
+                    "advice": one.advice,
+                    "reasons": list(one.reasons),
+                }
+                for system, one in self.errors
+            ],
+            "databases": [
+                {"path": path, **judgement.to_dict(), "shows_error": shows}
+                for path, judgement, shows in self.answers
+            ],
+            "known": list(self.known),
+        }
+
+
+def look_up(text: str, path: str | None = None, options: ReadOptions | None = None) -> LookedUp:
+    """Return what is known of the errors in a text.
+
+    Args:
+        text: a code, or a message or stack trace with codes in it.
+        path: where databases lie that may show them; None looks at none.
+        options: how to read these.
+    """
+    tables = {one.name: one.error_table for one in systems()}
+    words = dict.fromkeys(re.findall(r"\w+", text.lower()))
+    found = tuple(
+        (name, one)
+        for word in words
+        for name, table in tables.items()
+        for code, one in table.items()
+        if code.lower() == word
+    )
+    known = tuple(code for table in tables.values() for code in table)
+    if path is None or not found:
+        return LookedUp(found, (), known)
+    answers: dict[str, tuple[str, Judgement, bool]] = {}
+    for verdict in explain(path, options=options).logs:
+        reasons = {code for name, one in found if name == verdict.system for code in one.reasons}
+        if any(name == verdict.system for name, _ in found):
+            around = verdict.surroundings
+            folder = verdict.path if around is None else around.path
+            shows = verdict.judgement.reason in reasons
+            answers[folder] = (folder, verdict.judgement, shows)
+    return LookedUp(found, tuple(answers.values()), known)

@@ -1,0 +1,83 @@
+"""What an error of an original means, and which databases show it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tallystick.cli import main
+from tallystick.reading.engine_errors import look_up
+from tallystick.systems.registry import systems
+from tests.fixtures import fixture_dir
+
+MESSAGE = (
+    "java.sql.SQLException: Failed to start database 'db', see the next exception for details.\n"
+    "ERROR XJ040: Failed to start database 'db'\n"
+    "ERROR XSDB4: Page Page(1,Container(0, 1168)) is at version 127, the log file contains 277"
+)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", *arguments])
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("system", systems(), ids=lambda one: one.name)
+def test_every_reason_of_an_error_is_one_of_its_system(system: object) -> None:
+    (one,) = (one for one in systems() if one is system)
+    for error in one.error_table.values():
+        assert set(error.reasons) <= set(one.reason_table), error.code
+        assert error.meaning.endswith(".")
+        assert not error.advice.endswith(".")
+
+
+def test_no_two_systems_have_an_error_of_one_code() -> None:
+    codes = [code for one in systems() for code in one.error_table]
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize("text", ["XSDB4", "xsdb4", "ERROR XSDB4: Page(1,Container(0, 1168))"])
+def test_an_error_is_found_by_its_code_in_any_text(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--error", text) == 0
+    assert "XSDB4  derby: A page in seg0 is older" in capsys.readouterr().out
+
+
+def test_all_errors_of_a_message_are_told_in_its_order() -> None:
+    assert [error.code for _, error in look_up(MESSAGE).errors] == ["XJ040", "XSDB4"]
+
+
+def test_an_unknown_error_is_wrong_use_and_names_what_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("--error", "XYZ99") == 2
+    assert "known are" in capsys.readouterr().err
+    assert run("--error", "XYZ99", "--json") == 2
+    assert "XSDB4" in json.loads(capsys.readouterr().out)["known"]
+
+
+def test_without_an_error_a_path_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 2
+    assert "PATH" in capsys.readouterr().err
+
+
+def test_the_databases_below_a_path_show_the_error_or_do_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    databases = fixture_dir("derby_databases")
+    old = str(databases / "page-older-than-log")
+    assert run("--error", "XSDB4", old, "--json") == 1
+    (found,) = json.loads(capsys.readouterr().out)["databases"]
+    assert (found["path"], found["shows_error"], found["answer"]) == (old, True, "refuses")
+    other = str(databases / "cut-in-group-with-internal-commit")
+    assert run("--error", "XSDB4", other) == 0
+    assert f"{other} does not show it" in capsys.readouterr().out
+
+
+def test_databases_of_another_system_are_not_asked(tmp_path: Path) -> None:
+    assert not look_up("90030", str(fixture_dir("derby_databases") / "page-older-than-log")).answers
+    assert not look_up("XSDB4", str(tmp_path)).answers
