@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
 from tallystick import Journal
+from tests.servers import Server
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -23,7 +29,10 @@ GUIDES = [
 # tests beside what they are about.
 ELSEWHERE = {
     f"docs/guide/{one}.md"
-    for one in ("lakehouse", "moving", "pipeline", "simulate", "testing", "typed-tables")
+    for one in [
+        *("lakehouse", "moving", "pipeline", "simulate", "testing"),
+        *("two-databases", "typed-tables"),
+    ]
 }
 
 
@@ -53,6 +62,46 @@ def test_every_example_runs_alone_as_it_stands(name: str, line: int, tmp_path: P
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_store_of_the_guide_is_the_example() -> None:
+    (block,) = _BLOCK.findall((ROOT / "docs/guide/own-store.md").read_text("utf-8"))
+    assert block == (ROOT / "examples/key_value_store.py").read_text("utf-8")
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+def test_two_databases_are_one_commit_as_the_guide_says(
+    tmp_path: Path, postgres_server: Server, mariadb_server: Server
+) -> None:
+    page = (ROOT / "docs/guide/two-databases.md").read_text("utf-8")
+    (tables,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    transfer, killed = _BLOCK.findall(page)
+    urls = {"pg": postgres_server.url, "maria": mariadb_server.url}
+    to_maria = pymysql.connect(
+        host="127.0.0.1", port=mariadb_server.port, user="root",
+        database=mariadb_server.database, autocommit=True,
+    )  # fmt: skip
+    with psycopg.connect(postgres_server.url, autocommit=True) as to_pg, to_maria:
+        looks: list[Any] = [to_pg.cursor(), to_maria.cursor()]
+        for one, statement in itertools.product(looks, tables.split(";")[:-1]):
+            one.execute(statement)
+        balances, said = [], []
+        for program, status in ((transfer, 0), (killed, -signal.SIGKILL), (transfer, 0)):
+            for line in ("PG = ", "MARIA = "):
+                url = urls[line.split()[0].lower()]
+                program = re.sub(f"^{line}.*$", f"{line}{url!r}", program, flags=re.MULTILINE)
+            ran = subprocess.run(
+                [sys.executable, "-W", "error", "-c", program],
+                cwd=tmp_path, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert ran.returncode == status, ran.stderr
+            said.append(ran.stdout)
+            for one in looks:
+                one.execute("SELECT balance FROM accounts")
+            balances.append([int(one.fetchone()[0]) for one in looks])
+    assert balances == [[90, 110], [90, 110], [75, 125]]
+    assert said == ["nothing was changed: the account is not covered\n", "", said[0]]
 
 
 def test_every_link_of_the_docs_leads_to_a_file_and_its_heading() -> None:

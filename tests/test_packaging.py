@@ -93,7 +93,7 @@ def test_the_readme_of_a_distribution_leads_to_the_files_of_its_version(
     base = f"{PROJECT['urls']['Source']}/blob/v{PROJECT['version']}/"
     assert len(links) > 20
     files = [one.removeprefix(base).partition("#")[0] for one in links]
-    assert not [one for one in files if not (ROOT / one).is_file()]
+    assert not [one for one in files if not (ROOT / one).exists()]
 
 
 def test_the_package_names_where_to_report_a_weakness() -> None:

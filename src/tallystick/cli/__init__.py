@@ -48,6 +48,7 @@ COMMANDS: dict[str, str] = {
     "store": "upkeep:store_command",
     "pipeline": "pipeline:command",
     "report": "report:command",
+    "demo": "bench:demo_command",
     "bench": "bench:command",
 }
 """Module of this package and name of each command, in the order of the help page."""

@@ -1,0 +1,68 @@
+"""The small programs of the gallery: short, and each does what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+LINES_MAX = 60
+GALLERY = {
+    "durable_queue": [
+        r"mail: order 0\nmail: order 1\nmail: order 2\nindex waits for 3",
+        r"mail: order 0\nmail: order 1\nmail: order 2\nindex waits for 6",
+    ],
+    "event_sourcing": [
+        r"0 events since the snapshot: \{\}",
+        r"1 events since the snapshot: \{'ann': 10, 'bob': 5\}",
+    ],
+    "key_value_store": [r"\d+ crash states at \d+ moments .*, \d+ recoveries"],
+    "outbox_to_broker": [
+        r"no order, and no message: UNIQUE constraint .*\n3 deliveries of \['order 1', 'order 2'\]",
+    ],
+    "two_services": [r"\(\{0, 10, 11, 12\}, \{0, 10, 11, 12\}\)"],
+}
+"""What each program prints, at its first run in a folder, at its second."""
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_a_program_of_the_gallery_does_what_it_says(name: str, tmp_path: Path) -> None:
+    program = EXAMPLES / f"{name}.py"
+    assert len(program.read_text("utf-8").splitlines()) < LINES_MAX
+    for expected in GALLERY[name]:
+        command = [sys.executable, "-W", "error", str(program), str(tmp_path)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert re.fullmatch(expected, ran.stdout.strip()), ran.stdout
+
+
+def test_the_crash_test_of_the_store_finds_a_snapshot_that_is_not_whole(tmp_path: Path) -> None:
+    """The guide says so: with a snapshot that is written in place, an item is lost."""
+    text = (EXAMPLES / "key_value_store.py").read_text("utf-8")
+    whole = "write_whole(self._fs, self._snapshot, ["
+    assert whole in text
+    program = tmp_path / "store.py"
+    program.write_text(
+        text.replace(whole, "in_place(self._fs, self._snapshot, [").replace(
+            "class Store:",
+            """def in_place(fs: FileSystem, path: str, pieces: list[bytes]) -> None:
+    file = fs.open(path) if fs.exists(path) else fs.create(path)
+    file.truncate(0)
+    file.pwrite(pieces[0], 0)
+    file.close()
+
+
+class Store:""",
+        )
+    )
+    ran = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "recovery failed" in ran.stderr or "acknowledged but lost" in ran.stderr, ran.stderr[
+        -800:
+    ]
