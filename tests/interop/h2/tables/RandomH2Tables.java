@@ -250,7 +250,7 @@ public class RandomH2Tables {
         if (random.nextInt(6) == 0) { one.setObject(at, null); return; }
         String type = column[1];
         int width = column[2] == null ? 0 : (int) Math.min(Long.parseLong(column[2]), 50_000);
-        if (type.startsWith("INTERVAL")) one.setString(at, (random.nextBoolean() ? "-" : "") + interval(type.replaceAll("INTERVAL |\\([^)]*\\)", "")));
+        if (type.startsWith("INTERVAL")) one.setString(at, (random.nextBoolean() ? "-" : "") + interval(type.replaceAll("INTERVAL |\\([^)]*\\)| (COMMENT|DEFAULT|NOT) .*", "")));
         else if (type.startsWith("TIMESTAMP") && type.contains("ZONE")) one.setString(at, of(
             List.of("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999-12:30"), "2021-05-06 07:08:09.123456+02"));
         else if (type.startsWith("TIMESTAMP") || type.startsWith("DATETIME")) one.setString(at, of(
