@@ -26,6 +26,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 branch``, ``1,200 branches``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def shell_quoted(text: str) -> str:
     """Return a path as one word of a POSIX shell; control characters as bash and zsh read them."""
     if text.startswith("-"):

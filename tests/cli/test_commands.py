@@ -55,7 +55,8 @@ def test_explain_speaks_to_a_tired_person(run: Run, logs: Path) -> None:
     first_words = [line.split()[0] for line in answer.out.splitlines() if line and line[0] != " "]
     assert first_words == ["All", "LOSES", "SAFE", "SAFE", "No"]
     assert (
-        "A restart would keep 2, leave in doubt 1, undo 1, and lose nothing silently." in answer.out
+        "A restart would keep 2 transactions committed, leave 1 in doubt, undo 1, and lose nothing "
+        "silently." in answer.out
     )
     assert "and silently lose 1." in answer.out
     assert "its own engine: skips it" in answer.out

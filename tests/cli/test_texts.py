@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import tallystick
+from tallystick import cli as package
 from tallystick.cli.commands.explain import SHORT
+from tallystick.printable import counted
 from tests.cli.conftest import Run
 from tests.fixtures import fixture_dir
+from tests.indoubt.estates import older_file_in_use
 
 ANSWERS = ("SAFE AFTER A CRASH", "SAFE", "LOSES", "REFUSES", "CANNOT TELL")
 SYSTEMS = ("bitronix", "cloudtran", "derby", "h2", "jboss", "estate")
@@ -72,3 +78,41 @@ def test_a_path_is_whole_on_a_narrow_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     assert f"    tallystick explain {logs / 'bad'}" in run("triage", logs).out.splitlines()
+
+
+SPOKEN = ("cli", "indoubt", "reading", "reconcile", *(f"systems/{one}/verdict" for one in SYSTEMS))
+"""Folders of the package in which texts for people stand."""
+NOUNS = "transaction|decision|commit|record|row|branche|log|table|defect|change|message|page"
+
+
+def test_a_number_is_said_with_its_noun_in_the_right_form() -> None:
+    said = counted(1, "branch", "branches"), counted(0, "row"), counted(1_200, "branch", "branches")
+    assert said == ("1 branch", "0 rows", "1,200 branches")
+    source = Path(package.__file__).parents[1]
+    of_any_number = re.compile(rf"\{{[^{{}}]*\}} ({NOUNS})s\b")
+    for path in (path for name in SPOKEN for path in (source / name).rglob("*.py")):
+        for line in path.read_text("utf-8").splitlines():
+            found = of_any_number.search(line)
+            assert found is None or "All {" in line, f"{path}: {line.strip()}"
+
+
+def test_what_advice_tells_to_type_mends_the_log(run: Run, tmp_path: Path) -> None:
+    for part in older_file_in_use(tmp_path / "estate").rglob("part*.tlog.gz"):
+        (tmp_path / "log").mkdir(exist_ok=True)
+        name = part.stem.replace("part", "btm")
+        (tmp_path / "log" / name).write_bytes(gzip.decompress(part.read_bytes()))
+    out = run("verify", tmp_path / "log").out
+    (line,) = [one for one in out.splitlines() if "python -c" in one]
+    typed = line[line.index("python -c") :].replace("FOLDER", str(tmp_path / "log"))
+    command = typed.replace("python", f"PYTHONPATH={':'.join(sys.path)} {sys.executable}", 1)
+    subprocess.run(["bash", "-c", command], check=True, timeout=60)
+    answer = run("verify", tmp_path / "log")
+    assert (answer.code, answer.out) == (0, "")
+
+
+def test_why_and_headline_are_sentences_that_tell_their_units(run: Run) -> None:
+    out = run("explain", fixture_dir("estate") / "mid-phase-two").out
+    assert "transactions committed, leave 2 in doubt" in out
+    assert "keep undone" not in out
+    assert "the rest of the preallocated file was never written" in out
+    assert re.search(r"[{(:] ?1 [a-z]+s\b(?! bytes)", out) is None

@@ -286,7 +286,7 @@ def test_nothing_is_in_doubt_only_if_all_was_seen(tmp_path: Path) -> None:
     code, text = run("list", str(coordinator))
     assert code == 1
     assert text.startswith("CANNOT TELL")
-    assert "1 decisions to commit are open at maria, which was not looked at" in text
+    assert "1 decision to commit not known to be carried out at maria, which was not" in text
     assert "--resource pg=URL" in text
     code, text = run("explain", gtrid.hex(), str(coordinator))
     assert (code, text[:11]) == (1, "CANNOT TELL")

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tallystick.printable import printable, printable_lines
+from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
 from tallystick.systems.held_back import held_back_text
@@ -287,7 +287,7 @@ def stake_text(one: Judgement) -> str:
     """Return what is at stake in words; empty where nothing is, or nothing is known."""
     stake = one.at_stake
     parts = ((stake.transactions, "transaction"), (stake.rows, "row"))
-    return ", ".join(f"{n:,} {name}{'s' if n > 1 else ''}" for n, name in parts if n)
+    return ", ".join(counted(n, name) for n, name in parts if n)
 
 
 def place(file: str | None, offset: int | None) -> str:

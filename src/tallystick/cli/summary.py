@@ -6,6 +6,7 @@ from typing import Any
 
 from tallystick.cli.output import Printer, listed
 from tallystick.pipeline.summary import RunSummary
+from tallystick.printable import counted
 from tallystick.systems.registry import system
 
 DUE = {
@@ -21,15 +22,15 @@ def show_summary(out: Printer, summary: RunSummary, where: str) -> None:
     """Print logs, transactions, what is in doubt and what is due, and where the tables are."""
     for name, count in summary.logs.items():
         states = listed(summary.transactions.get(name, {}))
-        out.line((_title(name), "bold"), f"  {_plural(count, 'log')}: {states}")
+        out.line((_title(name), "bold"), f"  {counted(count, 'log')}: {states}")
     total = sum(summary.bytes.values())
-    out.line(f"{_plural(summary.files, 'file')}, {total:,} bytes: {listed(summary.bytes)}")
+    out.line(f"{counted(summary.files, 'file')}, {total:,} bytes: {listed(summary.bytes)}")
     out.line(f"Records: {listed(summary.records)}")
     _show_due(out, summary)
     _show_findings(out, summary)
     for text in summary.no_log:
         out.line(f"Not read: {text}", style="dim")
-    read = _plural(len(summary.read), "log") if summary.read else "nothing new"
+    read = counted(len(summary.read), "log") if summary.read else "nothing new"
     out.line()
     out.line(f"Read {read} in {summary.seconds:.1f} s. Tables: {where}")
 
@@ -70,7 +71,3 @@ def _title(name: str) -> str:
         return system(name).title
     except KeyError:  # tables may outlive a system
         return name
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
-from tallystick.printable import shell_quoted
+from tallystick.printable import counted, shell_quoted
 from tallystick.reading.estate import Gatherer, gravest_first, is_waiting
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, Survey, refuse_unknown_settings, survey
@@ -241,8 +241,8 @@ def _unproved(estate: Estate, unseen: Counter[str]) -> Iterator[str]:
         yield f"{log}: damaged, so a prepared branch or a decision may be gone"
     for name, count in sorted(unseen.items()):
         yield (
-            f"{count} decisions to commit are open at {name}, which was not looked at: give its "
-            f"log, or --resource {name}=URL"
+            f"{counted(count, 'decision')} to commit not known to be carried out at {name}, which "
+            f"was not looked at: give its log, or --resource {name}=URL"
         )
 
 

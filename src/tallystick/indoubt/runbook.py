@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport
-from tallystick.printable import printable, shell_quoted
+from tallystick.printable import counted, printable, shell_quoted
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
 from tallystick.reconcile.decision_table import Resolution
 from tallystick.reconcile.ids import forms
@@ -119,7 +119,7 @@ def runbook(
         resources: the live resources that were asked, by name.
     """
     count = len(report.transactions) + len(report.unnamed)
-    what = f"{count:,} transaction{'' if count == 1 else 's'}"
+    what = counted(count, "transaction")
     moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     below = ", ".join(map(printable, paths)) or "live databases"
     yield f"# Runbook: {what} in doubt"

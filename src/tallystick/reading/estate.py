@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tallystick.printable import shell_quoted
+from tallystick.printable import counted, shell_quoted
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
 from tallystick.reconcile import alarms, copies
@@ -437,7 +437,7 @@ _TEXTS = {
 
 
 def _count(rows: Sequence[Row]) -> str:
-    return f"{len(rows):,} global transaction{'s' if len(rows) > 1 else ''}"
+    return counted(len(rows), "global transaction")
 
 
 def _list(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.printable import printable
+from tallystick.printable import counted, printable
 from tallystick.reading.databases import SCHEMA, Database
 from tallystick.reading.estate import EstateAnswer
 from tallystick.records import (
@@ -177,10 +177,14 @@ def headline(verdict: Verdict) -> str:
     if "being_written" in verdict.strict:
         return "What a restart would do cannot be told: the log is being written."
     states = counts(verdict.strict.get("transactions"))
-    parts = [
-        f"{words} {total:,}"
+    totals = [
+        (words, sum(states.get(state.value, 0) for state in members))
         for words, members in _FATES.items()
-        if (total := sum(states.get(state.value, 0) for state in members))
+    ]
+    found = [(words, total) for words, total in totals if total]
+    parts = [
+        words.format(f"{total:,}" if at else counted(total, "transaction"))
+        for at, (words, total) in enumerate(found)
     ]
     if verdict.judgement.answer is Answer.REFUSES:
         return f"A restart would fail. What the bytes say is due: {_fates(parts)}."
@@ -200,7 +204,7 @@ def _end(verdict: Verdict) -> str:
     if stake.transactions:
         return f"and silently lose {stake.transactions:,}"
     if stake.rows and (amount(verdict.strict.get("lost")) or _beside(verdict)):
-        return f"and silently lose {stake.rows:,} record{'s' if stake.rows > 1 else ''}"
+        return f"and silently lose {counted(stake.rows, 'record')}"
     return "and lose changes that cannot be counted"
 
 
@@ -210,17 +214,17 @@ def _beside(verdict: Verdict) -> bool:
 
 
 _FATES: dict[str, tuple[State, ...]] = {
-    "keep": (State.COMMITTED,),
-    "finish committing": (State.COMMITTING,),
-    "persist again": (State.PENDING,),
-    "leave in doubt": (State.PREPARED,),
-    "undo": (State.ACTIVE, State.UNDECIDED, State.ROLLING_BACK),
-    "keep undone": (State.ROLLED_BACK,),
-    "leave to an operator": (State.HEURISTIC,),
-    "meet incomplete": (State.INCOMPLETE,),
-    "know nothing of": (State.UNKNOWN,),
+    "keep {} committed": (State.COMMITTED,),
+    "finish committing {}": (State.COMMITTING,),
+    "persist {} again": (State.PENDING,),
+    "leave {} in doubt": (State.PREPARED,),
+    "undo {}": (State.ACTIVE, State.UNDECIDED, State.ROLLING_BACK),
+    "keep {} rolled back": (State.ROLLED_BACK,),
+    "leave {} to an operator": (State.HEURISTIC,),
+    "meet {} incomplete": (State.INCOMPLETE,),
+    "know nothing of {}": (State.UNKNOWN,),
 }
-"""What a restart does with a transaction in each state."""
+"""What a restart does with transactions in each state, around their number."""
 
 
 def amount(value: Any) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tallystick.cli.output import path_argument, read_options, reading_options, say, say_finding
+from tallystick.printable import counted
 from tallystick.reading.export import FORMATS, export
 from tallystick.reading.results import is_severe
 from tallystick.records import Finding
@@ -51,6 +52,6 @@ def command(
     for problem in problems:
         say_finding(problem)
     if output is not None:
-        say(f"{rows:,} rows of {table} in {output}", err=True)
+        say(f"{counted(rows, 'row')} of {table} in {output}", err=True)
     no_log = any(problem.code == "no-log" for problem in problems)
     ctx.exit(2 if no_log else int(any(map(is_severe, problems))))

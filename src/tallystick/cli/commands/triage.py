@@ -29,7 +29,7 @@ from tallystick.cli.output import (
     reply,
     stake_text,
 )
-from tallystick.printable import shell_quoted
+from tallystick.printable import counted, shell_quoted
 from tallystick.reading import triage
 from tallystick.reading.databases import Database, strangers
 from tallystick.reading.survey import NO_LOG
@@ -118,7 +118,7 @@ def _one_of_each(logs: Iterable[TriagedLog]) -> list[TriagedLog]:
 
 
 def _counted(kinds: Iterable[str]) -> str:
-    return ", ".join(f"{n:,} {kind}{'s' if n > 1 else ''}" for kind, n in Counter(kinds).items())
+    return ", ".join(counted(n, kind) for kind, n in Counter(kinds).items())
 
 
 def _listed_max(answered: Answer, *, alone: bool) -> int:

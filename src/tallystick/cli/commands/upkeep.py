@@ -23,7 +23,7 @@ from tallystick.cli.output import (
     reading_options,
     stake_text,
 )
-from tallystick.printable import printable
+from tallystick.printable import counted, printable
 from tallystick.reading import scrub
 from tallystick.reading.scrubbing import Scrub, ScrubbedLog
 from tallystick.records import Judgement
@@ -114,8 +114,8 @@ def _show(out: Printer, found: Scrub) -> None:
     rate = found.bytes / max(found.seconds, 1e-9) / 1e6
     moving = f", {unsettled} changing too fast to be read whole" if unsettled else ""
     out.line(
-        f"{len(found.logs)} logs, {rotten} damaged{moving}; {found.bytes:,} bytes from disk in "
-        f"{found.seconds:,.1f} s ({rate:,.1f} MB/s)",
+        f"{counted(len(found.logs), 'log')}, {rotten} damaged{moving}; "
+        f"{found.bytes:,} bytes from disk in {found.seconds:,.1f} s ({rate:,.1f} MB/s)",
         style="bold red" if rotten else "",
     )
 
@@ -166,7 +166,8 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
         out = Printer()
         judgement = recovered.judgement
         answer = (judgement.words, ANSWER_STYLES[judgement.answer])
-        out.line(answer, f"  {path}: {len(tables)} tables, {len(defects)} defects")
+        size = f"{counted(len(tables), 'table')}, {counted(len(defects), 'defect')}"
+        out.line(answer, f"  {path}: {size}")
         out.line(f"  Why: {judgement.text}")
         for one in defects:
             out.line(f"  page {one.page}: {one.what}", style="bold red")
@@ -181,7 +182,8 @@ def _with_pages(log: RecoveryResult, defects: int) -> RecoveryResult:
         return log
     judgement = Judgement(
         reason="pages-damaged",
-        text=f"{defects} defects in the pages: rows on them cannot be read, or are not found.",
+        text=f"{counted(defects, 'defect')} in the pages: rows on them cannot be read, or are not "
+        "found.",
         decided_by="a backup of the store",
     )
     return replace(log, judgement=judgement)

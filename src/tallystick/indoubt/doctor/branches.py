@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick.indoubt.doctor.checks import Check, Level
-from tallystick.printable import printable
+from tallystick.printable import counted, printable
 from tallystick.reconcile.gid import parse_gid
 from tallystick.records import Xid
 from tallystick.services.transactions.xids import node_of, time_of
@@ -51,7 +51,8 @@ def of_postgres(name: str, ask: _Ask) -> Iterator[Check]:
         held = f"{locks} locks" + (f" (of {printable(tables)})" if tables else "")
         text = (
             f"{_whose(gid)} {printable(gid)!r} of {owner} is prepared for {float(age):,.0f} s and"
-            f" holds {held}; VACUUM keeps what the {later} transactions since then have left"
+            f" holds {held}; VACUUM keeps what {counted(later, 'transaction')} since "
+            "then left behind"
         )
         old = float(age) >= OLD_S
         level = Level.WARNING if old else Level.OK
@@ -68,8 +69,10 @@ def of_mysql(name: str, ask: _Ask) -> Iterator[Check]:
         return
     count, age, rows, tables = (int(one or 0) for one in row)
     text = (
-        f"{count} branches without a session, the oldest prepared for {age:,} s, hold locks of"
-        f" {rows} rows in {tables} tables; what later transactions have left is not purged"
+        f"{counted(count, 'branch', 'branches')} without a session, the oldest prepared for "
+        f"{age:,} s, with locks of {counted(rows, 'row')} in "
+        f"{counted(tables, 'table')}; what later "
+        "transactions have left is not purged"
     )
     old = age >= OLD_S
     line = "XA RECOVER FORMAT='SQL';  -- then XA COMMIT or XA ROLLBACK, as their owner decides"

@@ -16,6 +16,7 @@ from typing import Any
 from tallystick.errors import LogUnreadableError, TransactionUsageError
 from tallystick.indoubt.doctor import branches
 from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.printable import counted
 from tallystick.reading import explain
 from tallystick.records import Answer
 from tallystick.services.transactions.resource import ResourceUnreachable
@@ -172,7 +173,8 @@ def _postgres_owners(name: str, ask: _Ask) -> Iterator[Check]:
     if others:
         yield Check(
             name, "rights", Level.WARNING,
-            f"{others} branches were prepared by other users: {user} cannot end them",
+            f"{counted(others, 'branch', 'branches')} prepared by other users: {user} cannot end "
+            f"{'it' if others == 1 else 'them'}",
             "SELECT gid, owner FROM pg_prepared_xacts;  -- recover as their owner",
         )  # fmt: skip
 

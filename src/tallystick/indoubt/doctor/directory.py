@@ -11,7 +11,7 @@ from pathlib import Path
 from tallystick.errors import TallystickError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
 from tallystick.indoubt.doctor.volumes import check_volume
-from tallystick.printable import printable
+from tallystick.printable import counted, printable
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, State
@@ -162,7 +162,7 @@ def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[
                 heuristic += one.state is State.HEURISTIC
                 if one.state in (State.COMMITTING, State.HEURISTIC):
                     unknown |= set(one.open_participants or one.participants) - set(resources)
-    good, bad = f"; {standing} decisions are not closed", None
+    good, bad = f"; {counted(standing, 'decision')} not closed", None
     if found.problems or judgement is None:
         bad = found.problems[0].message if found.problems else "there is no log in the folder"
     elif judgement.answer is not Answer.SAFE:
@@ -172,7 +172,7 @@ def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[
     yield judged(name, "decision log", good, bad, f"tallystick explain {log}", Level.PROBLEM)
     if heuristic:
         yield Check(
-            name, "heuristic", Level.PROBLEM, f"{heuristic} outcomes went against a decision",
+            name, "heuristic", Level.PROBLEM, f"{counted(heuristic, 'outcome')} against a decision",
             f"tallystick indoubt list {folder}",
         )  # fmt: skip
     for resource in sorted(unknown):

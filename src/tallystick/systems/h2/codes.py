@@ -217,9 +217,9 @@ REASONS = reasons(
     Reason(
         "ends-in-prepare",
         Answer.CANNOT_TELL,
-        "The last record is a prepare, which fills its page, and the page that the log would go on "
-        "with is zero: never written, or zeroed. The engine says that a prepared transaction is "
-        "committed before it writes that.",
+        "The log ends in a prepared transaction, and the page after it is empty: nothing followed, "
+        "or what followed is gone. H2 answers that such a transaction is committed before that "
+        "commit is on disk.",
         BY_COORDINATOR,
     ),
     Reason(

@@ -48,7 +48,7 @@ def test_a_restart_finishes_two_and_leaves_one_to_an_operator() -> None:
     (one,) = tallystick.explain(STORE).logs
     assert one.strict["transactions"] == {"committing": 2, "heuristic": 1}
     text = CliRunner().invoke(command, ["explain", str(STORE)]).output
-    assert "finish committing 2, leave to an operator 1" in text
+    assert "finish committing 2 transactions, leave 1 to an operator" in text
     listed = CliRunner().invoke(command, ["indoubt", "list", str(STORE)])
     assert listed.exit_code == 1
     assert "heuristic mismatch" in listed.output

@@ -69,7 +69,7 @@ def _about_header(build: FindingBuilder, part: Part) -> Iterator[Finding]:
     if part.header.format_id != FORMAT_ID:
         yield build(
             "format-id",
-            "the format id is not Btnx; the manager does not look at it",
+            "the format id in the file header is not Btnx; the manager does not check that",
             file=part.path,
             offset=FORMAT_ID_HEADER,
             length=4,
@@ -121,8 +121,6 @@ def _about_order(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
             length=8,
             expected=f"part {later.number} in use",
             found=f"timestamps {one.header.timestamp} and {two.header.timestamp}",
-            advice=f"Before starting the manager, set the timestamp of part {later.number} "
-            f"(8 bytes at offset 4) above {chosen.header.timestamp if chosen.header else 0}",
         )
     elif later.swap_defect:
         yield build(

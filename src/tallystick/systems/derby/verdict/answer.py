@@ -184,7 +184,11 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
         text = f"{file.name} has {file.size:,} bytes and ends {zeros:,} after its last record."
         yield Ground("odd-size", text)
     else:
-        yield Ground("zeros-to-the-end", f"The log ends at {instant_text(recovery.log_end)}.")
+        text = (
+            f"Every record is whole up to {instant_text(recovery.log_end)}, and the rest of the "
+            "preallocated file was never written."
+        )
+        yield Ground("zeros-to-the-end", text)
 
 
 def _interval(log: LogFiles) -> int:

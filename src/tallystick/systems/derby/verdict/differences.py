@@ -5,6 +5,7 @@ In: the analysis of all bytes and the engine's recovery. Out: `Difference`s.
 
 from __future__ import annotations
 
+from tallystick.printable import counted
 from tallystick.records import Difference, Outcome, Severity
 from tallystick.systems.derby.engine.analysis import LogAnalysis
 from tallystick.systems.derby.engine.result import Recovery
@@ -40,8 +41,9 @@ def _dropped(analysis: LogAnalysis, recovery: Recovery) -> Difference:
     return Difference(
         "records after the end of the log",
         f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
-        f"{analysis.lost_records} records lie after it, among them {commits} commits",
-        f"A restart drops {commits} committed transactions without an error"
+        f"after it: {counted(analysis.lost_records, 'record')}, among them "
+        f"{counted(commits, 'commit')}",
+        f"A restart drops {counted(commits, 'committed transaction')} without an error"
         + (" and overwrites them with zeros" if recovery.fuzzy else "")
         + ". Copy the log folder before anything starts the database.",
         Severity.LOSS if acknowledged or commits else Severity.WARNING,
@@ -67,7 +69,7 @@ def _no_boot(analysis: LogAnalysis, recovery: Recovery) -> Difference:
     return Difference(
         "boot",
         f"does not boot: {recovery.reason}",
-        f"{analysis.records['valid']} records are intact",
+        f"{counted(analysis.records['valid'], 'record')} intact",
         "The database does not start. Keep the log folder as it is; deleting it loses every change "
         "that is not in the data files yet.",
         Severity.LOSS,

@@ -165,8 +165,8 @@ def _gaps(build: FindingBuilder, recovery: Recovery) -> Iterator[Finding]:
             files = sorted({gap.file for gap in gaps})
             yield build(
                 code,
-                f"{len(gaps)} changes of pages follow changes that are not in the log; the first: "
-                f"{gaps[0]}. Which version the page has stands in {_some(files)}",
+                f"changes of pages, {len(gaps):,} in all, follow changes that are not in the "
+                f"log; the first: {gaps[0]}. Which version the page has stands in {_some(files)}",
             )
 
 

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from tallystick.errors import LogUnreadableError
+from tallystick.printable import counted
 from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
@@ -85,7 +86,8 @@ class Containers:
             yield Part(SEGMENT, error.file or self._folder, by, why=str(error), answer=answer)
             return
         containers, pages = self._looked_at
-        text = f"{pages:,} pages of {containers:,} containers that the log names were looked at."
+        of = counted(containers, "container")
+        text = f"Looked at {counted(pages, 'page')} of {of} that the log names."
         if self._encrypted:
             text = "That the containers are there was looked at; their pages are encrypted."
         if not found:

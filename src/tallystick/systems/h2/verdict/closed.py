@@ -10,6 +10,7 @@ after that one, which our own copies have, hold nothing.
 from __future__ import annotations
 
 from tallystick.errors import CorruptLogError
+from tallystick.printable import counted
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
@@ -42,7 +43,7 @@ def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
         what = f"after page {last}, the last one in use, the file has pages that are not empty"
     return (
         f"No header names a log, but closing does not leave this: {what}. Pages of logs hold "
-        f"{commits} commits, and which of them are in the tables is not known."
+        f"{counted(commits, 'commit')}, and what of that is in the tables is not known."
     )
 
 

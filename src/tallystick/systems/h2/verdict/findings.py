@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tallystick.printable import counted
 from tallystick.records import Finding
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.engine.digest import LogDigest
@@ -197,8 +198,8 @@ def _oddities(opening: Opening, finding: FindingBuilder) -> Iterator[Finding]:
     for place in opening.odd_index_rows[:1]:
         yield finding(
             "catalog-damaged",
-            f"{len(opening.odd_index_rows)} rows that the log adds to the page index hold "
-            "what the engine never writes; it reads each row, committed or not",
+            f"rows, {len(opening.odd_index_rows):,} in all, that the log adds to the page index "
+            "hold what the engine never writes; it reads each row, committed or not",
             offset=place,
         )
     for what, (count, first) in opening.odd_changes.items():
@@ -266,8 +267,8 @@ def _impossible_findings(stream: LogStream, finding: FindingBuilder) -> Iterator
         page, place = next(iter(impossible.items()))
         yield finding(
             "impossible-log-page",
-            f"the log lists {len(impossible)} pages that no log has, first page {page}: of a "
-            "header, of the free list or of the page index, or listed twice",
+            f"the log lists {counted(len(impossible), 'page')} that no log has, first page {page}: "
+            "of a header, of the free list or of the page index, or listed twice",
             offset=place * stream.pages.page_size,
         )
 
@@ -333,8 +334,8 @@ def _transaction_findings(digest: LogDigest, finding: FindingBuilder) -> Iterato
     if digest.uncommitted:
         yield finding(
             "uncommitted",
-            f"{digest.uncommitted} transactions were at work when the process ended; a restart "
-            "rolls them back",
+            f"{counted(digest.uncommitted, 'transaction')} at work when the process ended: a "
+            "restart rolls back what was open",
         )
 
 
@@ -363,7 +364,7 @@ def _in_doubt_findings(
     if one.late_changes:
         yield finding(
             "changes-behind-prepare",
-            f"{one.late_changes} changes were logged after the prepare record of {name!r} and are "
+            f"{counted(one.late_changes, 'change')} logged after the prepare record of {name!r}: "
             "lost whichever way it is decided",
             offset=offset,
             gtrid=gtrid,

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tallystick.printable import counted
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.redo import Redo
@@ -33,7 +34,7 @@ class Loss:
 
     def __str__(self) -> str:
         """Return both numbers in words."""
-        return f"{self.commits} commits and {self.rows} row changes"
+        return f"{counted(self.commits, 'commit')} and {counted(self.rows, 'row change')}"
 
 
 def _counted(entries: Iterable[Entry]) -> Loss:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
+from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format import messages
@@ -251,8 +252,8 @@ def _pages(place: _Place, contents: _Contents, queues: dict[int, str]) -> Part:
         if count > found:
             whose = f"of {address} " if address else ""
             why = (
-                f"{count:,} messages {whose}wait in pages, by the count in the journal, and the "
-                f"pages hold at most {found:,}: pages may be missing, or cut."
+                f"{counted(count, 'message')} {whose}in pages, by the count in the journal, and "
+                f"the pages hold at most {found:,}: pages may be missing, or cut."
             )
             return Part("paging", path, found_by, there, False, why, Answer.CANNOT_TELL)
     return Part("paging", path, found_by, there, True, "The pages are there.")
