@@ -260,7 +260,7 @@ def test_doctor_does_not_call_a_decision_log_whole_without_proof(tmp_path: Path)
     (fine,) = [one for one in examine(str(path), {}) if one.what == "decision log"]
     assert (fine.level.value, fine.found) == (
         "ok",
-        "safe after a crash; 1 decisions are not closed",
+        "safe after a crash; 1 decision not closed",
     )
     without_its_proof(path)
     (bad,) = [one for one in examine(str(path), {}) if one.what == "decision log"]

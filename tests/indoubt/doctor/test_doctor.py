@@ -208,7 +208,7 @@ def test_a_resource_that_was_renamed_is_named_with_what_waits_for_it(
     said = [one.found for one in examine(str(tmp_path / "tm"), renamed) if one.what == "resources"]
     assert any("a decision waits for 'maria'" in one for one in said)
     assert any("'maria' was a resource" in one for one in said)
-    assert "1 decisions are not closed" in checks["shop", "decision log"].found
+    assert "1 decision not closed" in checks["shop", "decision log"].found
     with coordinator(tmp_path / "tm", urls, orphan_interval=0.0) as tm:
         for _ in range(200):
             if tm.recover().clean:
