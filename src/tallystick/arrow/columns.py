@@ -19,6 +19,7 @@ import pyarrow as pa
 from tallystick.arrow.byte_kernels import le_word32
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import RECORDS
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Outcome
 
 VIEWED_MAX = (1 << 31) - 1
@@ -177,7 +178,7 @@ def _size(count: int) -> int:
 @lru_cache(maxsize=64)
 def _constant(text: str, size: int) -> pa.Array:
     indices = pa.array(np.zeros(size, np.int8))
-    return pa.DictionaryArray.from_arrays(indices, pa.array([text], pa.string()))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([whole_text(text)], pa.string()))
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import MissingExtraError
 from tallystick.records import (
     Change,
@@ -289,7 +290,7 @@ def _batches_of_objects(
     source = iter(objects)
     while chunk := list(islice(source, rows)):
         arrays = [
-            pa.repeat(pa.scalar(constant[field.name], field.type), len(chunk))
+            pa.repeat(pa.scalar(whole_text(constant[field.name]), field.type), len(chunk))
             if field.name in constant
             else _array(partial(map, get, chunk), field.type, len(chunk))
             for field, get in zip(schema, getters, strict=True)
@@ -302,18 +303,15 @@ def _array(values: Callable[[], Iterable[Any]], kind: pa.DataType, count: int) -
     try:
         return pa.array(values(), kind, size=count)
     except UnicodeEncodeError:
-        return pa.array(map(_whole_text, values()), kind, size=count)
-
-
-def _whole_text(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return pa.array(map(whole_text, values()), kind, size=count)
 
 
 def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     """Make a batch of dictionaries; keys that the schema lacks are left out."""
-    columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        columns.append(_array(values.__iter__, field.type, len(rows)))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
+from tallystick.arrow.texts import whole_text
 from tallystick.reading.names import log_name
 from tallystick.records import Finding, Judgement, Outcome
 from tallystick.storage.source import require_whole
@@ -179,7 +180,8 @@ def _named(batch: pa.RecordBatch, source: LogSource) -> pa.RecordBatch:
         return batch
     import pyarrow
 
-    names = pyarrow.array([log_name(source)] * batch.num_rows, pyarrow.string())
+    name = whole_text(log_name(source))
+    names = pyarrow.array([name] * batch.num_rows, pyarrow.string())
     return batch.set_column(batch.schema.get_field_index("log"), "log", names)
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, constant, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, plain
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Outcome, State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
 from tallystick.systems.bitronix.format.layout import (
@@ -62,7 +63,7 @@ def transaction_batches(
     gtrids, table = found.merged()
     known = pa.array(list(decisions), gtrids.type)
     kept = pc.index_in(gtrids, value_set=known).fill_null(len(known)).to_numpy()
-    paths = pa.array([part.path or "" for part in pair.order()], pa.string())
+    paths = pa.array([whole_text(part.path or "") for part in pair.order()], pa.string())
     made = _Batches(log, clock, paths, found.names.sets, decisions)
     for begin in range(0, len(gtrids), rows):
         some, place = gtrids.slice(begin, rows).cast(pa.binary()), slice(begin, begin + rows)

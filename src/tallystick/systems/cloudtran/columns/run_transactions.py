@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tallystick.arrow.columns import byte_ranges, constant, no_texts, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, json_text, plain
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State
 from tallystick.systems.cloudtran.columns import kernels
 from tallystick.systems.cloudtran.columns.block_runs import BlockRun, ranges, target_lists
@@ -100,7 +101,7 @@ class RunTransactions:
 
     def _files(self, count: int) -> pa.Array:
         ends = pa.array(np.arange(count + 1, dtype=np.int32))
-        return pa.ListArray.from_arrays(ends, pa.repeat(self.file, count), type=_LIST)
+        return pa.ListArray.from_arrays(ends, pa.repeat(whole_text(self.file), count), type=_LIST)
 
     def _attributes(self) -> pa.Array:
         counts, chosen = np.unique(self.operations, return_inverse=True)

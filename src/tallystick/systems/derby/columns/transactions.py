@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tallystick.arrow.columns import bitmap, coded, constant, no_texts, nulls, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, plain
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Xid
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns.batches import global_ids
@@ -202,7 +203,7 @@ class TransactionColumns:
         """Make the paths of files; null where the number is negative."""
         known = np.array(list(self._log.files), np.int64)
         codes = np.searchsorted(known, files).astype(np.int32)
-        paths = pa.array([file.path for file in self._log.files.values()], pa.string())
+        paths = pa.array([whole_text(file.path) for file in self._log.files.values()], pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=files < 0), paths)
 
     def _texts(self, files: _FileLists) -> pa.Array:

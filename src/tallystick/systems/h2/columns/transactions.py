@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.columns import constant, no_texts, numbers, table_batch
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions, plain
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format.entries import Type
@@ -135,5 +136,5 @@ def _texts(values: Any, form: str) -> pa.Array:
 
 def _list_each(text: str, count: int) -> pa.Array:
     """Return lists of one text each."""
-    texts = pa.repeat(pa.scalar(text, pa.string()), count)
+    texts = pa.repeat(pa.scalar(whole_text(text), pa.string()), count)
     return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), texts)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, table_batch
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, json_text
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Change, Clock
 from tallystick.systems.jboss.columns.kernels import xids_of
 from tallystick.systems.jboss.format.layout import (
@@ -98,7 +99,7 @@ class ChangeColumns:
     def __init__(self, log: str, shape: Shape, paths: Sequence[str]) -> None:
         """Begin the log of that name; ``paths`` are those of the files in their order."""
         self._log = log
-        self._paths = pa.array(paths, pa.string())
+        self._paths = pa.array([*map(whole_text, paths)], pa.string())
         self._replay = Replay(shape, ())
 
     def feed(self, where: RecordFile, place: int, records: Chunk) -> Iterator[pa.RecordBatch]:
@@ -180,4 +181,4 @@ _VALUES = pa.array(
 
 
 def _same(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
+    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tallystick.arrow.columns import no_texts, table_batch
 from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.jboss.columns.changes import rebatched
 from tallystick.systems.jboss.columns.kernels import xids_of
@@ -277,4 +278,4 @@ def _transaction(row: dict[str, Any]) -> Transaction:
 
 
 def _same(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
+    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, coded, table_batch
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
+from tallystick.arrow.texts import whole_text
 from tallystick.records import Change, Clock, Kind
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
 from tallystick.systems.tally.columns.kernels import (
@@ -175,4 +176,4 @@ def _texts(values: Numbers, known: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _repeated(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
+    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)

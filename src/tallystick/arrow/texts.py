@@ -1,0 +1,20 @@
+"""Texts that have no UTF-8, as columns can hold them.
+
+In: a name in Latin-1 as Python has it, half a pair of UTF-16 surrogates. Out: the same with U+FFFD.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def whole_text(value: Any) -> Any:
+    """Return a text, or each in a sequence, with U+FFFD for each lone surrogate.
+
+    Any other value comes back as it is.
+    """
+    if isinstance(value, list | tuple):
+        return [whole_text(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
