@@ -136,7 +136,7 @@ def test_the_command_names_segment_place_and_loss(tmp_path: Path, run: Run) -> N
     with Journal(tmp_path / "log", settings=SMALL) as journal:
         journal.append_many([bytes(900)] * 100)
     whole = run("scrub", tmp_path, "--rate", "0")
-    assert (whole.code, "1 logs, 0 damaged" in whole.out) == (0, True)
+    assert (whole.code, "1 log, 0 damaged" in whole.out) == (0, True)
     _rot(tmp_path / "log" / segment_name(2), 12_000)
     text = run("scrub", tmp_path, "--once", "--rate", "1GiB/s")
     assert text.code == 1
@@ -159,7 +159,7 @@ def test_a_log_that_changed_at_each_reading_is_counted_and_not_called_damaged(
     found.logs = [replace(one, settled=False) for one in found.logs]
     monkeypatch.setattr(upkeep, "scrub", lambda *_, **__: found)
     answer = run("scrub", tmp_path)
-    assert "1 logs, 0 damaged, 1 changing too fast" in " ".join(answer.out.split())
+    assert "1 log, 0 damaged, 1 changing too fast" in " ".join(answer.out.split())
     assert answer.code == 0
 
 
