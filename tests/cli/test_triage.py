@@ -130,7 +130,10 @@ def at_terminal(rows: int, columns: int, before: str, *arguments: str) -> list[s
     written = b""
     with subprocess.Popen(
         command, stdout=theirs, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-        env=os.environ | {"TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ | {
+            "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path),
+            "LINES": str(rows), "COLUMNS": str(columns),
+        },
     ):  # fmt: skip
         os.close(theirs)
         with contextlib.suppress(OSError):  # its end

@@ -326,7 +326,7 @@ def test_the_command_line_runs_seeds_and_replays_one(capsys: pytest.CaptureFixtu
     assert main([name, "--schedules", "20"]) == 0
     assert "20 schedules" in capsys.readouterr().out
     assert main([name, "--seed", "7"]) == 0
-    assert "seed=7" in capsys.readouterr().out
+    assert "seed 7:" in capsys.readouterr().out
     assert main([f"{__name__}:unsynced", "--schedules", "300", "--no-faults"]) == 1
     told = capsys.readouterr().out
     command = told.rpartition("tallystick.testing.simulate ")[2]
