@@ -103,7 +103,11 @@ public class RandomTables {
     static String type() { return TYPES[random.nextInt(TYPES.length)]; }
 
     static void run(String sql) throws SQLException {
-        try (Statement statement = connection.createStatement()) { statement.execute(sql); }
+        try (Statement statement = connection.createStatement()) {
+            statement.execute(sql);
+        } catch (SQLException refused) {
+            if (!refused.getSQLState().equals("X0Y23")) throw refused;  // a view depends on the table
+        }
     }
 
     static void create() throws SQLException { create(name()); }
