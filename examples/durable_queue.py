@@ -33,8 +33,8 @@ class Queue:
     def waiting(self, consumer: str) -> Iterator[tuple[int, bytes]]:
         """Yield what a consumer has not had: a message comes again until `done` has returned."""
         for record in self.log.replay(from_lsn=self._offsets[self._ids[consumer]] + 1):
-            if record.type == "append" and record.lsn is not None:
-                yield record.lsn, record.body or b""
+            if record.type == "append":
+                yield record.lsn, record.body
 
     def done(self, consumer: str, offset: int) -> None:
         """Note that a consumer has had everything up to an offset."""

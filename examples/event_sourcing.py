@@ -27,7 +27,7 @@ class Accounts:
             applied, self.balances = json.loads(record.body)
         for event in self.log.replay(from_lsn=applied + 1):
             if event.type == "append":
-                self._apply(**json.loads(event.body or b""))
+                self._apply(**json.loads(event.body))
                 self.replayed += 1
 
     def _apply(self, account: str, amount: int) -> None:

@@ -24,7 +24,7 @@ class Store:
         if fs.exists(self._snapshot):
             after, self.items = json.loads(read_file(fs, self._snapshot))
         for record in self.log.replay(from_lsn=after):
-            key, value = json.loads(record.body or b"")
+            key, value = json.loads(record.body)
             self.items[key] = value
 
     def put(self, key: str, value: str) -> None:

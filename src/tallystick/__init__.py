@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Judgement,
         Kind,
         LogFile,
+        NumberedRecord,
         Outcome,
         Record,
         Severity,
@@ -124,6 +125,7 @@ __all__ = [
     "LogWriteError",
     "MissingExtraError",
     "NotALogError",
+    "NumberedRecord",
     "Outbox",
     "Outcome",
     "PageStore",
@@ -169,8 +171,8 @@ _MODULES = {
     "reading.results": "Explanation Inspection Summary",
     "reading.triaging": "Triage",
     "records": """
-        Answer AtStake Change Clock Difference Finding Judgement Kind LogFile Outcome Record
-        Severity Span State Transaction Verdict Xid
+        Answer AtStake Change Clock Difference Finding Judgement Kind LogFile NumberedRecord
+        Outcome Record Severity Span State Transaction Verdict Xid
     """,
     "services.journal": "AsyncJournal Journal",
     "services.page_store": "PageStore",

@@ -4,7 +4,8 @@ Readers of all six systems return them, and the command line, the pipeline and t
 nothing else of a log. Nothing here reads a file or knows a format.
 
 * A `Span` says what a range of bytes *is*; the spans of a file tile it.
-* A `Record` is one physical log record with its place and its meaning.
+* A `Record` is one physical log record with its place and its meaning; a `NumberedRecord` is one
+  whose number and body are always there.
 * A `Transaction` is what one log says of one transaction.
 * A `Finding` is something a person should know, with its evidence.
 * A `Verdict` compares what the log's own engine would do with what the bytes prove, and its
@@ -243,6 +244,23 @@ class Record:
             "body": jsonable(self.body),
             "attributes": jsonable(attributes),
         }
+
+
+@dataclass(slots=True)
+class NumberedRecord(Record):
+    """A record that was read whole, of a log that numbers its records.
+
+    Each whole record of the native log is one, and each that a journal replays or follows: its
+    number and its body are always there, the latter empty where it has none.
+    """
+
+    sequence: int = 0
+    body: bytes = b""
+
+    @property
+    def lsn(self) -> int:
+        """The number of the record in its log: ``sequence``."""
+        return self.sequence
 
 
 @dataclass(slots=True)

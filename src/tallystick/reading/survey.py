@@ -166,6 +166,7 @@ def scan(
 ) -> Iterator[Record]:
     """Yield every record of every log below ``path``, log after log; nothing is written.
 
+    Whole records of the native log are `NumberedRecord`: number and body are always there.
     With ``salvage`` also what lies after damage, marked ``attributes["salvaged"]``. What cannot be
     read is appended to ``problems``; without such a list the first problem is raised as
     `LogUnreadableError` once everything else was read.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tallystick.records import Record, Xid
+from tallystick.records import NumberedRecord, Xid
 from tallystick.roles.record_journal import PreparedTransaction, RecordJournal
 from tallystick.roles.ticket import Ticket
 from tallystick.storage.group.counters import GroupCounters
@@ -23,7 +23,7 @@ class TailPosition(Protocol):
         """Return the number of the segment that the position stands in."""
         ...
 
-    def read(self) -> Iterator[Record]:
+    def read(self) -> Iterator[NumberedRecord]:
         """Yield the records that became durable since the last call."""
         ...
 
@@ -97,7 +97,9 @@ class JournalEngine(RecordJournal, Protocol):
         """Return a number above that of every transaction so far."""
         ...
 
-    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
+    def records(
+        self, *, from_lsn: int = 0, from_time_us: int | None = None
+    ) -> Iterator[NumberedRecord]:
         """Yield every record that is durable now, in log order.
 
         Args:

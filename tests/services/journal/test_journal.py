@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import assert_type
 from unittest.mock import Mock
 
 import pytest
@@ -24,7 +25,8 @@ from tallystick.errors import (
     TransactionUsageError,
     UnsupportedFormatError,
 )
-from tallystick.records import Xid
+from tallystick.reading import scan
+from tallystick.records import NumberedRecord, Xid
 from tallystick.services.journal import AsyncJournal, Journal
 from tallystick.systems.tally.live import read_back
 from tallystick.systems.tally.live.settings import Settings
@@ -94,6 +96,19 @@ def test_replay_from_an_lsn_and_from_a_time(tmp_path: Path) -> None:
         assert [one.sequence for one in journal.replay(from_lsn=150)] == list(range(150, 301))
         assert [one.sequence for one in journal.replay(from_time=middle)] == list(range(201, 301))
         assert list(journal.replay(from_lsn=301)) == []
+
+
+def test_a_record_that_is_replayed_or_scanned_whole_has_number_and_body(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.append(b"plain")
+        journal.add(1, b"live")
+        journal.delete(1)
+        replayed = [(assert_type(one.lsn, int), one.body) for one in journal.replay()]
+        assert replayed == [(1, b"plain"), (2, b"live"), (3, b"")]
+        followed = journal.follow(from_lsn=3, idle_s=0)
+        assert [(one.lsn, assert_type(one.body, bytes)) for one in followed] == replayed[2:]
+    scanned = [one for one in scan(tmp_path) if isinstance(one, NumberedRecord)]
+    assert [(one.lsn, one.body) for one in scanned] == replayed
 
 
 def test_records_live_until_they_are_deleted(tmp_path: Path) -> None:
@@ -432,7 +447,9 @@ def test_historic_system_carries_a_journal_through_its_role(tmp_path: Path) -> N
     with Journal(tmp_path / "log", system="jboss") as journal:
         bodies = sorted(one.body for one in journal.live_records())
         assert bodies == [b"a", b"b", b"plain", b"plain too", b"two"]
-        assert {b"one", b"two"} <= {one.body for one in journal.replay()}
+        replayed = list(journal.replay())
+        assert {b"one", b"two"} <= {one.body for one in replayed}
+        assert [one.lsn for one in replayed] == list(range(1, len(replayed) + 1))
 
 
 def _kill(folder: Path, kills: int) -> int:

@@ -1,4 +1,4 @@
-"""Handles that type checkers know, and what objects say of themselves."""
+"""Handles and records that type checkers know, and what objects say of themselves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ import psycopg
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
-from tallystick import AsyncTransactionManager, TransactionManager
+from tallystick import AsyncTransactionManager, Journal, NumberedRecord, TransactionManager, scan
 from tallystick.services.transactions.integrations.sessions import (
     AsyncSessionFactory, SessionFactory
 )
@@ -80,6 +80,14 @@ def threads(tm: TransactionManager) -> None:
 
     assert_type(order(1), str)
     assert_type(again(1), str)
+
+def records(journal: Journal) -> list[tuple[int, bytes]]:
+    found = [(record.lsn, record.body) for record in journal.replay(from_lsn=7)]
+    found += [(record.sequence, record.body) for record in journal.follow(idle_s=1)]
+    for record in scan("journal"):
+        if isinstance(record, NumberedRecord):
+            found.append((record.sequence, record.body.strip()))
+    return found
 
 async def tasks(tm: AsyncTransactionManager) -> None:
     async with tm.begin() as tx:
@@ -106,7 +114,9 @@ CHECKERS = {
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_type_checkers_know_handles_and_find_a_wrong_call(tmp_path: Path, checker: str) -> None:
+def test_type_checkers_know_handles_and_records_and_find_a_wrong_call(
+    tmp_path: Path, checker: str
+) -> None:
     root = Path(__file__).parents[3]
     settings = {"typeCheckingMode": "standard", "extraPaths": [str(root / "src")]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))

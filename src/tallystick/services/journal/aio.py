@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tallystick.arguments import DataClass, bodies_of, seconds
 from tallystick.callables import checked
-from tallystick.records import Record
+from tallystick.records import NumberedRecord
 from tallystick.roles import JournalRecord, PreparedTransaction
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import AsyncJournalTransaction
@@ -147,7 +147,7 @@ class AsyncJournal(BaseJournal):
 
     async def replay(
         self, from_lsn: int = 0, from_time: float | None = None
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncIterator[NumberedRecord]:
         """Read every durable record from an LSN on, or from a time in seconds since 1970 on."""
         reading = _in_threads(lambda: self._replay(from_lsn, from_time))
         async with contextlib.aclosing(reading) as records:
@@ -156,7 +156,7 @@ class AsyncJournal(BaseJournal):
 
     async def follow(
         self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncIterator[NumberedRecord]:
         """Read records as they become durable; see `Journal.follow`."""
         poll_s = seconds(poll_s, "poll_s")
         self._require_open()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tallystick.arguments import DataClass, flag, integer, seconds
 from tallystick.errors import LogClosedError, TransactionUsageError
-from tallystick.records import Record
+from tallystick.records import NumberedRecord
 from tallystick.roles import (
     JournalEngine,
     SharedJournalEngine,
@@ -169,20 +169,20 @@ class BaseJournal(Uncopied):
 
     # -- these read or write files --------------------------------------------------------
 
-    def _replay(self, from_lsn: int, from_time: float | None) -> Iterator[Record]:
+    def _replay(self, from_lsn: int, from_time: float | None) -> Iterator[NumberedRecord]:
         from_lsn = integer(from_lsn, "from_lsn", 0, sys.maxsize)
         since = None if from_time is None else seconds(from_time, "from_time")
         from_time_us = None if since is None else int(min(since, _TIME_MAX) * 1_000_000)
         return self._engine.records(from_lsn=from_lsn, from_time_us=from_time_us)
 
-    def _follow(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
+    def _follow(self, from_lsn: int, idle_s: float | None) -> Generator[NumberedRecord | None]:
         """Read records as they become durable; None when there are no more for now."""
         self._require_open()
         from_lsn = integer(from_lsn, "from_lsn", 0, sys.maxsize)
         idle_s = None if idle_s is None else seconds(idle_s, "idle_s")
         return self._following(from_lsn, idle_s)
 
-    def _following(self, from_lsn: int, idle_s: float | None) -> Generator[Record | None]:
+    def _following(self, from_lsn: int, idle_s: float | None) -> Generator[NumberedRecord | None]:
         tail = self._engine.tail(from_lsn)
         try:
             last_record = time.monotonic()

@@ -6,12 +6,14 @@ In: the name of a system and the path of a log. Out: an open `JournalEngine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from tallystick.arguments import DataClass
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
-from tallystick.records import Record, Xid
+from tallystick.records import NumberedRecord, Xid
 from tallystick.roles import (
     DoneTicket,
     JournalEngine,
@@ -187,14 +189,23 @@ class RecordJournalEngine(Uncopied):
         """Return a lower bound for transaction numbers that were never used."""
         return self._last_transaction + 1
 
-    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
-        """Read every record of the log; raise `UnsupportedFormatError` for an LSN or a time."""
+    def records(
+        self, *, from_lsn: int = 0, from_time_us: int | None = None
+    ) -> Iterator[NumberedRecord]:
+        """Read every record of the log, numbered from 1 on in the order in which they are read.
+
+        Raises:
+            UnsupportedFormatError: an LSN or a time to begin with; the format has none.
+        """
         if from_lsn or from_time_us is not None:
             raise self._unsupported("LSNs or times to replay from")
         if isinstance(self._role, Placed):
             self._role.require_in_place()
-        for log in discover(self._path).logs:
-            yield from system(log.system).read(log, ReadOptions()).records()
+        found = (system(log.system).read(log, ReadOptions()) for log in discover(self._path).logs)
+        every = chain.from_iterable(reading.records() for reading in found)
+        for number, record in enumerate(every, 1):
+            known = {one.name: getattr(record, one.name) for one in fields(record)}
+            yield NumberedRecord(**known | {"sequence": number, "body": record.body or b""})
 
     def backup(self, target: str, progress: Callable[[int, int], object] | None = None) -> None:
         """Raise `UnsupportedFormatError`: its files change in place while it is written."""

@@ -12,7 +12,7 @@ from typing import Self
 
 from tallystick.arguments import seconds
 from tallystick.callables import checked
-from tallystick.records import Record
+from tallystick.records import NumberedRecord
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import JournalTransaction
@@ -111,13 +111,16 @@ class Journal(BaseJournal):
         """Read the adds and updates of live ids from the files, in log order."""
         return self._engine.live_records()
 
-    def replay(self, from_lsn: int = 0, from_time: float | None = None) -> Iterator[Record]:
-        """Read every durable record from an LSN on, or from a time in seconds since 1970 on."""
+    def replay(self, from_lsn: int = 0, from_time: float | None = None) -> Iterator[NumberedRecord]:
+        """Read every durable record from an LSN on, or from a time in seconds since 1970 on.
+
+        A log without LSNs (jboss) is read whole; its records are numbered from 1 on.
+        """
         return self._replay(from_lsn, from_time)
 
     def follow(
         self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
-    ) -> Iterator[Record]:
+    ) -> Iterator[NumberedRecord]:
         """Read records as they become durable, until the journal is closed.
 
         What is half read when this program closes the journal ends there, without an error.
@@ -202,7 +205,7 @@ class Journal(BaseJournal):
         self.close()
 
 
-def _polled(following: Generator[Record | None], poll_s: float) -> Iterator[Record]:
+def _polled(following: Generator[NumberedRecord | None], poll_s: float) -> Iterator[NumberedRecord]:
     """Yield records, and sleep wherever there are no more for now."""
     with contextlib.closing(following) as records:
         for record in records:

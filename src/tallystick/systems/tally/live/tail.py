@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
-from tallystick.records import Record
+from tallystick.records import NumberedRecord
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, absolute
 from tallystick.storage.fork import Uncopied
@@ -84,7 +84,7 @@ class Tail(Uncopied):
         """Number of the segment that is read; 0 before the first read."""
         return self._header.number if self._header else 0
 
-    def read(self) -> Iterator[Record]:
+    def read(self) -> Iterator[NumberedRecord]:
         """Yield the records that became durable since the last call.
 
         Raises:
@@ -98,7 +98,7 @@ class Tail(Uncopied):
             path = error.filename if isinstance(error.filename, str) else self._folder
             raise unreadable(path, error) from error
 
-    def _read(self) -> Iterator[Record]:
+    def _read(self) -> Iterator[NumberedRecord]:
         if self._file is None and not self._begin():
             return
         while (group := self._next_group() or self._proved_group()) is not None:
@@ -106,7 +106,7 @@ class Tail(Uncopied):
             assert self._header is not None
             path = posixpath.join(self._folder, segment_name(self._header.number))
             for record in records_of(path, stored, header, self._key, salvaged=False):
-                if (record.sequence or 0) >= self._from_lsn:
+                if record.sequence >= self._from_lsn:
                     yield record
             self._due = Expected(header.end, header.last_lsn + 1, header.checksum)
 

@@ -1,7 +1,7 @@
 """From groups to rows and records.
 
 In: whole groups, or steps of a scan. Out: `Row` objects for the state of a log, and
-`tallystick.records.Record` objects in log order.
+`tallystick.records.NumberedRecord` objects in log order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
-from tallystick.records import Kind, Outcome, Record
+from tallystick.records import Kind, NumberedRecord, Outcome, Record
 from tallystick.roles import Operation
 from tallystick.storage.files import Bytes
 from tallystick.systems.protocol import StoredEntry
@@ -77,7 +77,7 @@ def rows_of(payload: Bytes, header: GroupHeader, key: bytes | None) -> Iterator[
 
 def records_of(
     file: str, payload: Bytes, header: GroupHeader, key: bytes | None, *, salvaged: bool
-) -> Iterator[Record]:
+) -> Iterator[NumberedRecord]:
     """Yield the records of a whole group, marked as ``salvaged`` if they are.
 
     ``offset`` and ``length`` of a record are those of its body; in a compressed or encrypted
@@ -120,11 +120,11 @@ def group_attributes(group: int, segment: int) -> dict[str, Any]:
 
 def placed_record(
     file: str, place: int, length: int, row: Row, attributes: dict[str, Any]
-) -> Record:
+) -> NumberedRecord:
     """Return a record of which `group_attributes`, or more, are ``attributes``."""
     unplaced = row.record
     kind, type_name = name_of(unplaced.code)
-    record = Record(
+    record = NumberedRecord(
         SYSTEM_NAME,
         file,
         place,

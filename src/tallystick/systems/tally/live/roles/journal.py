@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 from tallystick.arguments import bodies_of, integer, settings_of
-from tallystick.records import Record
+from tallystick.records import NumberedRecord
 from tallystick.roles import PreparedTransaction, Ticket
 from tallystick.storage.files import FileSystem
 from tallystick.storage.group.counters import GroupCounters
@@ -96,7 +96,9 @@ class TallyJournal(TallyRecordJournal):
             waiting.append((ticket, block.record_count))
         return _joined([*written, *(_awaited(*one) for one in waiting)])
 
-    def records(self, *, from_lsn: int = 0, from_time_us: int | None = None) -> Iterator[Record]:
+    def records(
+        self, *, from_lsn: int = 0, from_time_us: int | None = None
+    ) -> Iterator[NumberedRecord]:
         """Yield every record that is durable now, from an LSN or a time (microseconds) on.
 
         Its segments are kept until the generator ends.
@@ -107,7 +109,7 @@ class TallyJournal(TallyRecordJournal):
                 path = posixpath.join(self.log.path, segment_name(header.segment))
                 for record in records_of(path, stored, header, self.log.key, salvaged=False):
                     wanted = from_time_us is None or header.time_us >= from_time_us
-                    if wanted and (record.sequence or 0) >= from_lsn:
+                    if wanted and record.sequence >= from_lsn:
                         yield record
 
     def plain_records(self) -> Iterator[tuple[int, bytes]]:
