@@ -56,12 +56,10 @@ def feed_before(path: Path, collection: str) -> list[dict[str, Any]]:
     return [row for one in batches for row in one.to_pylist()]
 
 
-def applied(
-    rows: Iterable[dict[str, Any]], heads: list[tuple[str, str]], *, safe: bool = True
-) -> list[Row]:
+def applied(rows: Iterable[dict[str, Any]], heads: list[tuple[str, str]]) -> list[Row]:
     """The rows of a collection with these columns after all changes of its feed, in order.
 
-    Where the feed of a ``safe`` log tells the row before a change, it is the one that was there.
+    Where the feed tells the row before a change, it is the one that was there.
     """
     table: dict[str, Row] = {}
     for row in rows:
@@ -72,9 +70,9 @@ def applied(
             case "truncate":
                 table.clear()
             case "delete":
-                assert table.pop(key, image) == image or not safe
+                assert table.pop(key, image) == image
             case "update_preimage":
-                assert table.get(key, image) == image or not safe
+                assert table.get(key, image) == image
             case "insert" | "update_postimage":
                 table[key] = image
     return sorted(table.values(), key=repr)

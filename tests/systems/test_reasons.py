@@ -207,13 +207,23 @@ def unlinked_file(folder: Path) -> None:
 
 
 def begun_file(beyond: int) -> Change:
-    """Add a log file of a header only: the file before it will end so many bytes further."""
+    """Add a log file of a header and zeros: the file before it will end so many bytes further."""
 
     def change(folder: Path) -> None:
         unlinked_file(folder)
         path, _, end = last_group(folder)
         with edited(folder / "log" / f"log{int(path.name[3:-4]) + 1}.dat") as data:
-            data[16:] = make_instant(int(path.name[3:-4]), end + beyond).to_bytes(8)
+            data[16:24] = make_instant(int(path.name[3:-4]), end + beyond).to_bytes(8)
+
+    return change
+
+
+def ends_and_begun_file(beyond: int) -> Change:
+    """Cut the last file after its last record, without a mark, and add one as `begun_file` does."""
+
+    def change(folder: Path) -> None:
+        cut_to(lambda end: end)(folder)
+        begun_file(beyond)(folder)
 
     return change
 
@@ -559,6 +569,12 @@ PROOFS = [
     ),
     (Row("derby", "halted", torn_group, "unfinished-group"), flipped_group, "odd-group"),
     (Row("derby", "halted", begun_file(100), "file-begun"), begun_file(-100), "files-after-end"),
+    (Row("derby", "halted", begun_file(0), "file-begun"), begun_file(-1), "files-after-end"),
+    (
+        Row("derby", "halted", ends_and_begun_file(0), "file-begun"),
+        ends_and_begun_file(-1),
+        "files-after-end",
+    ),
     (
         Row("derby", "halted", never_synced(FLAG_DURABILITY_TEST), "never-synced"),
         never_synced(0),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import Answer
+from tallystick.systems.derby.format.layout import HEADER_SIZE
 from tests.interop.derby.real import VERSIONS, random_tables
 from tests.pipeline.applied import applied, feed_before, feed_of
 from tests.sweeps import IN_TURNS
@@ -28,8 +29,15 @@ def test_rows_are_those_that_select_shows(tmp_path: Path, version: str, seed: in
         reading = reading_of(database)
         names = {one.name.partition(".")[2] for one in reading.collections()}
         assert names - {"LAST_ONE"} == shown.keys()
-        safe = reading.judgement.answer is Answer.SAFE
+        if _ends_with_a_header(database):
+            return  # halted after it made a file: it cannot be told from one that was cut
+        assert reading.judgement.answer is Answer.SAFE
         for name, (heads, rows) in shown.items():
             collection = f"APP.{name}"
             found = feed_before(database, collection) + feed_of(database, collection)
-            assert applied(found, heads, safe=safe) == rows, (name, heads)
+            assert applied(found, heads) == rows, (name, heads)
+
+
+def _ends_with_a_header(database: Path) -> bool:
+    last = max(database.glob("log/log*.dat"), key=lambda one: int(one.stem[3:]))
+    return last.stat().st_size == HEADER_SIZE

@@ -229,8 +229,8 @@ REASONS = reasons(
     Reason(
         "file-begun",
         Answer.SAFE,
-        "The log ends before its last file, which has nothing but its header: a switch makes that "
-        "before it writes the last groups to the file before, and no commit in these was "
+        "The last file has nothing but its header: a switch makes it, ends the file before with "
+        "the groups that wait, and fills the new file with zeros; no commit in those groups was "
         "acknowledged.",
         after_crash=True,
     ),

@@ -154,15 +154,15 @@ def unacknowledged_from(log: LogFiles, recovery: Recovery) -> int | None:
 def _was_switching(log: LogFiles, recovery: Recovery) -> bool:
     """Return whether the file after the end is the last one and has nothing but its header.
 
-    A switch makes it before it writes the last groups to the file before, and says in its header
-    where those will end.
+    A switch makes it before it ends the file before, with the groups that wait and a mark, and
+    says in its header where those groups will end.
     """
     following = log.files.get((recovery.stop >> 32) + 1)
     if following is None or following.number != max(log.files) or following.size < HEADER_SIZE:
         return False
     format_id, _, number, previous = HEADER.unpack_from(following.data)
     fits = format_id == LOG_FILE and number == following.number
-    continues = previous >> 32 == recovery.stop >> 32 and previous > recovery.stop
+    continues = previous >> 32 == recovery.stop >> 32 and previous >= recovery.stop
     return fits and continues and is_zero(following.data, HEADER_SIZE, following.size)
 
 
@@ -172,7 +172,9 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
     switching = _was_switching(log, recovery)
     if number != max(log.files) and not switching:
         yield Ground("files-after-end", f"The log ends in {file.name}, and later files exist.")
-    elif switching and is_zero(file.data, position, file.size):
+    elif is_zero(file.data, position, file.size) and (
+        switching or position == HEADER_SIZE < file.size
+    ):
         yield Ground("file-begun")
     elif position == file.size:
         grown = file.size >= _interval(log) or log.properties.get(_FILE_SYNC, "") == "true"
