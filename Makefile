@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test quick lint format types interop pythons sparks nightly soak fuzz audit bench clean lock
+.PHONY: run test quick lint docs format types interop pythons sparks nightly soak fuzz audit bench clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -72,6 +72,11 @@ lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
+# The documentation site: out/docs/index.html. Warnings are errors, a link that leads nowhere is one.
+# External links are asked for, and listed in out/docs/output.txt, by ARGS="-b linkcheck".
+docs: $(READY)
+	$(PYTHON) -m sphinx -qW --keep-going -d out/doctrees docs out/docs $(ARGS)
+
 format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
@@ -90,7 +95,7 @@ $(READY): requirements.lock pyproject.toml $(wildcard fast/*.c) fast/setup.py
 lock: $(READY)
 	$(PYTHON) -m pip install --quiet uv
 	$(VENV)/bin/uv pip compile --quiet --no-emit-index-url --no-header --python-version 3.11 \
-	  --universal --extra all --extra django --extra oracle --extra zope --group dev pyproject.toml -o requirements.lock
+	  --universal --extra all --extra django --extra oracle --extra zope --group dev --group docs pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV)* .mypy_cache .ruff_cache .pytest_cache .hypothesis out

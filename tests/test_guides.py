@@ -104,6 +104,20 @@ def test_two_databases_are_one_commit_as_the_guide_says(
     assert said == ["nothing was changed: the account is not covered\n", "", said[0]]
 
 
+def test_the_first_page_of_the_site_shows_what_the_commands_print(tmp_path: Path) -> None:
+    (tmp_path / "logs").symlink_to(ROOT / "examples/estate")
+    page = (ROOT / "docs/index.md").read_text("utf-8")
+    (picture,) = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^\$ tallystick (.*)\n((?:(?!\$).*\n)+)", picture, re.MULTILINE)
+    assert [command for command, _ in commands] == ["triage logs", "indoubt list logs"]
+    for command, shown in commands:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tallystick", *command.split()],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (shown + "\0").removesuffix("...\n\0").removesuffix("\0") in ran.stdout
+
+
 def test_every_link_of_the_docs_leads_to_a_file_and_its_heading() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     wrong = []

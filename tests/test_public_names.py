@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,18 @@ HEAVY = ("numpy", "pyarrow", "pyspark", "click", "rich", "sqlalchemy", "psycopg"
 @pytest.mark.parametrize("name", tallystick.__all__)
 def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(tallystick, name) is not None
+
+
+def test_every_public_name_has_its_place_in_the_reference() -> None:
+    pages = Path(__file__).parents[1].joinpath("docs/api").glob("*.md")
+    shown = set(re.findall(r"^\.\. auto\w+:: (\S+)$", "".join(map(Path.read_text, pages)), re.M))
+    missing = [
+        name
+        for name in tallystick.__all__
+        if f"tallystick.{name}" not in shown and not hasattr(tallystick.errors, name)
+    ]
+    assert "tallystick.errors" in shown
+    assert missing == ["__version__"]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
