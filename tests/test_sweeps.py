@@ -97,11 +97,16 @@ async def test_a_coroutine_function_is_run(tmp_path: Path) -> None:
 
 def test_the_slowest_tests_are_named_with_the_time_of_all_their_phases() -> None:
     phases = [
-        ("fast", 1.0, "passed"),
-        ("slow", 2.0, None),
-        ("slow", 3.0, "passed"),
-        ("no", 0, "skipped"),
+        ("fast", 1.0, "passed", 9.0),
+        ("slow", 2.0, None, 2.0),
+        ("slow", 3.0, "passed", 4.0),
+        ("no", 0, "skipped", 0),
     ]
     lines = summary([json.dumps(phase) for phase in phases]).splitlines()
     assert [line.split() for line in lines[1:3]] == [["5.0", "s", "slow"], ["1.0", "s", "fast"]]
-    assert lines[-1] == "2 passed, 1 skipped in 6 s of processors"
+    waited = lines.index("Those that waited longest, for disks, servers and others:")
+    assert [line.split() for line in lines[waited + 1 : waited + 3]] == [
+        ["8.0", "s", "fast"],
+        ["1.0", "s", "slow"],
+    ]
+    assert lines[-1] == "2 passed, 1 skipped in 6 s of processors, 9 s waited"

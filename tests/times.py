@@ -1,9 +1,10 @@
 """What each test costs, in processor time: a busy machine changes that little.
 
 A plugin of pytest. Where the environment variable TALLYSTICK_TIMES names a file, it appends a line
-for each phase of each test: its seconds, those of its children that ended in it, and its outcome.
-``python -m tests.times FILE`` prints the slowest tests of all runs that wrote there, and how many
-tests passed. With ``--seconds N`` no further test begins when the run is so old; each says so.
+for each phase of each test: its seconds, those of its children that ended in it, its outcome, and
+its seconds by the clock. ``python -m tests.times FILE`` prints the slowest tests of all runs that
+wrote there, those that waited longest, and how many tests passed.
+With ``--seconds N`` no further test begins when the run is so old; each says so.
 """
 
 from __future__ import annotations
@@ -77,22 +78,31 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         # Of a test that passes, each phase does.
         outcome = report.outcome if report.when == "call" or not report.passed else None
         with Path(path).open("a") as file:
-            file.write(json.dumps([report.nodeid, seconds, outcome]) + "\n")
+            file.write(json.dumps([report.nodeid, seconds, outcome, report.duration]) + "\n")
 
 
 def summary(lines: list[str]) -> str:
-    """Return the slowest tests, and how many had which outcome."""
+    """Return the slowest tests, those that waited longest, and how many had which outcome."""
     seconds: Counter[str] = Counter()
+    waited: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     for line in lines:
-        name, spent, outcome = json.loads(line)
+        name, spent, outcome, duration = json.loads(line)
         seconds[name] += spent
+        waited[name] += max(duration - spent, 0)
         outcomes[outcome] += 1
-    slowest = [f"{spent:8.1f} s  {name}" for name, spent in seconds.most_common(SLOWEST)]
+    slowest, longest = (
+        [f"{spent:8.1f} s  {name}" for name, spent in found.most_common(SLOWEST)]
+        for found in (seconds, waited)
+    )
     counts = [f"{outcomes[one]} {one}" for one in OUTCOMES if outcomes[one]]
     total = f"{sum(seconds.values()):.0f} s of processors"
     return "\n".join(
-        ["The slowest tests, by processor time:", *slowest, f"{', '.join(counts)} in {total}"]
+        [
+            *("The slowest tests, by processor time:", *slowest),
+            *("Those that waited longest, for disks, servers and others:", *longest),
+            f"{', '.join(counts)} in {total}, {sum(waited.values()):.0f} s waited",
+        ]
     )
 
 
