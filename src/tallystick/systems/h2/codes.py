@@ -130,6 +130,13 @@ CODES = codes(
         "The last record was not written whole.",
     ),
     Code(
+        "odd-last-record",
+        Severity.DAMAGE,
+        "The log ends inside its last record, and that is not the beginning of one that the engine "
+        "writes: its length or its row is damaged, and records may have stood after it.",
+        "Copy the file before any restart; what stood there can come from a backup only",
+    ),
+    Code(
         "unknown-record-type",
         Severity.LOSS,
         "The engine skips bytes that are no record, and decodes from the middle of something.",

@@ -162,6 +162,10 @@ def test_commits_after_damage_are_counted_and_salvaged(tmp_path: Path) -> None:
     assert "silently" in difference.meaning
 
 
+LONG_ROW = encode_row([77, "x" * 900])
+HEAD_OF_ADD = encode_add(3, 16, 1, b"")[:-1]
+"""An added row up to its length."""
+
 RECORDS: list[tuple[str, bytes, str]] = [
     ("unknown type", b"\x0c\x0d" + encode_commit(3), "unknown-record-type"),
     ("type above 127", encode_commit(3) + b"\x80" + encode_commit(3), "log-cut-short"),
@@ -170,7 +174,10 @@ RECORDS: list[tuple[str, bytes, str]] = [
     ("row too short", encode_add(3, 16, 1, b"\x05" + ROW[1:]), "damaged-row"),
     ("undo image", b"\x01\x20\x05\x00a\xff\xff\xff" + encode_commit(3), "damaged-undo-image"),
     ("oversized undo image", b"\x01\x20\x81\x09", "log-cut-short"),
-    ("cut record", encode_commit(3) + b"\x05\x03\x10\x01\xff\x7fxx", "torn-record"),
+    ("cut record", encode_commit(3) + encode_add(3, 16, 1, LONG_ROW)[:490], "torn-record"),
+    ("last row and its length", HEAD_OF_ADD + encode_var_int(900) + ROW, "odd-last-record"),
+    ("last row", HEAD_OF_ADD + encode_var_int(900) + b"\x02\xc8", "odd-last-record"),
+    ("last undo image", b"\x01\x20" + encode_var_int(900), "odd-last-record"),
     ("negative columns", encode_add(3, 16, 1, encode_var_int(-1)), "does-not-open"),
 ]
 
@@ -210,6 +217,20 @@ TABLE = 16
 NEW_ROW, OLD_ROW = encode_row([77, "new"]), encode_row([7, "old"])
 SET_SQL = encode_row([99, 0, 6, "SET WRITE_DELAY 0"])
 ADD_77 = encode_add(3, TABLE, 77, NEW_ROW)
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"), [(LONG_ROW, Answer.SAFE), (NEW_ROW, Answer.CANNOT_TELL)]
+)
+def test_a_last_row_that_goes_on_after_the_log_was_begun_or_its_length_is_damaged(
+    row: bytes, answer: Answer, tmp_path: Path
+) -> None:
+    """H2 drops it, and what stood after it, without a word."""
+    head = encode_add(3, TABLE, 77, b"")[:-1] + encode_var_int(len(LONG_ROW))
+    room = 512 - layout.DATA_START
+    with_log((head + row).ljust(room, b"\0")[:room], tmp_path)
+    data = (tmp_path / "db.h2.db").read_bytes()
+    assert reading(data[:-512] + bytes(512), tmp_path).judgement.answer is answer
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ class LogDigest:
 def fault_code(entry: Entry) -> str:
     """Return the code of the finding about an entry; empty for one that is in order."""
     if entry.type == INCOMPLETE:
-        return "torn-record"
+        return "odd-last-record" if entry.odd else "torn-record"
     if entry.type == UNKNOWN:
         return "unknown-record-type"
     if not entry.fault and entry.session >= 0:  # the engine counts sessions from 1 on

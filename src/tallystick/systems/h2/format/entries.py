@@ -130,6 +130,17 @@ def decode_keyed_row(data: Bytes, at: int) -> tuple[int, bytes, int]:
     return key, bytes(data[at:end]), end
 
 
+def begun_row(data: Bytes, at: int) -> bytes:
+    """Return what the data hold of an added row, from the place of its key on.
+
+    Raises:
+        IndexError: the data end before the row begins.
+    """
+    _, at = decode_var_long(data, at)
+    _, at = decode_var_int(data, at)
+    return bytes(data[at:])
+
+
 # -- records of a scan ----------------------------------------------------------------------
 
 
@@ -166,6 +177,8 @@ class Entry:
     name: str = ""
     pages: tuple[int, ...] = ()
     fault: str = ""
+    odd: str = ""
+    """How a record that is cut off is no beginning of one that the engine writes."""
 
     @property
     def session_bound(self) -> bool:

@@ -90,7 +90,7 @@ _FIELDS: dict[int, Callable[[Entry], dict[str, Any]]] = {
 def outcome_of(entry: Entry, stream: LogStream) -> Outcome:
     """Return the outcome: a cut record is torn where the log ends in order, corrupt at damage."""
     if entry.type == INCOMPLETE:
-        return Outcome.TORN if stream.end_of_file else Outcome.CORRUPT
+        return Outcome.TORN if stream.end_of_file and not entry.odd else Outcome.CORRUPT
     return Outcome.CORRUPT if entry.fault else Outcome.VALID
 
 

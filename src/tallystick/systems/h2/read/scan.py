@@ -23,6 +23,7 @@ from tallystick.systems.h2.format.entries import (
     UNKNOWN_FIRST,
     Entry,
     Type,
+    begun_row,
     decode_keyed_row,
 )
 from tallystick.systems.h2.format.lzf import ExpansionError, expand_into
@@ -37,6 +38,8 @@ from tallystick.systems.h2.format.values.types import (
 from tallystick.systems.h2.read.stream import LogStream
 
 _ZEROS = re.compile(rb"\0*")
+SECTOR = 512
+"""Bytes that a disk writes whole or not at all."""
 WINDOW_PAGES = 256
 """Data pages that are joined at once; more only for a record that does not fit."""
 
@@ -92,7 +95,8 @@ class Scan:
             except IndexError:
                 self._end_of_stream()
                 if window.at < len(window.data):
-                    yield _cut(entry, window, "the stream ends inside it")
+                    entry.odd = self._odd(entry, window.data, window.at + 1)
+                    yield _cut(entry, window, entry.odd or "the stream ends inside it")
                 return
             except FileCorruptedError as error:
                 self.end = ScanEnd(f"quiet: file corrupted ({error})", quiet_fault=str(error))
@@ -114,6 +118,23 @@ class Scan:
     def _end_of_stream(self) -> None:
         known = "true" if self.stream.end_of_file else "false"
         self.end = ScanEnd(f"quiet: end of stream (key={self.stream.end_key} eof={known})")
+
+    def _odd(self, entry: Entry, data: bytes, at: int) -> str:
+        """Return how a record that the stream ends inside is none that the engine had begun."""
+        page_size = self.stream.pages.page_size
+        if entry.code == Type.UNDO and entry.size > page_size:
+            return f"the stream ends inside an undo image of {entry.size} bytes"
+        if entry.code != Type.ADD:
+            return ""
+        try:
+            row = begun_row(data, self._table(data, at, entry))
+            zeros = len(row) - len(row.rstrip(b"\0"))  # of sectors that may not have been written
+            decode_row(row[: len(row) - zeros // SECTOR * SECTOR], self.zone)
+        except IndexError:
+            return ""
+        except (FileCorruptedError, EngineFailureError) as error:
+            return f"the stream ends inside it, and its row is damaged: {error}"
+        return "the stream ends inside it, and after its row"
 
     def _decode(self, entry: Entry, data: bytes, at: int) -> int:
         code = entry.code = data[at]

@@ -299,6 +299,7 @@ def _lost_finding(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Fin
 
 _ENTRY_TEXTS = {
     "torn-record": "the last record was not written whole, and is dropped",
+    "odd-last-record": "the last record is damaged, and whatever stood after it is dropped",
     "unknown-record-type": "bytes that are no record: the engine skips them one by one and takes "
     "what follows for records",
     "damaged-undo-image": "an undo image does not expand to a page; the engine swallows the "
