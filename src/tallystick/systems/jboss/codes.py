@@ -181,9 +181,9 @@ REASONS = reasons(
     Reason(
         "compaction-pending",
         Answer.CANNOT_TELL,
-        "A compaction, or the creation of a file, was not finished; a load carries it out or "
-        "drops it.",
-        "a load of a copy of the journal",
+        "A compaction, or the creation of a file, was not finished, and a file of it is gone or "
+        "holds records, which no crash leaves.",
+        "a copy of the journal's folder from before",
     ),
     Reason(
         "gap-between-records",
@@ -216,8 +216,16 @@ REASONS = reasons(
     Reason(
         "next-file-missing",
         Answer.CANNOT_TELL,
-        "The newest file holds records, and a journal opens the next file before it needs it.",
+        "The newest file is full, or a compaction may have left it, and a journal opens the next "
+        "file before it needs it.",
         "a listing of the journal's folder from before",
+    ),
+    Reason(
+        "room-ahead",
+        Answer.SAFE,
+        "Whole records stand end to end, and the newest file has room for the largest of them: a "
+        "next one, which a crash kept from being created, would hold nothing yet.",
+        after_crash=True,
     ),
     Reason(
         "next-file",

@@ -344,3 +344,15 @@ def test_a_compacted_file_is_current_where_ids_stand_in_it_that_were_given_after
         content = image("g3", number, records, SIZE, b"\0")
         (bindings / f"activemq-bindings-{number}.bindings").write_bytes(content)
     assert judged(journal) == answer
+
+
+@pytest.mark.parametrize(("current", "answer"), [(None, MISSING), ([add(3)], SAFE), ([], SAFE)])
+def test_the_file_before_the_one_that_waits_was_current_for_a_compaction(
+    current: list[Item] | None, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """HornetQ: 4 waited when file 5 was made to replace 1 and 2; so 3 was current."""
+    put(tmp_path, 5, 1, copies(2))
+    put(tmp_path, 4, 4, [])
+    if current is not None:
+        put(tmp_path, 3, 3, current)
+    assert judged(tmp_path) == answer

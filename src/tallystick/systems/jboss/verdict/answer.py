@@ -7,15 +7,17 @@ is full. So the file after the last record's, and what stands after that record,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, pairwise
 
 from tallystick.records import AtStake, Severity, State
+from tallystick.storage.source import logical_name
 from tallystick.systems.answers import Ground
-from tallystick.systems.jboss.format.file_names import number_of
+from tallystick.systems.jboss.format.file_names import TEMPORARY, number_of
 from tallystick.systems.jboss.format.layout import FILL_J, RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
-from tallystick.systems.jboss.read.files import JournalFile
+from tallystick.systems.jboss.read.file_facts import KnownFile
+from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
@@ -26,7 +28,14 @@ from tallystick.systems.jboss.verdict.ends import (
     never_left,
     rooms_left,
 )
-from tallystick.systems.jboss.verdict.file_ids import in_first_lives, lost_ids, not_followed, odd_id
+from tallystick.systems.jboss.verdict.file_ids import (
+    in_first_lives,
+    is_current,
+    lost_ids,
+    not_followed,
+    odd_id,
+)
+from tallystick.systems.jboss.verdict.unfinished import undecided
 
 IDS_MISSING = "ids-missing"
 """The reason that the ids which a broker has given may take away."""
@@ -102,8 +111,8 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
     if gone := lost_ids(readings, spent=spent, open_since=since, given=evidence.given):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
         yield Ground(IDS_MISSING, text)
-    if evidence.journal.leftovers:
-        yield Ground("compaction-pending")
+    if text := undecided(evidence.journal):
+        yield Ground("compaction-pending", f"{text}.")
 
 
 def _proof(evidence: Evidence) -> Iterator[Ground]:
@@ -130,10 +139,15 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
     for text in not_followed(readings, rooms_left(readings, block)):
         yield Ground("room-left", f"{text}, and the next record would have fit.")
     if readings:
-        opened = not readings[-1].has_records or _created(files, readings[-1].effective_id)
-        yield Ground("next-file" if opened else "next-file-missing")
+        opened = not readings[-1].has_records or _created(evidence.journal, readings[-1])
+        unopened = "room-ahead" if is_current(readings) else "next-file-missing"
+        yield Ground("next-file" if opened else unopened)
 
 
-def _created(files: Sequence[JournalFile], newest: int) -> bool:
+def _created(journal: JournalFiles, newest: KnownFile) -> bool:
     """Return whether a file was created after the newest one, and not filled before a crash."""
-    return any(one.header is None and number_of(one.name) > newest for one in files)
+    names = [one.name for one in journal.files if one.header is None]
+    names += [
+        name for path in journal.leftovers if (name := logical_name(path)).endswith(TEMPORARY)
+    ]
+    return any(number_of(name) > newest.effective_id for name in names)

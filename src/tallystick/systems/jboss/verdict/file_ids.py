@@ -73,7 +73,7 @@ def lost_ids(
     compacted = [one for one in readings if is_compacted(one)]
     owned = {range(life, life + 1) for one in readings for life in _lives(one)}
     opened = _opened_after(readings, compacted, owned)
-    floor = max(_replaced(compacted), opened.start - 2)
+    floor = max(_replaced(readings, compacted), opened.start - 2)
     owned |= {range(one, one + 1) for one in opened}
     missing = list(islice(chain.from_iterable(_gaps(owned, floor)), len(readings) + 1))
     if len(missing) <= _hidden(compacted, missing, floor):
@@ -89,14 +89,19 @@ def lost_ids(
     return [*gone, *(gap for gap in gaps if gap not in known)]
 
 
-def _replaced(compacted: Sequence[KnownFile]) -> int:
+def _replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
     """Return the highest id of a file that a compaction has surely replaced; 0 for none.
 
-    A compaction opens its files right after the one that is current when it begins.
+    A compaction opens its files right after the one that is current when it begins, or after the
+    one that waits then. The only file that it did not write waits, if it is empty and has the id
+    that it was created with: a load would have given it another one.
     """
     floor = max((one.effective_id for one in compacted), default=0)
     names = (number_of(one.file.name) for one in compacted)
     opened = min((name for name in names if name > floor), default=floor)
+    others = [one for one in readings if one.effective_id > floor]
+    if len(others) == 1 and not others[0].has_records:
+        opened = min(opened, number_of(others[0].file.name))
     return max(floor, opened - 2)
 
 
@@ -195,6 +200,16 @@ def _is_current(
     if given is not None and file.named_below([LONG_MAX])[0] in given:
         return True
     return open_since is None and not is_compacted(file)
+
+
+def is_current(readings: Sequence[KnownFile]) -> bool:
+    """Return whether nothing was appended after the newest file, though no file follows it.
+
+    It is left when it is full, or when a compaction begins, which is not there to be seen.
+    """
+    newest, used = readings[-1], [one for one in readings if one.has_records]
+    largest = max((one.facts.largest for one in used), default=0)
+    return _room(newest) >= largest and not any(map(is_compacted, readings))
 
 
 def _done_with(
