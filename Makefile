@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test quick lint docs format types interop pythons sparks nightly soak fuzz audit bench clean lock
+.PHONY: run test quick lint docs format types interop pythons sparks nightly soak fuzz audit coverage bench release clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -63,6 +63,21 @@ fuzz: $(READY)
 # What is installed: pinned, under a known licence, without a known weakness.
 audit: $(READY)
 	@$(PYTHON) scripts/audit.py
+
+# Lines and branches that tests take. The layouts of all systems have a floor; of others, as a table:
+# make coverage ARGS=tests/storage REPORT="--include=src/tallystick/storage/* --fail-under=0"
+coverage: $(READY)
+	$(PYTHON) -m coverage erase
+	$(PYTHON) -m coverage run -m pytest -q -m "not soak and not interop and not turns" \
+	  $(or $(ARGS),tests/systems/*/format)
+	$(PYTHON) -m coverage combine -q
+	$(PYTHON) -m coverage report $(REPORT)
+
+# dist: sdists, wheels, and what they consist of; each extra is installed alone into an empty environment
+# and used there (ARGS="cli investigate" for these only). Uploads nothing.
+release:
+	@scripts/ensure.sh python compiler
+	@python3 scripts/release.py $(ARGS)
 
 bench: $(READY)
 	$(VENV)/bin/tallystick bench all

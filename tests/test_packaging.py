@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -96,7 +97,36 @@ def test_the_readme_of_a_distribution_leads_to_the_files_of_its_version(
     assert not [one for one in files if not (ROOT / one).exists()]
 
 
+def test_a_release_tries_every_extra_and_that_of_the_core_which_it_builds() -> None:
+    release = runpy.run_path(str(ROOT / "scripts/release.py"))
+    assert set(release["USES"]) == {"", *EXTRAS}
+    assert all(release["USES"].values())
+    core = tomllib.loads((ROOT / "fast/pyproject.toml").read_text("utf-8"))["project"]
+    assert EXTRAS["fast"] == [f"tallystick-fast=={core['version']}; sys_platform == 'linux'"]
+
+
+def test_the_hosted_workflow_runs_the_pythons_that_the_package_names() -> None:
+    named = re.findall(r"Python :: (3\.\d+)", "".join(PROJECT["classifiers"]))
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"]
+    matrix = jobs["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == named
+    assert [one["python"] for one in matrix["include"]] == ["3.14"]
+    assert "| 3.14 |" in (ROOT / "docs/versions.md").read_text("utf-8")
+
+
+def test_every_command_of_the_hosted_workflows_exists() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for workflow in ROOT.glob(".github/workflows/*.yml"):
+        jobs = yaml.safe_load(workflow.read_text("utf-8"))["jobs"]
+        runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+        words = {word for run in runs for word in run.split() if "=" not in word}
+        assert runs
+        assert words - {"make"} <= targets
+
+
 def test_the_package_names_where_to_report_a_weakness() -> None:
     assert "Security" in PROJECT["urls"]
     assert "*Security*" in (ROOT / "SECURITY.md").read_text("utf-8")
     assert all(one.startswith("https://") for one in PROJECT["urls"].values())
+    template = (ROOT / ".github/ISSUE_TEMPLATE/config.yml").read_text("utf-8")
+    assert PROJECT["urls"]["Security"] in template
