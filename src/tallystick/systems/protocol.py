@@ -533,7 +533,7 @@ class Collection:
     Attributes:
         name: its name, which `Change.collection` has.
         columns: its columns.
-        stored: what `Change.collection` has for it in ``changes()`` where that is not its name.
+        stored: what `Change.collection` has for it in ``changes()``, if that may be another name.
     """
 
     name: str

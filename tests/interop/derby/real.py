@@ -97,7 +97,12 @@ class Heap:
 def heap_of(reading: DerbyReading) -> Heap:
     """The table's page and its state after all records, from the log alone."""
     first = next(change for change in reading.changes() if b"derby" in (change.after or b""))
-    page = Page(0, int(first.collection), int(first.key.partition(":")[0]))
+    ranges = reading.scan.ranges()
+    body = next(
+        one.body for one in ranges if (one.file.path, one.offset) == (first.file, first.offset)
+    )
+    assert body is not None
+    page: Page = body.fields["pageId"]
     version, ids = 0, set[int]()
     for one in reading.scan.ranges():
         body = one.body

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from tallystick.errors import TallystickError
 from tallystick.records import (
     Change,
     Clock,
@@ -37,6 +38,7 @@ from tallystick.systems.derby.format.layout import (
     decode_header,
     instant_text,
 )
+from tallystick.systems.derby.read.catalogue import Catalogue
 from tallystick.systems.derby.read.changes import (
     Pending,
     committed,
@@ -51,11 +53,12 @@ from tallystick.systems.derby.read.files import (
     previous_end,
 )
 from tallystick.systems.derby.read.following import OpenAt, part_between
+from tallystick.systems.derby.read.names import KNOWN, Names, Rows
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.surroundings import surroundings_of
-from tallystick.systems.derby.read.tables import Database, Numbers
+from tallystick.systems.derby.read.tables import Database, Numbers, names_of_files
 from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.answer import unacknowledged_from
 from tallystick.systems.derby.verdict.findings import find_all
@@ -200,7 +203,7 @@ class DerbyReading:
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
-        return committed(self._believed(), self.source.path)
+        return committed(self._believed(), self.source.path, self._names())
 
     def _believed(self) -> Iterator[ByteRange]:
         return (one for one in self.scan.ranges() if one.is_believed)
@@ -213,7 +216,7 @@ class DerbyReading:
             return batches_of_changes(self.changes(), self.clock.value, rows)
         from tallystick.systems.derby.columns.changes import change_batches
 
-        return change_batches(self._runs, self.scan, self.source.path, rows)
+        return change_batches(self._runs, self.scan, self.source.path, self._names(), rows)
 
     log_identity = None
     damage_ends_log = True
@@ -250,13 +253,15 @@ class DerbyReading:
             CorruptLogError: some of it is damaged.
         """
         name, found = self.source.path, None if after is None else self._part(after, until)
-        if found is None:
-            yield from committed_between(self.scan, name, after, until)
-            return
-        pending, ranges = found
-        for change in committed(ranges, name, after, pending):
-            if after is None or change.commit_sequence >= after:
-                yield change
+        if after is None or found is None:
+            names = self._names()
+            yield from committed_between(self.scan, name, names, after, until)
+        else:
+            names, (pending, ranges) = self._names(after), found
+            for change in committed(ranges, name, names, after, pending):
+                if change.commit_sequence >= after:
+                    yield change
+        KNOWN.keep(name, until, names.catalogue)
 
     def _part(self, after: int, until: int) -> tuple[Pending, Iterator[ByteRange]] | None:
         """Return what is open at an instant, and what follows; None if only all files tell it."""
@@ -284,6 +289,23 @@ class DerbyReading:
             return replace(self.log, files=files)
         paths = [one for one in self.source.files if file_number(logical_name(one)) in numbers]
         return OpenedLog(replace(self.source, files=tuple(paths)), self._options).files
+
+    def _names(self, after: int | None = None) -> Names:
+        """Return the names of tables where the log begins, or after the commits up to an instant.
+
+        A process that has read up to there remembers them.
+        """
+        name = self.source.path
+        known = None if after is None else KNOWN.get(name, after)
+        if known is not None:
+            return Names(known, self._rows_of)
+        try:
+            return self._database.names(after or 0)
+        except TallystickError:  # a page of the catalogue is damaged, or is being written
+            return Names(Catalogue({}), self._rows_of)
+
+    def _rows_of(self, container: int, commit: int) -> Rows:
+        return self._database.rows_of(container, commit)
 
     @cached_property
     def _database(self) -> Database:
@@ -402,7 +424,7 @@ class DerbyReading:
             return ClosedSplit(iter(()), lambda: None)
         from tallystick.systems.derby.columns.closing import ClosingSplit
 
-        closing = ClosingSplit(self._runs, self.source.path, split, rows)
+        closing = ClosingSplit(self._runs, self.source.path, self._names_of_files(), split, rows)
         return ClosedSplit(closing.batches(), closing.rest)
 
     def close_rests(
@@ -415,7 +437,12 @@ class DerbyReading:
         """
         from tallystick.systems.derby.columns.closing import Rest, join
 
-        return join(self.log, self.source.path, [unpacked(one, Rest.built) for one in rests], rows)
+        found = [unpacked(one, Rest.built) for one in rests]
+        return join(self.log, self.source.path, self._names_of_files(), found, rows)
+
+    def _names_of_files(self) -> Names:
+        """Return the names of tables, if the log changes none."""
+        return Names(names_of_files(self.source.path), self._rows_of)
 
     def _log_file(self, file: LogBytes, order: int) -> LogFile:
         undo_file = self.recovery.undo_mark >> 32

@@ -74,6 +74,11 @@ def test_splits_of_original_logs_close_all_or_refuse(case: str) -> None:
     assert found is None or found == whole(log)
 
 
+def test_names_of_tables_that_change_are_not_closed_in_parts() -> None:
+    log = reading("ddl")
+    assert in_parts(log, list(log.splits(20_000))) is None
+
+
 def test_several_boots_are_not_closed_in_parts(tmp_path: Path) -> None:
     files = MixedLog(3, 1, 600, checkpoints=False, reboots=True, gaps=False).files
     log = reading_of(written(files, tmp_path / "log"))

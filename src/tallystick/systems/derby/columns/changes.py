@@ -23,8 +23,9 @@ from tallystick.systems.derby.format.layout import (
     POSITION_MASK,
     SYSTEM_NAME,
 )
-from tallystick.systems.derby.read.changes import committed
+from tallystick.systems.derby.read.changes import changes_of, committed
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.names import Names
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs import images as kernels
@@ -53,15 +54,20 @@ _ADD, _DELETE, _UPDATE = range(3)
 _NOTHING = np.empty(0, np.uint8)
 
 
-def change_batches(runs: Runs, scan: LogScan, name: str, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of a log, of the given name, in batches of at most ``rows`` rows."""
+def change_batches(
+    runs: Runs, scan: LogScan, name: str, names: Names, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of a log, of the given name, in batches of at most ``rows`` rows.
+
+    ``names`` are those of tables where the log begins.
+    """
     feed = ChangeFeed()
     for piece in pieces_to_odd(scan, runs):
         if isinstance(piece, Chunk):
-            yield from batches_of_committed(scan.log, name, feed.take(piece), rows)
+            yield from batches_of_committed(scan.log, name, feed.take(piece), names, rows)
         elif not isinstance(piece, ByteRange):
             left = (one for one in piece if one.is_believed)
-            changes = committed(left, name, pending=feed.pending(scan.log))
+            changes = committed(left, name, names, pending=feed.pending(scan.log))
             yield from batches_of_changes(changes, Clock.NONE.value, rows)
 
 
@@ -69,13 +75,23 @@ def change_batches(runs: Runs, scan: LogScan, name: str, rows: int) -> Iterator[
 
 
 def batches_of_committed(
-    log: LogFiles, name: str, done: Committed, rows: int
+    log: LogFiles, name: str, done: Committed, names: Names, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield committed changes in batches of at most ``rows`` rows."""
-    for number, first, last in done.of_files():
-        for begin, end in _cuts(done.columns[KEPT_TAIL_LENGTH, first:last], rows):
-            part = slice(first + begin, first + end)
-            yield _batch(name, log.files[number], done, part)
+    """Yield committed changes in batches of at most ``rows`` rows.
+
+    Commits that change the names of tables are taken one by one.
+    """
+    for some, naming in done.by_names():
+        if naming:
+            changes = changes_of(some.as_object(log), name, names)
+            yield from batches_of_changes(changes, Clock.NONE.value, rows)
+            continue
+        names.take((), 0)
+        part = some.of_rows(names)
+        for number, first, last in part.of_files():
+            for begin, end in _cuts(part.columns[KEPT_TAIL_LENGTH, first:last], rows):
+                rows_of = slice(first + begin, first + end)
+                yield _batch(name, log.files[number], part, rows_of, names)
 
 
 def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
@@ -89,7 +105,7 @@ def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
         begin, before = end, int(totals[end - 1])
 
 
-def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.RecordBatch:
+def _batch(name: str, file: LogBytes, done: Committed, part: slice, names: Names) -> pa.RecordBatch:
     columns, group = done.columns[:, part], done.group[part]
     data, count = np.frombuffer(file.data, np.uint8), group.size
     images = np.empty((kernels.IMAGE_COLUMNS, count), np.int64)
@@ -101,7 +117,7 @@ def _batch(name: str, file: LogBytes, done: Committed, part: slice) -> pa.Record
         "commit_sequence": numbers(done.commits[group], None),
         "ordinal": numbers(np.ascontiguousarray(done.ordinal[part]), None),
         "kind": coded(_kinds(operation, columns[KEPT_FLAG]), _KINDS),
-        "collection": _collections(columns[KEPT_SEGMENT], columns[KEPT_CONTAINER]),
+        "collection": _collections(columns[KEPT_SEGMENT], columns[KEPT_CONTAINER], names),
         "key": _joined(columns[KEPT_PAGE], columns[KEPT_RECORD_ID]),
         "transaction": pa.array(columns[KEPT_TRANSACTION]).cast(pa.string()),
         "gtrid": pa.array(done.gtrids, pa.binary()).take(pa.array(group)),
@@ -124,13 +140,14 @@ def _kinds(operation: Column, flag: Column) -> NDArray[np.int8]:
     return codes
 
 
-def _collections(segment: Column, container: Column) -> pa.Array:
-    """Make the names of the tables: the container, after the segment where that is not 0."""
+def _collections(segment: Column, container: Column, names: Names) -> pa.Array:
+    """Make the names of the tables; the segment too where that is not 0."""
     if segment.any():
-        texts = pa.array(container).cast(pa.string())
-        return pc.if_else(pa.array(segment != 0), _joined(segment, container), texts)
+        texts = map(names.name, segment.tolist(), container.tolist())
+        return pa.array(texts, pa.string())
     distinct, codes = np.unique(container, return_inverse=True)
-    return coded(codes.astype(np.int32), pa.array(distinct).cast(pa.string()))
+    found = [names.name(0, one) for one in distinct.tolist()]
+    return coded(codes.astype(np.int32), pa.array(found, pa.string()))
 
 
 def _joined(one: Column, other: Column) -> pa.Array:

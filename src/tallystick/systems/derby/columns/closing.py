@@ -20,11 +20,21 @@ from tallystick.systems.derby.columns.changes import batches_of_committed
 from tallystick.systems.derby.columns.transactions import TransactionColumns
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
+from tallystick.systems.derby.read.catalogue import NAMING
 from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.names import Names
 from tallystick.systems.derby.runs.changes import ChangeFeed
 from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs
 from tallystick.systems.derby.runs.pieces import Chain
-from tallystick.systems.derby.runs.walk import BODY_COLUMNS, GROUP, OPERATION, TRANSACTION, Columns
+from tallystick.systems.derby.runs.walk import (
+    BODY_COLUMNS,
+    CONTAINER,
+    GROUP,
+    OPERATION,
+    SEGMENT,
+    TRANSACTION,
+    Columns,
+)
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed
 
@@ -62,10 +72,14 @@ class Rest(NamedTuple):
 
 
 class ClosingSplit:
-    """Closes what begins and ends in a split, which is read once."""
+    """Closes what begins and ends in a split, which is read once.
 
-    def __init__(self, runs: Runs, name: str, split: Split, rows: int) -> None:
+    ``names`` are those of tables if the log changes none; if it does, the whole log has to be read.
+    """
+
+    def __init__(self, runs: Runs, name: str, names: Names, split: Split, rows: int) -> None:
         self._runs, self._log, self._name, self._rows = runs, runs.log, name, rows
+        self._names = names
         self._file = next(one for one in runs.log.files.values() if one.path == split.file)
         self._begin, self._stop = max(split.begin, HEADER_SIZE), split.end
         self._end = self._begin
@@ -77,7 +91,7 @@ class ClosingSplit:
         """Yield transactions and changes by table."""
         for chunk in self._runs.chunks(self._file, self._begin, self._stop):
             self._end = chunk.end
-            self._plain = self._plain and not _names_branches(chunk)
+            self._plain = self._plain and not _names_branches(chunk) and not _names_tables(chunk)
             closed = _is_closed(chunk)
             mine = _where(chunk, closed)
             numbers = mine.columns[TRANSACTION]
@@ -87,7 +101,7 @@ class ClosingSplit:
             done = TransactionColumns(self._log, self._name)
             done.add(mine)
             yield from _transactions(done, self._rows)
-            yield from _changes(self._log, ChangeFeed(), mine, self._name, self._rows)
+            yield from _changes(self._log, ChangeFeed(), mine, self._name, self._names, self._rows)
 
     def rest(self) -> bytes | None:
         """Return the packed `Rest`; None if the whole log has to be read."""
@@ -100,7 +114,7 @@ class ClosingSplit:
         return Rest(self._file.number, self._begin, self._end, closed, left).packed()
 
 
-def join(log: LogFiles, name: str, rests: Sequence[Rest], rows: int) -> Batches:
+def join(log: LogFiles, name: str, names: Names, rests: Sequence[Rest], rows: int) -> Batches:
     """Yield the transactions and changes that no split closed alone, by table.
 
     Raises:
@@ -114,7 +128,7 @@ def join(log: LogFiles, name: str, rests: Sequence[Rest], rows: int) -> Batches:
         if rest.left.size:
             chunk = Chunk(file, np.frombuffer(file.data, np.uint8), rest.left, {})
             transactions.add(chunk)
-            yield from _changes(log, feed, chunk, name, rows)
+            yield from _changes(log, feed, chunk, name, names, rows)
     yield from _transactions(transactions, rows)
 
 
@@ -169,12 +183,20 @@ def _names_branches(chunk: Chunk) -> bool:
     return any(one["gid"] is not None for table in tables for one in table)
 
 
+def _names_tables(chunk: Chunk) -> bool:
+    """Return whether records change the catalogue, and with it perhaps names of tables."""
+    on = np.isin(chunk.columns[CONTAINER], NAMING) & (chunk.columns[SEGMENT] == 0)
+    return bool(on.any())
+
+
 def _transactions(found: TransactionColumns, rows: int) -> Batches:
     for batch in found.batches(rows):
         yield "transactions", batch
 
 
-def _changes(log: LogFiles, feed: ChangeFeed, chunk: Chunk, name: str, rows: int) -> Batches:
+def _changes(
+    log: LogFiles, feed: ChangeFeed, chunk: Chunk, name: str, names: Names, rows: int
+) -> Batches:
     if chunk.size:
-        for batch in batches_of_committed(log, name, feed.take(chunk), rows):
+        for batch in batches_of_committed(log, name, feed.take(chunk), names, rows):
             yield "changes", batch

@@ -29,6 +29,8 @@ CONGLOMERATES, TABLES, COLUMNS, SCHEMAS = 32, 96, 144, 192
 """Containers of the tables of the catalogue that name tables, in every database."""
 
 CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS)
+NAMING = (CONGLOMERATES, TABLES, SCHEMAS)
+"""Those of them that tell which table a container is."""
 
 _DESCRIBING = 4
 """Columns of ``SYSCOLUMNS`` before those that change as identity columns count."""
@@ -52,12 +54,14 @@ class Table:
             the one that the table had where the log begins.
         layouts: the columns by container.
         follows: another table had the name before, as far as the log tells.
+        names: those that it had along the log, the newest last.
     """
 
     name: str
     containers: list[tuple[int, int | None]] = field(default_factory=list)
     layouts: dict[int, Layout] = field(default_factory=dict)
     follows: bool = False
+    names: list[str] = field(default_factory=list)
 
     @property
     def layout(self) -> Layout:
@@ -69,7 +73,9 @@ class Catalogue:
     """The tables of users, kept true from commit to commit; ``tables`` is by the ids of tables.
 
     ``freed`` has, by number of a container, the commit at which it was last given up: after a
-    restart Derby gives the number to another table or index.
+    restart Derby gives the number to another table or index. ``names`` has the table that each
+    container is now, of users or of the catalogue; ``last`` the container that each name had last,
+    and ``indexes`` the containers of indexes.
 
     Args:
         rows: where the log begins, by container of the catalogue.
@@ -79,9 +85,18 @@ class Catalogue:
         self._rows = rows
         self.tables: dict[str, Table] = {}
         self.freed: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self.last: dict[str, int] = {}
+        self.indexes: set[int] = set()
         self._numbers: set[int] = set()
         self._names: set[str] = set()
         self._renew(None)
+
+    def copied(self) -> Catalogue:
+        """Return one that goes on by itself from here, with the names of tables."""
+        found = Catalogue({number: dict(rows) for number, rows in self._rows.items()})
+        found.last = self.last | found.last
+        return found
 
     def apply(self, bodies: Iterable[Body], commit: int) -> None:
         """Take in the operations of one transaction that commits at an instant."""
@@ -116,23 +131,28 @@ class Catalogue:
             if row.get(4) == b"\0"
         }
         numbers = {int.from_bytes(row.get(2) or b"") for row in self._of(CONGLOMERATES)}
+        self.indexes = numbers - {*containers.values()}
         self.freed |= dict.fromkeys(self._numbers - numbers, commit or 0)
         self._numbers = numbers
         columns = _columns(self._of(COLUMNS))
         there = set[str]()
+        self.names = {}
         for row in self._of(TABLES):
-            identity = _text(row, 0)
-            if _text(row, 2) == _USER_TABLE and identity in containers and identity in columns:
+            identity, schema = _text(row, 0), _text(row, 3)
+            if identity not in containers:
+                continue
+            name = f"{schemas.get(schema, schema)}.{_text(row, 1)}"
+            self.names[containers[identity]] = name
+            if _text(row, 2) == _USER_TABLE and identity in columns:
                 there.add(identity)
-                schema = _text(row, 3)
-                name = f"{schemas.get(schema, schema)}.{_text(row, 1)}"
                 known = Table(name, follows=name in self._names)
                 table = self.tables.setdefault(identity, known)
-                table.name = name
+                _name(table, name)
                 _renew(table, containers[identity], columns[identity], commit)
         for identity in self.tables.keys() - there:
             del self.tables[identity]
         self._names |= {table.name for table in self.tables.values()}
+        self.last |= {name: container for container, name in self.names.items()}
 
     def _of(self, container: int) -> Iterator[_Columns]:
         return iter(self._rows.get(container, {}).values())
@@ -145,6 +165,12 @@ def new_part(body: Body) -> Part:
         return Part({body.fields["fieldId"]: found})
     row = images_of(body).row_after
     return Part({}) if row is None else part_of(row)
+
+
+def _name(table: Table, name: str) -> None:
+    table.name = name
+    if name not in table.names:
+        table.names.append(name)
 
 
 def _renew(table: Table, container: int, layout: Layout, commit: int | None) -> None:

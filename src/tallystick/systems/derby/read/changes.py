@@ -1,8 +1,10 @@
 """Committed row changes, in commit order: inserts, updates and deletes of table rows.
 
-In: records as `ByteRange`s in log order. Out: `Change`s at the commit of their transaction. What
-a compensation record undoes is left out; index entries (operations with a logical undo) and the
-physical moves of rows are not changes. Memory grows with the changes of open transactions.
+In: records as `ByteRange`s in log order. Out: `Change`s at the commit of their transaction, by the
+name that the table has there; where a name lost its rows without a record, a change that empties
+it. What a compensation record undoes is left out; entries of indexes, the rows with which tables
+describe themselves and the physical moves of rows are not changes. Memory grows with the changes
+of open transactions.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tallystick.systems.derby.format.layout import HEADER, HEADER_SIZE, SYSTEM_N
 from tallystick.systems.derby.format.page_rows import FIELD_NONEXISTENT, Images, Row, images_of
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import LogFiles
+from tallystick.systems.derby.read.names import Emptied, Names
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 
@@ -30,7 +33,9 @@ CHANGING = (
 """Operations that change a row of a table, or an entry of an index."""
 
 
-def committed_between(scan: LogScan, log: str, after: int | None, until: int) -> Iterator[Change]:
+def committed_between(
+    scan: LogScan, log: str, names: Names, after: int | None, until: int
+) -> Iterator[Change]:
     """Yield what is committed by records that end after one instant, and not after another.
 
     All log files that are there are read; `read.following` reads what is needed of them.
@@ -39,7 +44,7 @@ def committed_between(scan: LogScan, log: str, after: int | None, until: int) ->
         LogUnreadableError: records after ``after``, or of these transactions, are gone.
         CorruptLogError: records are damaged.
     """
-    for change in committed(joined_ranges(scan, after, until), log, after):
+    for change in committed(joined_ranges(scan, after, until), log, names, after):
         if after is None or change.commit_sequence >= after:
             yield change
 
@@ -106,10 +111,13 @@ Pending = dict[int, dict[int, tuple[ByteRange, Body]]]
 def committed(
     ranges: Iterable[ByteRange],
     log: str,
+    names: Names,
     whole_after: int | None = None,
     pending: Pending | None = None,
 ) -> Iterator[Change]:
     """Yield the changes of committed transactions; ``ordinal`` counts within each.
+
+    ``names`` are those where the ranges begin.
 
     Those that commit at the instant ``whole_after`` or later must have their first record.
     ``pending`` is what is open before the ranges; the transactions in it have theirs.
@@ -118,9 +126,7 @@ def committed(
         LogUnreadableError: one of these has not.
     """
     for done in committed_operations(ranges, whole_after, pending=pending):
-        for ordinal, (one, body) in enumerate(done.operations):
-            change = _change(one, body, log)
-            yield replace(change, commit_sequence=done.commit, ordinal=ordinal, gtrid=done.gtrid)
+        yield from changes_of(done, log, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,39 @@ def committed_operations(
             begun.discard(body.transaction)
 
 
+def changes_of(done: Committed, log: str, names: Names) -> Iterator[Change]:
+    """Yield the changes of one commit; what it empties comes before the rows after that."""
+    for ordinal, change in enumerate(_changes_of(done, log, names)):
+        yield replace(change, commit_sequence=done.commit, ordinal=ordinal, gtrid=done.gtrid)
+
+
+def _changes_of(done: Committed, log: str, names: Names) -> Iterator[Change]:
+    emptied = [*names.take((body for _, body in done.operations), done.commit)]
+    for one, body in done.operations:
+        page: Page = body.fields["pageId"]
+        if not names.is_row(page, body.fields["recordId"]):
+            continue
+        for what in [what for what in emptied if what.container == page.container]:
+            emptied.remove(what)
+            yield from _emptied(what, done, log, names)
+        yield _change(one, body, log, names)
+    for what in emptied:
+        yield from _emptied(what, done, log, names)
+
+
+def _emptied(what: Emptied, done: Committed, log: str, names: Names) -> Iterator[Change]:
+    end = done.end
+    gone = Change(
+        SYSTEM_NAME, log, 0, 0, Kind.TRUNCATE, what.name, "", end.file.path, end.offset,
+        transaction=str(end.body.transaction if end.body else ""),
+    )  # fmt: skip
+    yield gone
+    if what.container is not None:
+        for (page, record), columns in names.rows_of(what.container, done.commit):
+            values = {str(column): columns[column] for column in sorted(columns)}
+            yield replace(gone, kind=Kind.ADD, key=f"{page}:{record}", values=values)
+
+
 def _require_begun(begun: Collection[int], one: ByteRange, number: int) -> None:
     if number not in begun:
         raise LogUnreadableError(
@@ -190,7 +229,7 @@ def changes_row(body: Body) -> bool:
     return body.operation in CHANGING and body.fields.get("undo") is None
 
 
-def _change(one: ByteRange, body: Body, log: str) -> Change:
+def _change(one: ByteRange, body: Body, log: str, names: Names) -> Change:
     try:
         images = images_of(body)
     except LogFormatError:
@@ -202,7 +241,7 @@ def _change(one: ByteRange, body: Body, log: str) -> Change:
         commit_sequence=0,
         ordinal=0,
         kind=_kind(body),
-        collection=f"{page.segment}:{page.container}" if page.segment else str(page.container),
+        collection=names.name(page.segment, page.container),
         key=f"{page.number}:{body.fields['recordId']}",
         file=one.file.path,
         offset=one.offset,

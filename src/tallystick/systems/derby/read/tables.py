@@ -20,7 +20,14 @@ from tallystick.systems.derby.format.layout import SYSTEM_NAME, Group
 from tallystick.systems.derby.format.page_rows import images_of
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.format.sql_values import Plain
-from tallystick.systems.derby.read.catalogue import CATALOGUE, Catalogue, Layout, Table, new_part
+from tallystick.systems.derby.read.catalogue import (
+    CATALOGUE,
+    NAMING,
+    Catalogue,
+    Layout,
+    Table,
+    new_part,
+)
 from tallystick.systems.derby.read.changes import Committed, committed_operations
 from tallystick.systems.derby.read.containers import (
     CONTROL_ROW,
@@ -32,6 +39,7 @@ from tallystick.systems.derby.read.containers import (
     columns_of,
     open_container,
 )
+from tallystick.systems.derby.read.names import Names, Rows
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.protocol import LOST, Collection, Column
 
@@ -58,17 +66,34 @@ class Database:
         self._freed: dict[int, int] = {}
         before = self._files(CATALOGUE)
         noted = _noted(self._ranges(CATALOGUE, ()), before)
-        groups = [*committed_operations(noted, wanted=partial(_is_on, before))]
-        catalogue = Catalogue(
-            {
-                number: {key: columns_of(part, rows) for key, part in rows.rows()}
-                for number, rows in before.items()
-            }
-        )
-        for one in groups:
+        found = committed_operations(noted, wanted=partial(_is_on, before))
+        self._catalogue_commits = [one for one in found if one.operations]
+        catalogue = _catalogue(before)
+        self._at_begin = catalogue.copied()
+        for one in self._catalogue_commits:
             catalogue.apply((body for _, body in one.operations), one.commit)
         self.tables = {table.name: table for table in catalogue.tables.values()}
         self._freed = catalogue.freed
+
+    def names(self, until: int = 0) -> Names:
+        """Return the names of tables after what commits before an instant."""
+        names = Names(self._at_begin.copied(), self.rows_of)
+        for one in self._catalogue_commits:
+            if one.commit < until:
+                names.take((body for _, body in one.operations), one.commit)
+        return names
+
+    def rows_of(self, number: int, commit: int) -> Rows:
+        """Yield the rows that a container got at a commit, and that the log does not hold itself.
+
+        They are in the database's files, if the number was not given to another one since.
+        """
+        if self._freed.get(number, 0) <= commit:
+            before = self._files([number])
+            for _ in _noted(self._ranges([number], ()), before):
+                pass
+            for key, part in before[number].rows():
+                yield key, columns_of(part, before[number])
 
     def collections(self) -> list[Collection]:
         """Return the tables of users by name, with their columns at the end of the log."""
@@ -76,7 +101,7 @@ class Database:
             Collection(
                 name,
                 tuple(Column(one[0], one[1].declared, one[1].kind) for one in table.layout if one),
-                tuple(str(number) for number, _ in table.containers),
+                tuple(table.names),
             )
             for name, table in sorted(self.tables.items())
         ]
@@ -124,6 +149,20 @@ class Database:
 
     def _files(self, numbers: Iterable[int]) -> dict[int, Before]:
         return {number: Before(Container(open_container(self._log, number))) for number in numbers}
+
+
+def names_of_files(log: str) -> Catalogue:
+    """Return what the database's files tell of a log that changes no names of tables."""
+    return _catalogue({one: Before(Container(open_container(log, one))) for one in NAMING})
+
+
+def _catalogue(before: Mapping[int, Before]) -> Catalogue:
+    return Catalogue(
+        {
+            number: {key: columns_of(part, rows) for key, part in rows.rows()}
+            for number, rows in before.items()
+        }
+    )
 
 
 def _noted(ranges: Iterable[ByteRange], before: dict[int, Before]) -> Iterator[ByteRange]:

@@ -7,7 +7,7 @@ transactions have changed is kept, in columns too.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice, pairwise
 
 import numpy as np
@@ -19,11 +19,16 @@ from tallystick.systems.derby.format.layout import (
     PREFIX,
     Group,
     make_instant,
+    read_envelope,
     split_instant,
 )
 from tallystick.systems.derby.format.record_body import Body, decode_body
+from tallystick.systems.derby.read import changes as objects
+from tallystick.systems.derby.read.catalogue import NAMING
 from tallystick.systems.derby.read.changes import CHANGING, Pending
+from tallystick.systems.derby.read.containers import CONTROL_ROW
 from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
+from tallystick.systems.derby.read.names import Names
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs import images
@@ -226,6 +231,48 @@ class Committed:
         for begin, end in pairwise([0, *cuts, files.size]):
             if end > begin:
                 yield int(files[begin]), begin, end
+
+    def by_names(self) -> Iterator[tuple[Committed, bool]]:
+        """Yield the commits in parts, and whether a part is one that changes names of tables."""
+        naming = np.isin(self.columns[KEPT_CONTAINER], NAMING) & (self.columns[KEPT_SEGMENT] == 0)
+        begin = 0
+        for group in np.unique(self.group[naming]).tolist():
+            first, last = np.searchsorted(self.group, (group, group + 1)).tolist()
+            yield self._rows(begin, first), False
+            yield self._rows(first, last), True
+            begin = last
+        yield self._rows(begin, self.group.size), False
+
+    def _rows(self, begin: int, end: int) -> Committed:
+        part = slice(begin, end)
+        return replace(
+            self, columns=self.columns[:, part], group=self.group[part], ordinal=self.ordinal[part]
+        )
+
+    def of_rows(self, names: Names) -> Committed:
+        """Return those of them that are rows, as `Names.is_row` says."""
+        page, record = CONTROL_ROW
+        container = self.columns[KEPT_CONTAINER]
+        others = (self.columns[KEPT_PAGE] == page) & (self.columns[KEPT_RECORD_ID] == record)
+        others &= np.isin(container, [*names.tables])
+        others |= np.isin(container, [*names.indexes]) & ~np.isin(container, [*names.tables])
+        others &= self.columns[KEPT_SEGMENT] == 0
+        if not others.any():
+            return self
+        group = self.group[~others]
+        _, first, rank = np.unique(group, return_index=True, return_inverse=True)
+        ordinal = np.arange(group.size) - first[rank]
+        return replace(self, columns=self.columns[:, ~others], group=group, ordinal=ordinal)
+
+    def as_object(self, log: LogFiles) -> objects.Committed:
+        """Return the changes of one commit as objects."""
+        kept = self.columns[[KEPT_PLACE, KEPT_LENGTH]].T.tolist()
+        commit = int(self.commits[self.group[0]])
+        number, offset = split_instant(commit)
+        end = read_envelope(log.files[number].data, offset)
+        assert end is not None  # a run has it
+        found = [_object(log, *one) for one in kept]
+        return objects.Committed(found, _object(log, commit, end.length)[0])
 
 
 class ChangeFeed:

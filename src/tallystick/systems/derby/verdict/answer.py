@@ -30,7 +30,7 @@ from tallystick.systems.derby.format.layout import (
     read_envelope,
     split_instant,
 )
-from tallystick.systems.derby.read.changes import committed
+from tallystick.systems.derby.read.changes import committed_operations
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.transactions import COMMITTED, PREPARED
@@ -101,7 +101,8 @@ def _losses(
         lost = {one.transaction for one in commits}
         places = {one.place for one in commits}
         if recovery.new_log or runs is None or max(scan.log.files) > FILE_NUMBER_MAX:
-            rows = sum(one.commit_sequence in places for one in committed(scan.ranges(), ""))
+            every = committed_operations(scan.ranges())
+            rows = sum(len(one.operations) for one in every if one.commit in places)
         else:
             from tallystick.systems.derby.runs.changes import rows_of_commits
 
