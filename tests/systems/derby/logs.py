@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tallystick.reading.discovery import discover
 from tallystick.systems.derby import SYSTEM
+from tallystick.systems.derby.format.layout import (
+    CHECKSUM_RECORD_SIZE,
+    encode_checksum_body,
+    encode_record,
+)
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
@@ -86,6 +92,15 @@ def append(data: bytes, at: int) -> Patch:
         return content
 
     return patch
+
+
+def group_at(instant: int, bodies: Iterable[bytes], *, broken: bool = False) -> bytes:
+    """Return records of these bodies after their checksum, which is a wrong one if broken."""
+    records = b""
+    for body in bodies:
+        records += encode_record(instant + CHECKSUM_RECORD_SIZE + len(records), body)
+    checksum = encode_checksum_body(len(records), zlib.crc32(records) ^ broken)
+    return encode_record(instant, checksum) + records
 
 
 def flip(at: int, bit: int = 0) -> Patch:

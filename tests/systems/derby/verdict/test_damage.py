@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tallystick.errors import CorruptLogError
 from tallystick.records import Answer, Outcome, Severity
 from tallystick.systems.derby.format.compressed_numbers import format_id
-from tallystick.systems.derby.format.field_types import Page
+from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
     LENGTH,
@@ -30,9 +30,15 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
 )
 from tallystick.systems.derby.format.operations import (
+    ALLOC_PAGE,
+    CONTAINER_CHANGE,
+    CONTAINER_REMOVE,
+    INIT_PAGE,
     INSERT,
     PHYSICAL_UNDO,
+    PURGE,
     STATUS_COMMITTED,
+    STATUS_INTERNAL,
     STATUS_USER,
     UPDATE_ROW,
     encode_begin,
@@ -51,6 +57,7 @@ from tests.systems.derby.logs import (
     copy,
     cut,
     flip,
+    group_at,
     log_bytes,
     manifest,
     reading_of,
@@ -480,17 +487,74 @@ def test_a_new_log_loses_what_is_seen_to_be_committed_after_the_last_checkpoint(
     assert (found.judgement.answer, found.judgement.reason) == (answer, reason)
 
 
-def appended(tmp_path: Path, *bodies: bytes) -> DerbyReading:
-    """A whole log with a group for each of the bodies at its end."""
+def appended(tmp_path: Path, *groups: list[bytes], broken: int | None = None) -> DerbyReading:
+    """A whole log with groups of these bodies at its end, one with a wrong checksum."""
     vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
     at: int = next(one["append_at"] for one in vectors if one["name"] == "no-end")
     tail = b""
-    for body in bodies:
-        place = at + len(tail)
-        record = encode_record(make_instant(1, place + CHECKSUM_RECORD_SIZE), body)
-        checksum = encode_checksum_body(len(record), zlib.crc32(record))
-        tail += encode_record(make_instant(1, place), checksum) + record
+    for number, bodies in enumerate(groups):
+        tail += group_at(make_instant(1, at + len(tail)), bodies, broken=number == broken)
     return reading_of(copy("writer-vectors", tmp_path / "db", {LOG: append(tail, at)}))
+
+
+OPEN, USER, INTERNAL = Group.RAWSTORE, STATUS_USER, STATUS_INTERNAL
+NINTH = Page(0, 0x2A1, 9)
+INITIALISED = {"pageId": NINTH, "pageVersion": 0, "nextRecordId": 6, "initFlag": 4}
+INITIALISED |= {"pageOffset": 9 << 12, "pageFormatId": 117}
+ALLOCATED = {"pageId": Page(0, 0x2A1, 0), "pageVersion": 9, "newPageNumber": 9}
+NEW_PAGE = [
+    encode_operation(INIT_PAGE, INITIALISED),
+    encode_operation(ALLOC_PAGE, ALLOCATED | {"doStatus": 0, "undoStatus": 2}),
+]
+PURGED = {"pageId": NINTH, "pageVersion": 3, "slot": 1, "num_rows": 1, "recordIds": [6]}
+FREED = [encode_operation(PURGE, PURGED)]
+
+
+DROP = 2
+"""A container is gone with the commit of its transaction."""
+
+
+def container(operation: int) -> list[bytes]:
+    fields = {"containerId": Container(0, 0x2A1), "containerVersion": 0, "operation": operation}
+    return [encode_operation(CONTAINER_CHANGE, fields | {"createByteArray": None})]
+
+
+UPDATED = [
+    encode_operation(UPDATE_ROW, {"pageId": NINTH, "pageVersion": 7, "doMeSlot": 0, "recordId": 6})
+]
+
+
+@pytest.mark.parametrize("layout", ["in it", "after it", "begun before it"])
+@pytest.mark.parametrize(
+    ("status", "operations", "missed"),
+    [
+        (USER, NEW_PAGE, False),
+        (USER, FREED, False),
+        (USER, container(CONTAINER_REMOVE), False),
+        (INTERNAL, UPDATED, False),
+        (USER, [], False),
+        (USER, container(DROP), True),
+        (USER, UPDATED, True),
+        (USER, [*UPDATED, *NEW_PAGE], True),
+    ],
+)
+def test_a_dropped_commit_is_a_loss_only_where_its_transaction_changed_something(
+    status: int, operations: list[bytes], missed: bool, layout: str, tmp_path: Path
+) -> None:
+    """Derby's own transactions, and those that give and take pages, were told to nobody."""
+    number = 99_999
+    begin = encode_body(Group.FIRST | OPEN, number, encode_begin(status, None))
+    changes = [encode_body(OPEN, number, one) for one in operations]
+    end = encode_body(Group.LAST | Group.COMMIT | OPEN, number, encode_end(STATUS_COMMITTED, None))
+    other = encode_body(Group.FIRST | OPEN, number + 1, encode_begin(STATUS_USER, None))
+    groups, broken = {
+        "in it": ([[begin, *changes, end]], 0),
+        "after it": ([[other], [begin, *changes, end]], 0),
+        "begun before it": ([[begin, *changes], [end]], 1),
+    }[layout]
+    found = appended(tmp_path, *groups, broken=broken)
+    assert (found.judgement.reason == "commits-dropped") is missed
+    assert found.judgement.answer is (Answer.LOSES if missed else Answer.CANNOT_TELL)
 
 
 WRONG = (0x7FFFFFFF).to_bytes(4)
@@ -511,7 +575,7 @@ def test_wrong_length_after_an_operation_that_may_not_be_redone_is_left_open(
 ) -> None:
     begin = encode_body(Group.FIRST | Group.RAWSTORE, 99_999, encode_begin(STATUS_USER, None))
     wrong = encode_body(Group.RAWSTORE, 99_999, operation)[:-4] + WRONG
-    found = appended(tmp_path, begin, wrong)
+    found = appended(tmp_path, [begin], [wrong])
     assert (found.recovery.boots, found.recovery.depends) == (None, depends)
     assert found.judgement.answer is not Answer.REFUSES
 
@@ -622,7 +686,7 @@ def test_record_whose_flags_do_not_fit_its_operation_is_left_open(
 ) -> None:
     begin = encode_body(Group.FIRST | Group.RAWSTORE, 99_999, BEGUN)
     wrong = encode_body(group | Group.RAWSTORE, 99_999, operation)
-    found = appended(tmp_path, *([] if group & Group.FIRST else [begin]), wrong)
+    found = appended(tmp_path, *([] if group & Group.FIRST else [[begin]]), [wrong])
     assert (found.recovery.boots, found.judgement.reason) == (None, "boot-depends")
 
 

@@ -13,12 +13,23 @@ from tallystick.records import Answer
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.page_versions import RedonePage
 from tallystick.systems.derby.engine.recovery import recover
+from tallystick.systems.derby.format.field_types import Container
+from tallystick.systems.derby.format.layout import Group
+from tallystick.systems.derby.format.operations import (
+    CONTAINER_CHANGE,
+    STATUS_COMMITTED,
+    STATUS_USER,
+    encode_begin,
+    encode_end,
+    encode_operation,
+)
+from tallystick.systems.derby.format.record_body import encode_body
 from tallystick.systems.derby.read.containers import PageFile, conglomerates
 from tallystick.systems.derby.runs.chunk import Runs
 from tallystick.systems.protocol import ReadOptions
 from tests.systems.derby import databases
 from tests.systems.derby.databases import database, killed, odd_parts, verdict_of
-from tests.systems.derby.logs import reading_of
+from tests.systems.derby.logs import group_at, reading_of
 
 CASES = {
     # What the original did: refused with that code, or booted without what was committed.
@@ -275,3 +286,28 @@ def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> Non
         assert (runs.changed, runs.dropped, runs.built) == (
             ranges.changed, ranges.dropped, ranges.built,
         )  # fmt: skip
+
+
+def test_a_container_of_which_redo_meets_only_the_drop_need_not_be_there(tmp_path: Path) -> None:
+    """The original boots: redo of a drop makes the container anew. Its log is an older one."""
+    path = killed(tmp_path)
+    stop, number = reading_of(path).recovery.stop, 99_999
+    gone = {"containerId": Container(0, 0x7FFF), "containerVersion": 2, "operation": 2}
+    bodies = [
+        encode_body(Group.FIRST | Group.RAWSTORE, number, encode_begin(STATUS_USER, None)),
+        encode_body(
+            Group.RAWSTORE,
+            number,
+            encode_operation(CONTAINER_CHANGE, gone | {"createByteArray": None}),
+        ),
+        encode_body(
+            Group.LAST | Group.COMMIT | Group.RAWSTORE,
+            number,
+            encode_end(STATUS_COMMITTED, None),
+        ),
+    ]
+    file, added = path / f"log/log{stop >> 32}.dat", group_at(stop, bodies)
+    content, at = file.read_bytes(), stop & 0xFFFFFFFF
+    file.write_bytes(content[:at] + added + content[at + len(added) :])
+    found = verdict_of(path).judgement
+    assert (found.answer, "a drop of" in found.text) == (Answer.CANNOT_TELL, True)

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.records import Kind, Outcome
 from tallystick.systems.derby.format.layout import Group, make_instant
-from tallystick.systems.derby.format.operations import CHECKPOINT
-from tallystick.systems.derby.format.record_body import kind_of
+from tallystick.systems.derby.format.operations import (
+    BEGIN,
+    CHECKPOINT,
+    STATUS_INTERNAL,
+    keeps_house,
+)
+from tallystick.systems.derby.format.record_body import Body, kind_of
 from tallystick.systems.derby.read.files import LogBytes
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.read.transactions import TransactionCollector
+from tallystick.systems.derby.read.transactions import Numbers, TransactionCollector
 from tallystick.systems.derby.runs.pieces import file_pieces
 from tallystick.systems.runs import RunCount
 
@@ -48,6 +53,13 @@ class End(NamedTuple):
         return kind_of(self.operation, self.group)
 
 
+class _Known(NamedTuple):
+    """What is known of a transaction: the engine's own; it changes rows, tables or indexes."""
+
+    internal: bool
+    changes: bool
+
+
 @dataclass(slots=True)
 class LogAnalysis:
     """The result of one pass over all ranges of a log.
@@ -59,7 +71,8 @@ class LogAnalysis:
         records: counts by outcome, and of ``salvaged`` ones.
         damaged: the first range of each run of damage.
         lost_ends: end records that a restart drops, intact ones after damage and damaged ones; not
-            those of checkpoints, which change nothing.
+            those of checkpoints, which change nothing, nor of transactions that nobody misses: the
+            engine's own, and those that change no row, table or index.
         unheld: end records from the mark on after the last checkpoint: all that the data pages may
             not hold. Those of chunks are left out.
         mismatched: records that the engine accepts although their envelope is damaged.
@@ -81,6 +94,8 @@ class LogAnalysis:
     checkpoints: list[int] = field(default_factory=list)
     checkpointing: set[int | None] = field(default_factory=set)
     _before: Outcome = Outcome.VALID
+    _dropped: dict[int, _Known] = field(default_factory=dict)
+    """What is known of the transactions of dropped records."""
     transactions: TransactionCollector = field(default_factory=TransactionCollector)
     run_count: RunCount = field(default_factory=RunCount)
 
@@ -118,6 +133,8 @@ class LogAnalysis:
         if one.envelope is None:
             return
         self.records["salvaged" if one.salvaged else one.outcome.value] += 1
+        if dropped:
+            self._follow(one.body)
         if dropped or one.outcome is Outcome.VALID:
             self._note(one)
         if lost:
@@ -160,10 +177,49 @@ class LogAnalysis:
             lost = chunk.lengths[chunk.instants >= self.mark]
             self.lost_bytes += int(lost.sum())
             self.lost_records += lost.size
-            ends = chunk.ends(self.mark, self.checkpointing)
-            self.lost_ends += (End(chunk.file, *one) for one in ends)
+            self._add_ends(chunk)
         if self.checkpointing:
             self.checkpointing.difference_update(chunk.begun())
+
+    def _add_ends(self, chunk: Chunk) -> None:
+        """Take in the ends of dropped records; a number begins again in the next boot."""
+        from tallystick.systems.derby.runs.transactions import (
+            BEGINS,
+            CHANGES,
+            INTERNAL,
+            NUMBER,
+            boots,
+            summed,
+        )
+
+        for boot in boots(Numbers(), chunk):
+            for number, *row in summed(boot)[[NUMBER, BEGINS, INTERNAL, CHANGES]].T.tolist():
+                self._know(number, *map(bool, row))
+            ends = (End(chunk.file, *one) for one in boot.ends(self.mark, self.checkpointing))
+            self.lost_ends += (one for one in ends if self._is_missed(one.transaction))
+
+    def _follow(self, body: Body | None) -> None:
+        """Take in what a dropped record says of its transaction."""
+        if body is not None and body.transaction is not None:
+            begins = body.operation == BEGIN
+            internal = begins and body.fields["transactionStatus"] == STATUS_INTERNAL
+            changes = not keeps_house(body.operation, body.fields)
+            self._know(body.transaction, begins, internal, changes)
+
+    def _know(self, number: int, begins: bool, internal: bool, changes: bool) -> None:
+        known = _Known(internal, False) if begins else self._known(number)
+        self._dropped[number] = _Known(known.internal, known.changes or changes)
+
+    def _known(self, number: int) -> _Known:
+        if (found := self._dropped.get(number)) is not None:
+            return found
+        one = self.transactions.open_one(number)
+        return _Known(False, True) if one is None else _Known(one.internal, one.changes)
+
+    def _is_missed(self, number: int | None) -> bool:
+        """Return whether somebody misses a transaction whose end is dropped."""
+        known = _Known(False, True) if number is None else self._known(number)
+        return known.changes and not known.internal
 
     def _note(self, one: ByteRange) -> None:
         body = one.body
@@ -184,7 +240,7 @@ class LogAnalysis:
         body = one.body
         if body is None or body.transaction in self.checkpointing:
             return []
-        if not body.group & (Group.LAST | Group.PREPARE):
+        if not body.group & (Group.LAST | Group.PREPARE) or not self._is_missed(body.transaction):
             return []
         group = int(body.group)
         return [End(one.file, one.offset, one.length, body.transaction, body.operation, group)]

@@ -69,6 +69,22 @@ STATUS_PREPARED = 2
 STATUS_COMMITTED = 4
 
 CONTAINER_CREATE = 1
+CONTAINER_REMOVE = 4
+
+_OF_PAGES = frozenset(
+    {
+        BEGIN,
+        END,
+        ALLOC_PAGE,
+        CHAIN_ALLOC_PAGE,
+        INIT_PAGE,
+        INVALIDATE_PAGE,
+        PURGE,
+        COMPRESS_SPACE,
+        COMPRESS_SPACE_10_2,
+    }
+)
+"""Operations that give pages to a container, take them, or free what deleted rows have left."""
 
 
 class Tail(Protocol):
@@ -273,6 +289,16 @@ OPERATIONS: dict[int, Operation] = {
     ENCRYPT_CONTAINER_UNDO: _operation("EncryptContainerUndoOperation", Kind.UNDO),
 }
 """By format id."""
+
+
+def keeps_house(operation: int, fields: Fields) -> bool:
+    """Return whether an operation changes no row, table or index: nobody misses it alone.
+
+    A container is removed after its drop was committed.
+    """
+    if operation == CONTAINER_CHANGE:
+        return bool(fields["operation"] == CONTAINER_REMOVE)
+    return operation in _OF_PAGES
 
 
 # -- encode --------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class LoggedTransaction:
         boot: number of the boot, from 1.
         first, last: instants of its first and last record.
         internal: begun by the engine itself.
+        changes: it changes rows, tables or indexes.
         prepared: its prepare record was seen; ``state`` may have advanced since.
         evidence: path and offset of the record that decides its state.
         lost: types of its records that follow damage.
@@ -66,6 +67,7 @@ class LoggedTransaction:
     undone: int = 0
     bytes: int = 0
     internal: bool = False
+    changes: bool = False
     prepared: bool = False
     xid: Xid | None = None
     evidence: tuple[str, int] | None = None
@@ -81,6 +83,7 @@ class LoggedTransaction:
         self.paths[record.file.path] = None
         self.undone += bool(body.group & Group.COMPENSATION)
         self.xid = body.xid or self.xid
+        self.changes = self.changes or not operations.keeps_house(body.operation, body.fields)
         if body.operation == operations.BEGIN:
             self.internal = body.fields["transactionStatus"] == operations.STATUS_INTERNAL
         if body.operation in (operations.BEGIN, operations.END):
@@ -88,7 +91,7 @@ class LoggedTransaction:
         self._advance(body.group)
 
     def add_run(
-        self, path: str, records: int, size: int, undone: int, last: int, group: int
+        self, path: str, records: int, size: int, undone: int, last: int, group: int, changes: int
     ) -> None:
         """Take in its next records of one file; ``group`` has the bits of all of them."""
         self.records += records
@@ -96,6 +99,7 @@ class LoggedTransaction:
         self.undone += undone
         self.last = last
         self.paths[path] = None
+        self.changes = self.changes or bool(changes)
         self.prepared = self.prepared or bool(group & _PREPARE)
 
     def _advance(self, group: Group) -> None:
@@ -216,6 +220,10 @@ class TransactionCollector:
             one = self.transaction(body.transaction, record.place, begins=begins)
             one.add(record, body)
             self.forget_ended(one)
+
+    def open_one(self, number: int) -> LoggedTransaction | None:
+        """Return the transaction of this number that has begun in this boot and not ended."""
+        return self._current.get(number)
 
     def add_lost(self, number: int, name: str) -> None:
         """Take in a record that the engine does not reach: its transaction, and its operation."""

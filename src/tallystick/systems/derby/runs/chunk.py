@@ -31,7 +31,11 @@ from tallystick.systems.derby.format.layout import (
     Group,
     make_instant,
 )
-from tallystick.systems.derby.format.operations import CHECKPOINT, OPERATIONS
+from tallystick.systems.derby.format.operations import (
+    CHECKPOINT,
+    OPERATIONS,
+    keeps_house,
+)
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.scan import DROPPED, LogScan
@@ -57,6 +61,9 @@ from tallystick.systems.derby.runs.walk import (
 ROWS = 1 << 14
 """Most rows of a chunk."""
 Column = NDArray[np.int64]
+_CHANGING = np.ones(max(OPERATIONS) + 1, np.bool_)
+"""By operation; of container changes, which have bodies, the fields decide."""
+_CHANGING[[one for one in OPERATIONS if keeps_house(one, {"operation": 0})]] = False
 _FIRST, _ENDS = int(Group.FIRST), int(Group.LAST | Group.PREPARE)
 
 
@@ -161,6 +168,13 @@ class Chunk:
         in_scan = scan is not None and scan.in_scan(make_instant(self.file.number, offset))
         found = plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
         return replace(found, salvaged=True, reason=DROPPED) if self.dropped else found
+
+    def changing(self) -> NDArray[np.bool_]:
+        """Return of each record whether it changes rows, tables or indexes."""
+        found: NDArray[np.bool_] = _CHANGING[self.columns[OPERATION]]
+        for row, body in self.bodies.items():
+            found[row] = not keeps_house(body.operation, body.fields)
+        return found
 
     def by_transaction(self) -> Column:
         """Return the rows that belong to transactions, those of each together and in order."""

@@ -119,17 +119,19 @@ def _begins(chunk: Chunk) -> NDArray[np.bool_]:
     return found
 
 
-NUMBER, FIRST, BEGINS, INTERNAL, RECORDS, BYTES, UNDONE, LAST, GROUPS, END, PROOF, PROVES, XID = (
-    range(13)
-)
+(
+    NUMBER, FIRST, BEGINS, INTERNAL, RECORDS, BYTES, UNDONE, LAST, GROUPS, CHANGES, END, PROOF,
+    PROVES, XID,
+) = range(14)  # fmt: skip
 """Rows of the array that `summed` makes.
 
 The number of the transaction, the instant of the first record, whether that is a begin record, and
 of an internal transaction; records, bytes, records that undo, the instant of the last one, the bits
-of all groups; then, or -1: the group of the last record that ends or prepares, offset and operation
-of the last begin or end record, offset of the last global id.
+of all groups, whether one changes rows, tables or indexes; then, or -1: the group of the last
+record that ends or prepares, offset and operation of the last begin or end record, offset of the
+last global id.
 """
-SUMMED = 13
+SUMMED = 14
 
 
 def summed(chunk: Chunk) -> Columns:
@@ -171,6 +173,7 @@ class _Sums:
         found[UNDONE] = np.add.reduceat((group & _COMPENSATION != 0).astype(np.int64), starts)
         found[LAST] = self._chunk.instants[last]
         found[GROUPS] = np.bitwise_or.reduceat(group, starts)
+        found[CHANGES] = np.bitwise_or.reduceat(self._chunk.changing()[rows], starts)
         found[END] = self._last(group & (_LAST | _PREPARE) != 0, group)
         found[PROOF] = self._last(proves, self._of(OFFSET))
         found[PROVES] = self._last(proves, self._operation)

@@ -38,12 +38,13 @@ def _dropped(analysis: LogAnalysis, recovery: Recovery) -> Difference:
     end = recovery.log_end
     acknowledged = any(one.outcome is Outcome.CORRUPT for one in analysis.damaged)
     first = analysis.damaged[0] if analysis.damaged else None
+    dropped = counted(commits, "committed transaction") if commits else "these records"
     return Difference(
         "records after the end of the log",
         f"takes {instant_text(end)} for the end of the log: {recovery.end_reason or 'end reached'}",
         f"after it: {counted(analysis.lost_records, 'record')}, among them "
         f"{counted(commits, 'commit')}",
-        f"A restart drops {counted(commits, 'committed transaction')} without an error"
+        f"A restart drops {dropped} without an error"
         + (" and overwrites them with zeros" if recovery.fuzzy else "")
         + ". Copy the log folder before anything starts the database.",
         Severity.LOSS if acknowledged or commits else Severity.WARNING,

@@ -215,6 +215,9 @@ def _missing(
     if made is None:
         text = "and the log does not drop it: its table or index is gone."
         answer = Answer.CANNOT_TELL
+    elif not made and not wanted:  # redo of a drop makes it anew, and that of a page does not
+        text = f"and redo meets a drop of Container(0, {number}) only: {_OTHER_TIME}"
+        answer = Answer.CANNOT_TELL
     elif not made:
         text = f"and redo meets Container(0, {number}): the database does not boot (40XD2)."
     elif any(one.redo for one in wanted.values()):
