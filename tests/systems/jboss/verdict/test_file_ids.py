@@ -136,11 +136,12 @@ def test_files_of_a_compaction_of_which_all_records_are_deleted_are_no_loss(
         assert judged(tmp_path) == answer
 
 
+@pytest.mark.parametrize("first", [full(10), [add(10)]], ids=["full", "with room"])
 def test_ids_right_after_the_current_file_are_those_of_a_compaction_that_used_files_again(
-    tmp_path: Path,
+    first: list[Item], tmp_path: Path
 ) -> None:
     """Files 1 and 2 were opened as 9 and 10; what was there before 8 is replaced."""
-    put(tmp_path, 1, 1, [replace(one, compact_count=1) for one in full(10)])
+    put(tmp_path, 1, 1, [replace(one, compact_count=4) for one in first])
     put(tmp_path, 2, 2, copies(2))
     put(tmp_path, 4, 8, [])
     put(tmp_path, 11, 11, [])
@@ -356,3 +357,12 @@ def test_the_file_before_the_one_that_waits_was_current_for_a_compaction(
     if current is not None:
         put(tmp_path, 3, 3, current)
     assert judged(tmp_path) == answer
+
+
+def test_a_file_before_one_with_records_is_not_empty(tmp_path: Path) -> None:
+    """It is opened for a record that did not fit before; a lost one may be named nowhere."""
+    put(tmp_path, 1, 1, full(10))
+    put(tmp_path, 2, 2, [])
+    put(tmp_path, 3, 3, [add_tx(53, 54), commit(53, 1)])
+    put(tmp_path, 4, 4, [])
+    assert judged(tmp_path) == (Answer.CANNOT_TELL, "room-left")

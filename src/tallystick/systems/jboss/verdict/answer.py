@@ -23,6 +23,7 @@ from tallystick.systems.jboss.verdict.differences import Evidence, differences
 from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
 from tallystick.systems.jboss.verdict.ends import (
     block_size,
+    empty_before_used,
     fills,
     full_before_empty,
     never_left,
@@ -136,6 +137,8 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         yield Ground("odd-end", f"{short[0]} is shorter than a header: HornetQ does not start.")
     if full := full_before_empty(readings, block):
         yield Ground("empty-after-full", f"{full} is full, and two files were opened after it.")
+    if empty := empty_before_used(readings):
+        yield Ground("room-left", f"{empty} is empty, and files with records come after it.")
     for text in not_followed(readings, rooms_left(readings, block)):
         yield Ground("room-left", f"{text}, and the next record would have fit.")
     if readings:

@@ -68,20 +68,24 @@ def never_left(reading: KnownFile, block: int, size: int) -> str:
 def rooms_left(readings: Sequence[KnownFile], block: int) -> Iterator[tuple[str, int]]:
     """Yield which files end although the next record would have fit, and the id of the next file.
 
-    A file that holds no record is opened, and used, after all that have lower ids.
-
     A journal changes files when a record does not fit, and when a compaction begins, whose files
     replace all that were there before. A compaction changes them, too, after records that it has
     copied often.
     """
-    used = [one for one in readings if one.has_records]
-    for one in readings:
-        if not one.has_records and used and one.effective_id < used[-1].effective_id:
-            yield f"{one.file.name} is empty, before files with records", one.effective_id
-    for before, after in pairwise(used):
+    for before, after in pairwise(one for one in readings if one.has_records):
         free = before.file.size - -(-before.facts.end // block) * block
         if after.facts.first_size <= free and not _compaction_changed(before, after):
             yield f"{before.file.name} ends {free:,} bytes before it is full", after.effective_id
+
+
+def empty_before_used(readings: Sequence[KnownFile]) -> str:
+    """Return which file without records has a lower id than one with records, or nothing.
+
+    A file is opened, and used, after all that have lower ids.
+    """
+    last = max((one.effective_id for one in readings if one.has_records), default=0)
+    empty = (one for one in readings if not one.has_records and one.effective_id < last)
+    return next((one.file.name for one in empty), "")
 
 
 def is_compacted(reading: KnownFile) -> bool | None:
