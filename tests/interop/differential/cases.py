@@ -37,6 +37,7 @@ ALTERED_MAX = 200
 """Bytes within records; more than those are no values that were altered."""
 EARLIER, ALTERED = "an earlier state", "values altered"
 CRASH_ALIKE = "as a crash leaves it"
+UNDAMAGED = "none"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
 
 
@@ -100,7 +101,8 @@ def run(
 ) -> Iterator[Case]:
     """Yield ``count`` cases from ``seed`` on; ``only`` is one workload and one number of it.
 
-    With ``heads`` all damage is in fields at the beginning of records.
+    The first copy of each workload is not damaged. With ``heads`` all damage is in fields at the
+    beginning of records.
 
     A workload after whose halt the original itself cannot read everything is left out, and told.
     """
@@ -123,6 +125,8 @@ def run(
                 rng = random.Random(f"{system.name} {workload} {number}")
                 if heads:
                     done = damage_head(copied, rng)
+                elif number == 0:
+                    done = UNDAMAGED
                 else:
                     done = damage(system.files(copied), whole.older, rng)
                 alike = crash_alike(system, whole, copied)
@@ -311,6 +315,16 @@ def table(cases: Iterable[Case]) -> str:
     return "\n".join(lines)
 
 
+def calm(cases: Iterable[Case]) -> dict[str, Counter[str]]:
+    """Return per system the answers over copies that were not damaged, with reasons of doubt."""
+    found: dict[str, Counter[str]] = {}
+    for case in cases:
+        if case.damage == UNDAMAGED:
+            reason = "" if case.answer == SAFE else f" ({case.said.partition(':')[0]})"
+            found.setdefault(case.system, Counter())[f"{case.answer}{reason}"] += 1
+    return found
+
+
 def doubts(cases: Iterable[Case]) -> Counter[tuple[str, str]]:
     """Return how often, per system and reason, we could not tell although nothing was lost."""
     return Counter(
@@ -347,6 +361,9 @@ def main() -> None:
     _say(table(cases))
     for (name, reason), number in sorted(doubts(cases).items()):
         _say(f"{name}: {number} x {reason} although all was kept")
+    for name, answers in calm(cases).items():
+        counts = ", ".join(f"{number} {answer}" for answer, number in answers.most_common())
+        _say(f"{name}: of {answers.total()} undamaged copies {counts}")
     alike = sum(case.crash_alike for case in cases)
     _say(f"{alike} of {len(cases)} copies are as a crash leaves them")
     wrong = sum(case.contradicts for case in cases)

@@ -12,6 +12,7 @@ from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
     Case,
+    calm,
     crash_alike,
     table,
     unseen_damage,
@@ -46,6 +47,15 @@ def case(answer: str, *, opened: bool = True, lost: int = 0, unseen: str = "") -
 def test_only_what_the_original_disproves_is_a_contradiction(one: Case, wrong: bool) -> None:
     assert one.contradicts is wrong
     assert f"| artemis | {one.damage}" in table([one])
+
+
+def test_answers_over_what_was_not_damaged_are_counted_apart() -> None:
+    doubt = case("cannot-tell")
+    doubt.said, doubt.damage = "room-left: a file ends early", "none"
+    whole = case("safe")
+    whole.damage = "none"
+    counts = {"safe": 2, "cannot-tell (room-left)": 1}
+    assert calm([whole, whole, doubt, case("safe")]) == {"artemis": counts}
 
 
 def test_a_ledger_tells_what_must_and_what_may_be_there(tmp_path: Path) -> None:
