@@ -280,6 +280,29 @@ def test_element_destroyed_in_an_earlier_file_is_applied_in_part_from_g1d_on(
     assert "damaged" in difference.strict
 
 
+PREPARED = prepare_of("g3", 5, b"xid", (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([add_tx(5, 1), add_tx(5, 2), commit(5, 1)], [add(9)]),  # all that it counts is there
+        ([add_tx(5, 1), PREPARED, add(7)], [commit(5, 0)]),  # no element
+        ([add_tx(5, 1), add_tx(5, 1), add(7)], [commit(5, 0)]),  # the beginning of another one
+    ],
+    ids=["counted", "prepare", "copy"],
+)
+def test_what_is_damaged_and_was_no_element_is_missed_in_no_transaction(
+    first: list[Item], second: list[Item], tmp_path: Path
+) -> None:
+    """The second record of the first file; Artemis kept all that was live."""
+    damaged = bytearray(image("g3", 1, first))
+    damaged[len(image("g3", 1, first[:2], 0)) - 1] ^= 0xFF
+    write(tmp_path, "g3", {1: bytes(damaged), 2: image("g3", 2, second), 3: image("g3", 3, [])})
+    assert read(tmp_path).verdict().judgement.answer is Answer.CANNOT_TELL
+    assert "partial-transaction" not in codes(tmp_path)
+
+
 @EVERY_SHAPE
 def test_prepared_transaction_that_counts_wrong_is_not_in_doubt(shape: str, tmp_path: Path) -> None:
     items = [add_tx(5, 1), prepare_of(shape, 5, b"xid", (1, 3))]

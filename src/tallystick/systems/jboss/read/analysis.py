@@ -46,7 +46,7 @@ from tallystick.systems.jboss.read.replay import (
     RecordFile,
     Replay,
 )
-from tallystick.systems.jboss.read.scan import transaction_at
+from tallystick.systems.jboss.read.scan import number_at
 
 HEURISTIC_ADD = 64 + ADD
 """The type of an add that may be a heuristic outcome."""
@@ -58,7 +58,7 @@ GONE_MAX = 64
 
 @dataclass(slots=True)
 class Damage:
-    """A damaged record, and the transaction in its bytes."""
+    """A damaged record, and the transaction, the type and the record's id in its bytes."""
 
     path: str
     order: int
@@ -66,6 +66,8 @@ class Damage:
     length: int
     reason: str
     transaction: int | None
+    type: RecordType | None
+    record_id: int | None
 
 
 @dataclass(slots=True)
@@ -182,10 +184,20 @@ class Analyser:
     def _damage(self, reading: FileReading, one: Classified, order: int) -> None:
         where, data, shape = one.row, reading.file.data(), reading.shape
         byte = data[where.offset]
-        known = EVENT <= byte <= ROLLBACK
-        transactional = not known or shape.record_type(byte) in IN_TRANSACTION
-        transaction = transaction_at(data, where.offset, shape) if transactional else None
-        damage = Damage(reading.file.path, order, where.offset, where.size, one.reason, transaction)
+        kind = shape.record_type(byte) if EVENT <= byte <= ROLLBACK else None
+        transactional = kind is None or kind in IN_TRANSACTION
+        transaction = number_at(data, where.offset, shape) if transactional else None
+        number = number_at(data, where.offset, shape, 1) if kind in ELEMENTS else None
+        damage = Damage(
+            reading.file.path,
+            order,
+            where.offset,
+            where.size,
+            one.reason,
+            transaction,
+            kind,
+            number,
+        )
         if one.outcome is Outcome.TORN:
             self.analysis.torn.append(damage)
             return

@@ -280,7 +280,10 @@ def measure_at(data: memoryview, offset: int, shape: Shape) -> int:
     return size if right else 0
 
 
-def transaction_at(data: memoryview, offset: int, shape: Shape) -> int | None:
-    """Return the transaction field of the record at ``offset``, even of a damaged one."""
-    at = offset + shape.fields_at
+def number_at(data: memoryview, offset: int, shape: Shape, which: int = 0) -> int | None:
+    """Return one of the first numbers of the record at ``offset``, even of a damaged one.
+
+    Of a record of a transaction the first is that of the transaction, the second its record's.
+    """
+    at = offset + shape.fields_at + which * I8.size
     return I8.unpack_from(data, at)[0] if at + I8.size <= len(data) else None

@@ -12,7 +12,13 @@ from collections.abc import Iterator
 
 from tallystick.records import State, Transaction, Xid
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, heuristic_xid, xid
-from tallystick.systems.jboss.format.layout import FILE_ID_MASK, SYSTEM_NAME, Item, RecordType
+from tallystick.systems.jboss.format.layout import (
+    ELEMENTS,
+    FILE_ID_MASK,
+    SYSTEM_NAME,
+    Item,
+    RecordType,
+)
 from tallystick.systems.jboss.read.analysis import Analysis, Damage
 from tallystick.systems.jboss.read.replay import EndedTransaction, OpenTransaction, PlacedRecord
 
@@ -136,12 +142,23 @@ def _heuristic(item: Item) -> tuple[Xid, bool] | None:
 
 
 def damaged_elements(analysis: Analysis, ended: EndedTransaction) -> str:
-    """Return the damaged elements of a committed transaction that the loader does not miss."""
+    """Return the damaged elements of a committed transaction that the loader does not miss.
+
+    It counts those in the file of the end, so if none is missing, what is damaged there is another
+    record's; and so is what has the type and the id of one that is whole: a copy of its beginning.
+    """
     number, end = ended.open.transaction, ended.end
+    whole = {
+        (one.item.type, one.item.record_id) for one in [*ended.open.records, *ended.open.deletes]
+    }
     damaged = [
         damage
         for damage in analysis.damage
-        if damage.transaction == number and (damage.order, damage.offset) < end.place
+        if damage.transaction == number
+        and (damage.order, damage.offset) < end.place
+        and not (ended.complete and damage.order == end.where.order)
+        and (damage.type is None or damage.type in ELEMENTS)
+        and (damage.type, damage.record_id) not in whole
     ]
     if damaged:
         places = ", ".join(f"{damage.path} at {damage.offset}" for damage in damaged)
