@@ -199,10 +199,14 @@ def refused_by(error: BaseException) -> Exception | None:
     Returns:
         An error of the kinds data and constraint; None if another one, or none, is the cause.
     """
-    for one in _chain(error):
-        if is_of_driver(one) and isinstance(one, Exception):
-            return one if kind_of(one) in (_D, _C) else None
-    return None
+    found = driver_error_in(error)
+    return found if found is not None and kind_of(found) in (_D, _C) else None
+
+
+def driver_error_in(error: BaseException) -> Exception | None:
+    """Return the first error of a driver among an error and its causes, if there is one."""
+    found = (one for one in _chain(error) if is_of_driver(one) and isinstance(one, Exception))
+    return next(found, None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -20,11 +20,18 @@ from tallystick.callables import require_plain
 from tallystick.errors import RolledBackError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.records import Xid
-from tallystick.services.driver_errors import is_of_driver, is_retryable, kind_of, refused_by
+from tallystick.services.driver_errors import (
+    driver_error_in,
+    is_of_driver,
+    is_retryable,
+    kind_of,
+    refused_by,
+)
 from tallystick.services.transactions.resource import (
     AnyBranch,
     Branch,
     Resource,
+    ResourceAnswer,
     begins_by,
     is_last_resource,
 )
@@ -476,12 +483,18 @@ class GlobalTransaction(Uncopied):
 
 
 def _raise_as_known(error: RolledBackError) -> NoReturn:
-    """Raise the driver's own error if it says that the work can never be committed."""
-    own = refused_by(error)
-    if own is not None:
-        raise own from own.__cause__
+    """Raise the driver's own error if it says that the work can never be committed.
+
+    Calls of ours, between the driver's error and that of the transaction, are not shown.
+    """
     if kind_of(error) is not None:
         error.retryable = is_retryable(error)
+    refused, found = refused_by(error), driver_error_in(error)
+    if found is not None and isinstance(error.__cause__, ResourceAnswer):
+        error = error.with_traceback(None)
+        error.__cause__ = found.with_traceback(None)
+    if refused is not None:
+        raise refused from refused.__cause__
     raise error
 
 

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import itertools
 import sqlite3
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -229,15 +230,31 @@ def test_recovery_waits_for_a_server_that_is_down(
         server.kill()
 
 
-def test_preflight_names_what_is_not_set_up(tmp_path: Path) -> None:
+def test_preflight_names_what_is_not_set_up_and_the_error_shows_it(tmp_path: Path) -> None:
     server = make_postgres(max_prepared_transactions="0")
     server.start()
     try:
         resource = adapt("pg", server.url)
         (problem,) = resource.preflight()
         resource.close()
+        resources = {"pg": server.url, "lite": f"sqlite:///{tmp_path}/lite"}
+        with (
+            TransactionManager(tmp_path / "tm", resources) as tm,
+            pytest.raises(RolledBackError) as caught,
+            tm.begin() as tx,
+        ):
+            for name in resources:
+                tx[name].execute("CREATE TABLE things (id INTEGER)")
     finally:
         server.kill()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.startswith(
+        "psycopg.errors.ObjectNotInPrerequisiteState: prepared transactions are"
+    )
+    assert "disabled\nHINT:  Set" in shown
+    assert "disabled; HINT:  Set" in str(caught.value)
+    assert shown.count("Traceback") == 1
+    assert shown.count("  File") <= 7, shown
     assert "max_prepared_transactions is 0" in problem.what
     assert "postgresql.conf" in problem.mend
     assert tmp_path.is_dir()

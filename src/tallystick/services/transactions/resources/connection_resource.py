@@ -268,9 +268,10 @@ def no_rows(name: str, why: str) -> Problem:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of a driver's error, without its number."""
+    """Return the text of a driver's error, without its number, in one line."""
     arguments: tuple[Any, ...] = error.args
-    return str(arguments[-1] if arguments else error).strip()
+    text = str(arguments[-1] if arguments else error)
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def closed_by_application(name: str) -> TransactionUsageError:
