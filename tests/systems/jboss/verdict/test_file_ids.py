@@ -366,3 +366,26 @@ def test_a_file_before_one_with_records_is_not_empty(tmp_path: Path) -> None:
     put(tmp_path, 3, 3, [add_tx(53, 54), commit(53, 1)])
     put(tmp_path, 4, 4, [])
     assert judged(tmp_path) == (Answer.CANNOT_TELL, "room-left")
+
+
+@pytest.mark.parametrize(
+    ("names", "answer"),
+    [
+        ({2: 4, 1: 5}, SAFE),  # files that were done with: they got the next ids, and wait
+        ({4: 4, 1: 5}, SAFE),
+        ({5: 5}, SAFE),  # the file of a compaction has the id between
+        ({2: 4, 5: 5}, (Answer.CANNOT_TELL, "empty-after-full")),
+    ],
+)
+def test_files_that_wait_after_a_full_one_were_not_all_opened(
+    names: dict[int, int], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    if names == {5: 5}:
+        put(tmp_path, 4, 1, copies(1))
+    else:
+        for number in {1, 2} - {*names}:
+            put(tmp_path, number, number, full(100 * number))
+    put(tmp_path, 3, 3, full(300))
+    for name, file_id in names.items():
+        put(tmp_path, name, file_id, [])
+    assert judged(tmp_path) == answer

@@ -100,11 +100,19 @@ def is_compacted(reading: KnownFile) -> bool | None:
 def full_before_empty(readings: Sequence[KnownFile], block: int) -> str:
     """Return which last file with records is full although two files were opened after it.
 
-    A journal opens one file ahead: the second one is opened when the first gets a record. A file is
-    full if the largest record of the journal would not fit. Empty if there is no such file.
+    A journal opens one file ahead: the second one is opened when the first gets a record. So the id
+    after that of the full file was given away, or a second file was created for its id; files that
+    are done with get ids, too, and wait. A file is full if the largest record of the journal would
+    not fit. Empty if there is no such file.
     """
     used = [one for one in readings if one.has_records]
-    if not used or readings[-1].effective_id <= used[-1].effective_id + 1:
+    empty = [one for one in readings if used and one.effective_id > used[-1].effective_id]
+    if not empty:
+        return ""
+    names = {number_of(one.file.name) for one in readings if one not in empty}
+    between = range(used[-1].effective_id + 1, empty[0].effective_id)
+    created = any(number_of(one.file.name) == one.effective_id for one in empty[1:])
+    if not created and names.issuperset(between[: len(names) + 1]):
         return ""
     largest = max(one.facts.largest for one in used)
     free = used[-1].file.size - -(-used[-1].facts.end // block) * block
