@@ -93,6 +93,24 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Fate(StrEnum):
+    """What becomes of a change of a row at a restart."""
+
+    COMMITTED = "committed"
+    IN_DOUBT = "in_doubt"
+    """Of a prepared transaction: it waits for its coordinator."""
+    LOST = "lost"
+    """It was committed, or prepared, and a restart drops it."""
+    UNDONE = "undone"
+    """Rolled back, or not ended: a restart leaves nothing of it."""
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        """The fate as a text begins with it."""
+        return self.value.upper().replace("_", " ")
+
+
 class Severity(StrEnum):
     """How much a finding matters; the last two make a command exit with status 1."""
 
@@ -609,6 +627,30 @@ class Change:
         values = "" if self.values is None else f": {dict(self.values)}"
         place = f"{self.file} at {self.offset}"
         return printable(f"commit {self.commit_sequence}: {what}{values}, by {place}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A change of a row, committed or not, and what becomes of it.
+
+    Attributes:
+        fate: what becomes of it at a restart.
+        change: the change; ``commit_sequence`` and ``ordinal`` are 0 where no commit is believed.
+        names: what its collection is called, too: a queue, the number of a container.
+    """
+
+    fate: Fate
+    change: Change
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.fate.words}: {self.change}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as ``tallystick rows --json`` prints it, with binary as lower-case hex."""
+        names = [one for one in Change.__slots__ if one not in ("system", "log")]
+        said = {name: jsonable(getattr(self.change, name)) for name in ("system", "log", *names)}
+        return {"fate": self.fate.value, **said}
 
 
 def _counted(number: int, one: str) -> str:

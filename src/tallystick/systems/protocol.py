@@ -19,6 +19,7 @@ from tallystick.records import (
     Judgement,
     LogFile,
     Record,
+    Row,
     Transaction,
     Verdict,
 )
@@ -573,6 +574,19 @@ class Typed(KnowsRowsBefore, Protocol):
         self, collection: str, after: int | None = None, until: int | None = None
     ) -> Iterator[Change]:
         """Yield committed changes of a collection; with ``until`` as `ChangesBetween` does."""
+        ...
+
+
+@runtime_checkable
+class KnowsFates(Protocol):
+    """A `LogReading` that gives changes that are not committed, too."""
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the changes of all transactions as these end, then those that do not end.
+
+        Values are as applications know them where the reading knows columns. The committed ones
+        are those of ``changes()``, but for what a restart drops of these.
+        """
         ...
 
 

@@ -21,6 +21,7 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
+    Row,
     Transaction,
     Verdict,
 )
@@ -42,7 +43,9 @@ from tallystick.systems.bitronix.read.records import record_of
 from tallystick.systems.bitronix.read.spans import Lives, log_file
 from tallystick.systems.bitronix.runs.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
+from tallystick.systems.bitronix.verdict.differences import lost_decisions
 from tallystick.systems.bitronix.verdict.evidence import Evidence
+from tallystick.systems.decisions import decision_rows
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.protocol import FileLife, LogSource, Missing, Reached, ReadOptions, Split
 from tallystick.systems.runs import RunCount, walk_for
@@ -131,6 +134,11 @@ class BitronixReading:
     def changes(self) -> Sequence[Change]:
         """Return none: a coordinator's journal holds decisions, not data."""
         return ()
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield decisions by resource; lost are those to commit that a restart does not know."""
+        lost = lost_decisions(self.verdict().differences)
+        return decision_rows(self.transactions(), lost)
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return timestamp and size of every file."""

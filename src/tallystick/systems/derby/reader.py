@@ -15,12 +15,14 @@ from tallystick.errors import TallystickError
 from tallystick.records import (
     Change,
     Clock,
+    Fate,
     Finding,
     Judgement,
     LogFile,
     Outcome,
     Part,
     Record,
+    Row,
     Span,
     Surroundings,
     Transaction,
@@ -43,6 +45,7 @@ from tallystick.systems.derby.read.changes import (
     Pending,
     committed,
     committed_between,
+    fate_of,
     joined_ranges,
 )
 from tallystick.systems.derby.read.files import (
@@ -328,6 +331,24 @@ class DerbyReading:
         for change in self._database.changes(collection, ranges, after):
             if after is None or change.commit_sequence >= after:
                 yield change
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the changes of all transactions as these end, then those that do not end.
+
+        Memory grows with open transactions.
+        """
+        whole_log = self.recovery.new_log
+        lost = {one.place for one in self._analysis.lost_commits(whole_log=whole_log)}
+        whole = (one for one in self.scan.ranges() if one.outcome is Outcome.VALID)
+        for done, standing, undone in self._database.transactions(whole):
+            fate, gtrid = fate_of(done, lost), done.xid.gtrid if done.xid else None
+            believed = fate is Fate.COMMITTED and done.end is not None
+            commit = done.end.place if believed and done.end else 0
+            for ordinal, one in enumerate(standing):
+                placed = replace(one, commit_sequence=commit, ordinal=ordinal, gtrid=gtrid)
+                yield Row(fate, placed)
+            for one in undone:
+                yield Row(Fate.UNDONE, replace(one, gtrid=gtrid))
 
     def _ranges_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
         """Return at least the ranges that tell of changes of containers, and of commits."""

@@ -24,6 +24,8 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
+    Row,
+    Severity,
     Surroundings,
     Transaction,
     Verdict,
@@ -43,7 +45,7 @@ from tallystick.systems.h2.format.layout import (
 )
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation, Shown
-from tallystick.systems.h2.read.changes import by_column, changes_of
+from tallystick.systems.h2.read.changes import by_column, changes_of, lost_row, rows_of
 from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file, zone_of
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
@@ -58,6 +60,7 @@ from tallystick.systems.h2.read.transactions import (
     transactions_of,
 )
 from tallystick.systems.h2.verdict.findings import findings_of
+from tallystick.systems.h2.verdict.losses import dropped_with, missing_rows
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import (
     ClosedSplit,
@@ -185,6 +188,27 @@ class H2Reading:
             tables = result.opening.tables
             entries = Scan(stream, tables.zone(result.file.zone)).entries()
             yield from changes_of(entries, stream, tables, shown, self.source.path)
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the changes of all transactions as these end, then those that do not end.
+
+        A running engine writes a rollback as changes that are committed; lost are those rows of
+        dropped commits that the tables do not have. Memory grows with these and with open ones.
+        """
+        result = self._result
+        if isinstance(result, Finding) or result.file.stream is None:
+            return
+        stream, shown = result.file.stream, self._presentation(result, result.file.stream)
+        tables, log = result.opening.tables, self.source.path
+        losses = [one.code for one in self.findings() if one.severity is Severity.LOSS]
+        found = [missing_rows(result, dropped_with(result, code) or ()) for code in losses]
+        dropped = [*chain.from_iterable(found)]
+        lost = {entry.start for entry, part in dropped if part is stream}
+        entries = Scan(stream, tables.zone(result.file.zone)).entries()
+        yield from rows_of(entries, stream, tables, shown, log, lost)
+        for entry, part in dropped:
+            if part is not stream:
+                yield lost_row(entry, part, tables, shown, log)
 
     def _presentation(
         self, result: EngineResult, stream: LogStream, tables: Tables | None = None

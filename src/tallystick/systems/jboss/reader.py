@@ -22,6 +22,7 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
+    Row,
     Surroundings,
     Transaction,
     Verdict,
@@ -39,6 +40,7 @@ from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
     bindings_beside,
     collection_changes,
+    collection_rows,
     queue_addresses,
     queue_names,
 )
@@ -66,6 +68,7 @@ from tallystick.systems.jboss.read.changes import (
     place_of,
     read_records,
     require_joined,
+    rows_of,
 )
 from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.file_facts import KnownFile
@@ -383,6 +386,15 @@ class JournalReading:
             place = one.commit_sequence
             if until is None or (place <= until and (after is None or place > after)):
                 yield one
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the changes of all transactions as these end, then those that do not end.
+
+        Memory grows with open transactions, and with the ids of live records of collections.
+        """
+        size = configured_size(self.journal.files, self._options.settings)
+        found = rows_of(self.journal, self.source.path, size)
+        return collection_rows(self.collections(), found, self._queue_names)
 
     def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield nothing: a journal holds all that is live."""

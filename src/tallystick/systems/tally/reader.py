@@ -19,13 +19,16 @@ from tallystick.records import (
     Clock,
     Finding,
     Judgement,
+    Kind,
     LogFile,
     Outcome,
     Record,
+    Row,
     Span,
     Transaction,
     Verdict,
 )
+from tallystick.systems.decisions import recorded_decision
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.protocol import (
     ClosedSplit,
@@ -48,7 +51,7 @@ from tallystick.systems.tally.columns.splits import (
     witnesses,
 )
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
-from tallystick.systems.tally.read.changes import ChangeFeed, changes_between
+from tallystick.systems.tally.read.changes import ChangeFeed, changes_between, fate_of
 from tallystick.systems.tally.read.closing import Rest, closed_rests
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
@@ -257,6 +260,20 @@ class TallyReading:
         Memory grows with open transactions.
         """
         yield from ChangeFeed(self.source.path, self._incomplete).take(self.records())
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the changes of all transactions as these end, then those that do not end.
+
+        Memory grows with open transactions.
+        """
+        log = self.source.path
+        feed = ChangeFeed(log, self._incomplete)
+        for record in self.records(salvage=True):
+            if record.kind is Kind.DECISION:
+                yield from recorded_decision(record, log, fate_of(record))
+            else:
+                yield from feed.rows((record,))
+        yield from feed.rest()
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the LSNs of records."""

@@ -7,12 +7,15 @@ use, and for each decision that a restart loses, revives or takes to be open els
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tallystick.records import Difference, Severity
 from tallystick.systems.bitronix.engine.opening import Starts
 from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+
+_DECISION = "decision "
+_EMPTY = "(empty)"
 
 
 def differences(
@@ -77,10 +80,16 @@ def _about_decisions(
             yield _other_names(gtrid, proved, assumed, how)
 
 
+def lost_decisions(found: Iterable[Difference]) -> set[bytes]:
+    """Return the gtrids of the decisions to commit that a restart loses."""
+    named = (one.what.partition(_DECISION)[2] for one in found if one.severity is Severity.LOSS)
+    return {bytes.fromhex(name) for name in named if name and name != _EMPTY}
+
+
 def _lost(gtrid: bytes, proved: tuple[str, ...], how: str) -> Difference:
     names = ", ".join(proved) or "no resource"
     return Difference(
-        f"decision {_hex(gtrid)}",
+        f"{_DECISION}{_hex(gtrid)}",
         "not known: its branches are rolled back",
         f"commit, still open on {names}",
         f"A restart{how} loses the decision to commit {_hex(gtrid)}: branches prepared on {names} "
@@ -91,7 +100,7 @@ def _lost(gtrid: bytes, proved: tuple[str, ...], how: str) -> Difference:
 def _revived(gtrid: bytes, assumed: tuple[str, ...], how: str) -> Difference:
     names = ", ".join(assumed) or "no resource"
     return Difference(
-        f"decision {_hex(gtrid)}",
+        f"{_DECISION}{_hex(gtrid)}",
         f"commit, still open on {names}",
         "closed: a later record says so",
         f"A restart{how} revives the decision {_hex(gtrid)} that was closed already: it commits "
@@ -104,7 +113,7 @@ def _other_names(
     gtrid: bytes, proved: tuple[str, ...], assumed: tuple[str, ...], how: str
 ) -> Difference:
     return Difference(
-        f"decision {_hex(gtrid)}",
+        f"{_DECISION}{_hex(gtrid)}",
         f"open on {', '.join(assumed) or 'no resource'}",
         f"open on {', '.join(proved) or 'no resource'}",
         f"A restart{how} takes the decision {_hex(gtrid)} to be open on other resources than the "
@@ -114,4 +123,4 @@ def _other_names(
 
 
 def _hex(gtrid: bytes) -> str:
-    return gtrid.hex() or "(empty)"
+    return gtrid.hex() or _EMPTY

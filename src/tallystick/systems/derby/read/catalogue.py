@@ -32,6 +32,8 @@ CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS)
 NAMING = (CONGLOMERATES, TABLES, SCHEMAS)
 """Those of them that tell which table a container is."""
 
+_FACTORY, _HEAP = 15, 0
+"""Bits of a container's number that tell what made it, and what they are for rows of tables."""
 _DESCRIBING = 4
 """Columns of ``SYSCOLUMNS`` before those that change as identity columns count."""
 _USER_TABLE = "T"
@@ -97,6 +99,16 @@ class Catalogue:
         found = Catalogue({number: dict(rows) for number, rows in self._rows.items()})
         found.last = self.last | found.last
         return found
+
+    def is_other(self, container: int) -> bool:
+        """Return whether a container is one of the catalogue's own, or of an index.
+
+        Numbers grow, and the catalogue is made first; their last four bits tell what they hold.
+        """
+        held = {number for table in self.tables.values() for number, _ in table.containers}
+        own = container in self._numbers or container in CATALOGUE
+        below = container < min(held, default=0)
+        return container & _FACTORY != _HEAP or (container not in held and (own or below))
 
     def apply(self, bodies: Iterable[Body], commit: int) -> None:
         """Take in the operations of one transaction that commits at an instant."""

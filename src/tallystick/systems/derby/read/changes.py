@@ -9,11 +9,11 @@ of open transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
-from tallystick.records import Change, Kind, Outcome
+from tallystick.records import Change, Fate, Kind, Outcome, Xid
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import HEADER, HEADER_SIZE, SYSTEM_NAME, Group
@@ -104,6 +104,7 @@ def require_joined(numbers: Collection[int], files: LogFiles, after: int) -> Non
         )  # fmt: skip
 
 
+Operations = list[tuple[ByteRange, Body]]
 Pending = dict[int, dict[int, tuple[ByteRange, Body]]]
 """Operations of open transactions, by number and by instant."""
 
@@ -130,10 +131,36 @@ def committed(
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """A transaction's operations on rows.
+
+    Attributes:
+        number: that of the transaction.
+        operations: those that stand.
+        undone: those that it took back.
+        end: its last record; None if it has not ended.
+        prepared: its prepare record.
+        xid: the global transaction's id.
+    """
+
+    number: int
+    operations: Operations
+    undone: Operations
+    end: ByteRange | None = None
+    prepared: ByteRange | None = None
+    xid: Xid | None = None
+
+    @property
+    def commits(self) -> bool:
+        """Whether it ends in a commit."""
+        return bool(self.end and self.end.body and self.end.body.group & Group.COMMIT)
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """A committed transaction's operations on rows, and its last record."""
 
-    operations: list[tuple[ByteRange, Body]]
+    operations: Operations
     end: ByteRange
 
     @property
@@ -197,23 +224,83 @@ def _changes_of(done: Committed, log: str, names: Names) -> Iterator[Change]:
             continue
         for what in [what for what in emptied if what.container == page.container]:
             emptied.remove(what)
-            yield from _emptied(what, done, log, names)
-        yield _change(one, body, log, names)
+            yield from emptied_by(what, done.end, log, names)
+        yield raw_change(one, body, log, names)
     for what in emptied:
-        yield from _emptied(what, done, log, names)
+        yield from emptied_by(what, done.end, log, names)
 
 
-def _emptied(what: Emptied, done: Committed, log: str, names: Names) -> Iterator[Change]:
-    end = done.end
+def emptied_by(what: Emptied, end: ByteRange, log: str, names: Names) -> Iterator[Change]:
+    """Yield what it means that a name has no rows any more from a commit on, or others."""
     gone = Change(
         SYSTEM_NAME, log, 0, 0, Kind.TRUNCATE, what.name, "", end.file.path, end.offset,
         transaction=str(end.body.transaction if end.body else ""),
     )  # fmt: skip
     yield gone
     if what.container is not None:
-        for (page, record), columns in names.rows_of(what.container, done.commit):
+        for (page, record), columns in names.rows_of(what.container, end.place):
             values = {str(column): columns[column] for column in sorted(columns)}
             yield replace(gone, kind=Kind.ADD, key=f"{page}:{record}", values=values)
+
+
+def ended_operations(ranges: Iterable[ByteRange]) -> Iterator[Ended]:
+    """Yield all transactions with their operations on rows, those that have not ended last.
+
+    Memory grows with the changes of open transactions, those that they took back included.
+    """
+    opened: dict[int, _Open] = {}
+    for one in ranges:
+        body = one.body
+        if body is None or body.transaction is None:
+            continue
+        if body.operation == operations.BEGIN:
+            opened.pop(body.transaction, None)
+        mine = opened.setdefault(body.transaction, _Open())
+        mine.xid = body.xid or mine.xid
+        if body.undo is not None:
+            if (undone := mine.standing.pop(body.undo, None)) is not None:
+                mine.undone.append(undone)
+        elif changes_row(body):
+            mine.standing[one.place] = one, body
+        if body.group & Group.PREPARE:
+            mine.prepared = one
+        if body.group & Group.LAST:
+            yield opened.pop(body.transaction).ended(body.transaction, one)
+    for number, mine in opened.items():
+        yield mine.ended(number, None)
+
+
+def fate_of(one: Ended, lost: Container[int]) -> Fate:
+    """Return what becomes of what a transaction changes.
+
+    Args:
+        one: the transaction.
+        lost: the instants of the commits that a restart drops.
+    """
+    if one.end is None and one.prepared is not None:
+        return Fate.IN_DOUBT if one.prepared.is_believed else Fate.LOST
+    if one.end is None or not one.commits:
+        return Fate.UNDONE
+    if one.end.place in lost:
+        return Fate.LOST
+    return Fate.COMMITTED if one.end.is_believed else Fate.UNDONE
+
+
+@dataclass(slots=True)
+class _Open:
+    """What is known of a transaction that has not ended."""
+
+    standing: dict[int, tuple[ByteRange, Body]] = field(default_factory=dict)
+    undone: Operations = field(default_factory=list)
+    prepared: ByteRange | None = None
+    xid: Xid | None = None
+
+    def ended(self, number: int, end: ByteRange | None) -> Ended:
+        """Return the transaction with its last record, if it has one."""
+        # Undone is the last first.
+        return Ended(
+            number, [*self.standing.values()], self.undone[::-1], end, self.prepared, self.xid
+        )
 
 
 def _require_begun(begun: Collection[int], one: ByteRange, number: int) -> None:
@@ -229,7 +316,8 @@ def changes_row(body: Body) -> bool:
     return body.operation in CHANGING and body.fields.get("undo") is None
 
 
-def _change(one: ByteRange, body: Body, log: str, names: Names) -> Change:
+def raw_change(one: ByteRange, body: Body, log: str, names: Names) -> Change:
+    """Return what an operation on a row changes, as the log has it."""
     try:
         images = images_of(body)
     except LogFormatError:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from itertools import chain
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Change, Kind
@@ -28,7 +29,14 @@ from tallystick.systems.derby.read.catalogue import (
     Table,
     new_part,
 )
-from tallystick.systems.derby.read.changes import Committed, committed_operations
+from tallystick.systems.derby.read.changes import (
+    Ended,
+    Operations,
+    committed_operations,
+    emptied_by,
+    ended_operations,
+    raw_change,
+)
 from tallystick.systems.derby.read.containers import (
     CONTROL_ROW,
     Before,
@@ -73,7 +81,7 @@ class Database:
         for one in self._catalogue_commits:
             catalogue.apply((body for _, body in one.operations), one.commit)
         self.tables = {table.name: table for table in catalogue.tables.values()}
-        self._freed = catalogue.freed
+        self._freed, self._is_other = catalogue.freed, cache(catalogue.is_other)
 
     def names(self, until: int = 0) -> Names:
         """Return the names of tables after what commits before an instant."""
@@ -116,6 +124,73 @@ class Database:
             found = _TableChanges(table, self._before(table), self._log)
             given = ranges([number for number, _ in table.containers], [*found.renewed])
             yield from found.changes(self._of_last_lives(given), after)
+
+    def transactions(
+        self, ranges: Iterable[ByteRange]
+    ) -> Iterator[tuple[Ended, list[Change], list[Change]]]:
+        """Yield all transactions with the changes that stand, and those that were taken back.
+
+        Rows of containers that the catalogue does not know (any more) are as the log has them.
+        """
+        known: dict[int, _TableChanges] = {}
+        anew: dict[int, _TableChanges] = {}
+        for table in self.tables.values():
+            changes = _TableChanges(table, self._before(table), self._log)
+            known |= dict.fromkeys((number for number, _ in table.containers), changes)
+            anew |= dict.fromkeys(changes.renewed, changes)
+        names = self.names()
+        for done in ended_operations(self._noted(ranges, known)):
+            commit = done.end if done.commits else None
+            gone = list[Change]()
+            if commit is not None:
+                for what in names.take((body for _, body in done.operations), commit.place):
+                    if what.name not in self.tables:  # else its table tells that
+                        gone += emptied_by(what, commit, self._log, names)
+            standing = self._by_table(known, done.operations)
+            if commit is not None and commit.place in anew:
+                standing.setdefault(anew[commit.place], [])
+            undone = self._by_table(known, done.undone)
+            stands = (self._of(table, mine, commit, names) for table, mine in standing.items())
+            back = (self._of(table, mine, None, names) for table, mine in undone.items())
+            yield done, [*chain.from_iterable(stands), *gone], [*chain.from_iterable(back)]
+
+    def _noted(
+        self, ranges: Iterable[ByteRange], known: Mapping[int, _TableChanges]
+    ) -> Iterator[ByteRange]:
+        """Yield the ranges; those of last lives tell the tables of pages that get another use."""
+        for one in ranges:
+            body = one.body
+            if body is not None and body.operation == operations.INIT_PAGE:
+                page = body.fields["pageId"]
+                is_last = one.place >= self._freed.get(page.container, 0)
+                if is_last and not page.segment and page.container in known:
+                    known[page.container].note_page(body)
+            yield one
+
+    def _by_table(
+        self, known: Mapping[int, _TableChanges], done: Operations
+    ) -> dict[_TableChanges | None, Operations]:
+        """Return operations by the table that they change; None for containers without one."""
+        found: dict[_TableChanges | None, Operations] = {}
+        for one in done:
+            page = one[1].fields["pageId"]
+            is_last = one[0].place >= self._freed.get(page.container, 0)
+            table = known.get(page.container) if is_last and not page.segment else None
+            row = page.number, one[1].fields["recordId"]
+            if table is not None or (row != CONTROL_ROW and not self._is_other(page.container)):
+                found.setdefault(table, []).append(one)
+        return found
+
+    def _of(
+        self,
+        table: _TableChanges | None,
+        mine: Operations,
+        commit: ByteRange | None,
+        names: Names,
+    ) -> Iterable[Change]:
+        if table is None:
+            return (raw_change(one, body, self._log, names) for one, body in mine)
+        return table.of(mine, commit)
 
     def rows_before(self, name: str) -> Iterator[tuple[str, Values]]:
         """Yield keys and values of the rows that a table has where the log begins."""
@@ -278,14 +353,13 @@ class _TableChanges:
         """Yield the changes that ranges commit, from the instant ``after`` on."""
         wanted = partial(_is_on, self._before)
         for done in committed_operations(self._pages_noted(ranges), wanted=wanted):
-            renewed = self.renewed.get(done.commit)
-            if not done.operations and renewed is None:
+            if not done.operations and done.commit not in self.renewed:
                 continue
             if after is not None and done.commit < after:
-                self._written(done)  # it notes where rows go on
+                self._written(done.operations)  # it notes where rows go on
                 self._forget_written()
                 continue
-            found = self._of(done, renewed)
+            found = self.of(done.operations, done.end)
             for ordinal, change in enumerate(found):
                 yield replace(
                     change, commit_sequence=done.commit, ordinal=ordinal, gtrid=done.gtrid
@@ -296,16 +370,25 @@ class _TableChanges:
             body = one.body
             made = body is not None and body.operation == operations.INIT_PAGE
             if body is not None and made and _is_on(self._before, body):
-                self._more[body.fields["pageId"].container].note_page(body)
+                self.note_page(body)
             yield one
 
-    def _of(self, done: Committed, renewed: int | None) -> Iterator[Change]:
+    def note_page(self, body: Body) -> None:
+        """Note that a page of one of its containers gets another use."""
+        self._more[body.fields["pageId"].container].note_page(body)
+
+    def of(self, done: Operations, commit: ByteRange | None) -> Iterator[Change]:
+        """Yield what operations of a transaction change; ``commit`` is its commit, if it has one.
+
+        With its commit the table may get another container.
+        """
+        renewed = None if commit is None else self.renewed.get(commit.place)
         written = self._written(done)
         for one in written:
             if one.container != renewed:
                 yield from self._change(one)
-        if renewed is not None:
-            yield from self._anew(renewed, done)
+        if renewed is not None and commit is not None:
+            yield from self._anew(renewed, commit)
             for one in written:
                 if one.container == renewed:
                     yield from self._change(one)
@@ -315,9 +398,8 @@ class _TableChanges:
         for more in self._more.values():
             more.known.clear()
 
-    def _anew(self, container: int, done: Committed) -> Iterator[Change]:
+    def _anew(self, container: int, end: ByteRange) -> Iterator[Change]:
         """Yield what another container means: all rows are gone, and some are there again."""
-        end = done.end
         gone = Change(
             SYSTEM_NAME, self._log, 0, 0, Kind.TRUNCATE, self._table.name, "", end.file.path,
             end.offset, transaction=str(end.body.transaction if end.body else ""),
@@ -326,11 +408,11 @@ class _TableChanges:
         for key, values in _rows(self._before[container], self._table.layouts[container]):
             yield replace(gone, kind=Kind.ADD, key=key, values=dict(values))
 
-    def _written(self, done: Committed) -> list[_Written]:
+    def _written(self, done: Operations) -> list[_Written]:
         """Return what a transaction does to rows; continuations belong to the rows they are of."""
         found: list[_Written] = []
         inserted: dict[tuple[int, Key], Part] = {}
-        for one, body in done.operations:
+        for one, body in done:
             page = body.fields["pageId"]
             more, key = self._more[page.container], (page.number, body.fields["recordId"])
             if key == CONTROL_ROW:

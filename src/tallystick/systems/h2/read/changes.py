@@ -6,10 +6,10 @@ order. The log itself knows tables by number only; where the SQL says nothing th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tallystick.records import Change, State
+from tallystick.records import Change, Fate, Row, State
 from tallystick.systems.h2.format.catalogue import TableLives, TableName
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
@@ -34,12 +34,72 @@ def changes_of(
             continue
         commits += 1
         for ordinal, entry in enumerate(one.changes):
-            number = lives.number(entry.table, entry.start)
-            table = lives.get(number) or TableName(lives.name(number))
-            added = entry.code == Type.ADD
-            values = by_column(entry.values, table, presentation, entry.start) if added else None
             change = _change(commits, ordinal, entry, one, stream, log)
-            yield replace(change, collection=table.name, values=values)
+            yield _named(change, entry, lives, presentation)
+
+
+def rows_of(
+    entries: Iterable[Entry],
+    stream: LogStream,
+    lives: TableLives,
+    presentation: Presentation,
+    log: str,
+    lost: Container[int] = (),
+) -> Iterator[Row]:
+    """Yield the changes of all transactions as these end, those that do not end last.
+
+    What a rollback after a prepare record takes back is undone; the changes that take it back are
+    left out. ``lost`` are the offsets of records that a restart drops.
+    """
+    commits = 0
+    for one in transactions_of(entries):
+        fate = FATES[one.state]
+        commits += fate is Fate.COMMITTED
+        # The inverse of each change follows the prepare record.
+        kept = one.prepared_at if one.names and fate is Fate.UNDONE else len(one.changes)
+        for ordinal, entry in enumerate(one.changes[:kept]):
+            change = _change(commits, ordinal, entry, one, stream, log)
+            if fate is not Fate.COMMITTED:
+                change = replace(change, commit_sequence=0, ordinal=0)
+            own = Fate.LOST if entry.start in lost else fate
+            yield Row(own, _named(change, entry, lives, presentation))
+
+
+FATES = {
+    State.COMMITTED: Fate.COMMITTED,
+    State.PREPARED: Fate.IN_DOUBT,
+    State.ROLLED_BACK: Fate.UNDONE,
+    State.ACTIVE: Fate.UNDONE,
+}
+"""By the state of a transaction what becomes of its changes."""
+
+
+def lost_row(
+    entry: Entry, stream: LogStream, lives: TableLives, presentation: Presentation, log: str
+) -> Row:
+    """Return a change outside of the log that a restart reads; ``stream`` is where it stands."""
+    one = LoggedTransaction(entry.session)
+    # Where it stands in the log is not known: the table is that of the end.
+    return Row(
+        Fate.LOST,
+        _named(_change(0, 0, entry, one, stream, log), entry, lives, presentation, 1 << 62),
+    )
+
+
+def _named(
+    change: Change,
+    entry: Entry,
+    lives: TableLives,
+    presentation: Presentation,
+    position: int | None = None,
+) -> Change:
+    """Return the change with the names of its table and columns, as they are at a position."""
+    at = entry.start if position is None else position
+    number = lives.number(entry.table, at)
+    table = lives.get(number) or TableName(lives.name(number))
+    added = entry.code == Type.ADD
+    values = by_column(entry.values, table, presentation, at) if added else None
+    return replace(change, collection=table.name, values=values)
 
 
 def _change(

@@ -97,11 +97,16 @@ def salvaged(
     yield from _entries_of(pages, page_runs(pages, stream), zone)
 
 
-def entries_after(stream: LogStream, position: int, zone: Zone) -> Iterator[Entry]:
-    """Yield the entries on the pages of the log after the one that holds a stream position."""
+def entries_after(
+    stream: LogStream, position: int, zone: Zone
+) -> Iterator[tuple[Entry, LogStream]]:
+    """Yield the entries on the pages of the log after the one that holds a stream position.
+
+    Each with a stream to place it.
+    """
     behind = stream.data_pages[position // stream.body_size + 1 :]
     runs = [PageRun(tuple(behind), Outcome.VALID, "after damage")] if behind else []
-    return (entry for entry, _, _ in _entries_of(stream.pages, runs, zone))
+    return ((entry, part) for entry, part, _ in _entries_of(stream.pages, runs, zone))
 
 
 def _entries_of(

@@ -37,11 +37,15 @@ class Loss:
         return f"{counted(self.commits, 'commit')} and {counted(self.rows, 'row change')}"
 
 
-def _counted(entries: Iterable[Entry]) -> Loss:
+Dropped = tuple[Entry, LogStream]
+"""A record that a restart does not read, and the stream to place it."""
+
+
+def _counted(dropped: Iterable[Dropped]) -> Loss:
     """Count commits, and the row changes before them of their sessions."""
     commits = rows = 0
     open_rows: Counter[int] = Counter()
-    for entry in entries:
+    for entry, _ in dropped:
         if entry.session_bound:
             open_rows[entry.session] += 1
         elif entry.code == Type.COMMIT:
@@ -50,9 +54,9 @@ def _counted(entries: Iterable[Entry]) -> Loss:
     return Loss(commits, rows)
 
 
-def _after_damage(stream: LogStream, zone: Zone) -> Iterator[Entry]:
+def _after_damage(stream: LogStream, zone: Zone) -> Iterator[Dropped]:
     every = salvaged(stream.pages, stream, zone)
-    return (entry for entry, _, run in every if run.pages[0] in stream.lost)
+    return ((entry, part) for entry, part, run in every if run.pages[0] in stream.lost)
 
 
 def after_damage(stream: LogStream, zone: Zone) -> Loss:
@@ -65,13 +69,13 @@ def after_end(digest: LogDigest, zone: Zone) -> Loss:
     return _counted(entries_after(digest.stream, digest.known_to, zone))
 
 
-def _after_header(file: OpenedFile) -> Iterable[Entry]:
-    if file.other is not None:
-        return Scan(file.other, file.zone).entries()
+def _after_header(file: OpenedFile) -> Iterable[Dropped]:
+    if (other := file.other) is not None:
+        return ((entry, other) for entry in Scan(other, file.zone).entries())
     if file.stream is None:
         return ()
     dropped, every = set(file.stream.dropped), salvaged(file.stream.pages, file.stream, file.zone)
-    return (entry for entry, _, run in every if run.pages[0] in dropped)
+    return ((entry, part) for entry, part, run in every if run.pages[0] in dropped)
 
 
 def after_header(file: OpenedFile) -> Loss:
@@ -79,13 +83,13 @@ def after_header(file: OpenedFile) -> Loss:
     return _counted(_after_header(file))
 
 
-def _after_redo(result: EngineResult) -> Iterable[Entry]:
+def _after_redo(result: EngineResult) -> Iterable[Dropped]:
     stream, recovery = result.file.stream, result.recovery
     if stream is None or recovery is None:
         return ()
     first = result.opening.redone_before
     return (
-        entry
+        (entry, stream)
         for entry in Scan(stream, result.file.zone).entries()
         if entry.pos >= first and (not entry.session_bound or recovery.redo(entry))
     )
@@ -96,7 +100,7 @@ def after_redo(result: EngineResult) -> Loss:
     return _counted(_after_redo(result))
 
 
-def dropped_with(result: EngineResult, code: str) -> Iterable[Entry] | None:
+def dropped_with(result: EngineResult, code: str) -> Iterable[Dropped] | None:
     """Return what a restart does not read for a finding of this code; None: it is gone already."""
     stream, zone = result.file.stream, result.file.zone
     if code == "file-cut-short":
@@ -128,43 +132,55 @@ _Row = bytes | tuple[Value | None, ...] | None
 """A row as its bytes or its values; None where there is none."""
 
 
-def missing_of(result: EngineResult, dropped: Iterable[Entry]) -> Loss:
+def missing_of(result: EngineResult, dropped: Iterable[Dropped]) -> Loss:
     """Count of dropped commits and rows those that the tables do not have after a restart.
 
     They are compared row by row, as the last of the dropped commits leaves it: changes that a
     checkpoint wrote to the pages are no loss, and neither are those that no commit ended.
     """
+    wrong = Counter(commit for _, commit in _missing(result, dropped))
+    return Loss(len(wrong), wrong.total())
+
+
+def missing_rows(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[Dropped]:
+    """Yield the records of `missing_of`: of each row the one that the last commit wrote."""
+    return (one for one, _ in _missing(result, dropped))
+
+
+def _missing(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
+    """Yield the last record of each row that the tables do not have so, and its commit."""
     due = _due(dropped)
     if result.redo is None or not due:
-        return Loss()
+        return
     held = dict[_Place, _Row]()
     for entry in result.redone():
         if (place := (entry.table, entry.key)) in due:
             held[place] = bytes(entry.row) if entry.code == Type.ADD else None
-    wrong = Counter[int]()
-    for place, (row, commit) in due.items():
+    for place, (one, commit) in due.items():
         try:
             found = held[place] if place in held else _on_pages(result.redo, *place)
         except StoreError:  # what the engine makes of a damaged page is not known
             continue
-        wrong[commit] += not _same(row, found, result.redo)
-    return Loss(sum(map(bool, wrong.values())), wrong.total())
+        entry = one[0]
+        row = bytes(entry.row) if entry.code == Type.ADD else None
+        if not _same(row, found, result.redo):
+            yield one, commit
 
 
-def _due(dropped: Iterable[Entry]) -> dict[_Place, tuple[bytes | None, int]]:
-    """Return the last state of each row that was committed, and the number of its commit."""
-    due: dict[_Place, tuple[bytes | None, int]] = {}
-    open_rows = defaultdict[int, dict[_Place, bytes | None]](dict)
+def _due(dropped: Iterable[Dropped]) -> dict[_Place, tuple[Dropped, int]]:
+    """Return the last record of each row that was committed, and the number of its commit."""
+    due: dict[_Place, tuple[Dropped, int]] = {}
+    open_rows = defaultdict[int, dict[_Place, Dropped]](dict)
     commits = count = 0
-    for entry in dropped:
+    for one in dropped:
+        entry = one[0]
         if entry.code in (Type.ADD, Type.REMOVE) and count < KEYS_MAX:
-            row = bytes(entry.row) if entry.code == Type.ADD else None
-            open_rows[entry.session][entry.table, entry.key] = row
+            open_rows[entry.session][entry.table, entry.key] = one
             count += 1
         elif entry.code == Type.COMMIT:
             commits += 1
-            for place, row in open_rows.pop(entry.session, {}).items():
-                due[place] = row, commits
+            for place, last in open_rows.pop(entry.session, {}).items():
+                due[place] = last, commits
         elif entry.code == Type.TRUNCATE:
             for places in (due, open_rows[entry.session]):
                 for place in [one for one in places if one[0] == entry.table]:

@@ -10,9 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
+from itertools import chain
+from typing import Protocol
 
-from tallystick.records import Change, Kind
+from tallystick.records import Change, Fate, Kind, Row
 from tallystick.storage.source import is_remote
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.bodies import object_state
@@ -77,23 +79,67 @@ def collection_changes(name: str, changes: Iterable[Change], names: Names) -> It
         changes: all changes of the journal from its beginning.
         names: gives the queues' names, for references.
     """
+    follow = _follower(name, names)
+    return chain.from_iterable(follow(one, last=True) for one in changes)
+
+
+def collection_rows(kept: Iterable[Collection], rows: Iterable[Row], names: Names) -> Iterator[Row]:
+    """Yield the rows of some collections, and as they are those of which none is made.
+
+    Only committed changes are followed by others: of the rest each begins where these ended.
+    A reference is also called by its queue, a message by its address. Memory grows with these.
+    """
+    followers = [_follower(one.name, names) for one in kept]
+    called: dict[tuple[str, str], tuple[str, ...]] = {}
+    for row in rows:
+        last = row.fate is Fate.COMMITTED
+        found = [change for follow in followers for change in follow(row.change, last=last)]
+        for change in found or [row.change]:
+            place = change.collection, change.key
+            mine = _called(change) or called.get(place, ())
+            if last and change.kind is Kind.DELETE:
+                called.pop(place, None)
+            elif last and mine:
+                called[place] = mine
+            yield Row(row.fate, change, mine)
+
+
+def _called(change: Change) -> tuple[str, ...]:
+    """Return the queue or address that a row names."""
+    values = change.values or {}
+    return tuple(str(values[one]) for one in ("queue", "queue_id", "address") if values.get(one))
+
+
+class _Follower(Protocol):
+    def __call__(self, one: Change, *, last: bool) -> Iterator[Change]:
+        """Yield what a raw change does to a collection; with ``last`` the next one follows it."""
+        ...
+
+
+def _follower(name: str, names: Names) -> _Follower:
     if name == _REFERENCES.name:
-        yield from _references(changes, names)
-        return
-    if name == _PARTICIPANTS.name:
-        yield from _participants(changes)
-        return
-    live = set[str]()
-    for one in changes:
+        return _References(names)
+    return _Participants() if name == _PARTICIPANTS.name else _Records(name)
+
+
+class _Records:
+    """A collection of which each record is a row."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._live = name, set[str]()
+
+    def __call__(self, one: Change, *, last: bool) -> Iterator[Change]:
+        known = one.key in self._live
         if one.kind is Kind.DELETE:
-            if one.key in live:
-                live.remove(one.key)
-                yield replace(one, collection=name, values=None)
-        elif (values := _ROWS[name](one)) is not None:
-            known = one.key in live
-            live.add(one.key)
+            if known:
+                yield replace(one, collection=self._name, values=None)
+            if last:
+                self._live.discard(one.key)
+        elif (values := _ROWS[self._name](one)) is not None:
             kind = Kind.UPDATE if known else Kind.ADD
-            yield replace(one, collection=name, kind=kind, values=dict(values))
+            yield replace(one, collection=self._name, kind=kind, values=dict(values))
+            if last:
+                self._live.add(one.key)
 
 
 def _user_type(one: Change) -> int | None:
@@ -131,25 +177,32 @@ _ROWS: dict[str, Callable[[Change], Values | None]] = {
 }
 
 
-def _references(changes: Iterable[Change], names: Names) -> Iterator[Change]:
-    live: dict[str, set[int]] = {}
-    known: dict[int, str] | None = None
-    for one in changes:
+class _References:
+    """Which queues hold which messages."""
+
+    def __init__(self, names: Names) -> None:
+        self._names, self._live = cache(names), dict[str, set[int]]()
+
+    def __call__(self, one: Change, *, last: bool) -> Iterator[Change]:
+        live = self._live.get(one.key, set())
         if one.kind is Kind.DELETE:
-            for number in sorted(live.pop(one.key, ())):
+            for number in sorted(live):
                 yield _reference(one, number, Kind.DELETE, None)
-            continue
+            if last:
+                self._live.pop(one.key, None)
+            return
         kind, queue = _user_type(one), messages.queue_id(one.after or b"")
         if queue is None:
-            continue
+            return
         if kind == messages.REFERENCE:
-            known = names() if known is None else known
-            live.setdefault(one.key, set()).add(queue)
             row: Values = {"message_id": int(one.key), "queue_id": queue}
-            yield _reference(one, queue, Kind.ADD, row | {"queue": known.get(queue)})
-        elif kind == messages.ACKNOWLEDGED and queue in live.get(one.key, ()):
-            live[one.key].remove(queue)
+            yield _reference(one, queue, Kind.ADD, row | {"queue": self._names().get(queue)})
+            if last:
+                self._live[one.key] = live | {queue}
+        elif kind == messages.ACKNOWLEDGED and queue in live:
             yield _reference(one, queue, Kind.DELETE, None)
+            if last:
+                live.remove(queue)
 
 
 def _reference(one: Change, number: int, kind: Kind, values: Values | None) -> Change:
@@ -158,14 +211,19 @@ def _reference(one: Change, number: int, kind: Kind, values: Values | None) -> C
     )
 
 
-def _participants(changes: Iterable[Change]) -> Iterator[Change]:
-    """Yield what each new state of a transaction changes in its participants."""
-    live: dict[str, dict[str, Values]] = {}
-    for one in changes:
-        before = live.pop(one.key, {})
+class _Participants:
+    """What each new state of a transaction changes in its participants."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, dict[str, Values]] = {}
+
+    def __call__(self, one: Change, *, last: bool) -> Iterator[Change]:
+        before = self._live.get(one.key, {})
         after = {} if one.kind is Kind.DELETE else _participant_rows(one)
-        if after:
-            live[one.key] = after
+        if last:
+            self._live.pop(one.key, None)
+            if after:
+                self._live[one.key] = after
         for key in {**before, **after}:
             row = after.get(key)
             if row == before.get(key):

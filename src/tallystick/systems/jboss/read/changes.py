@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
-from tallystick.records import Change, Kind, Outcome
+from tallystick.records import Change, Fate, Kind, Outcome, Row
 from tallystick.storage.source import settled_stamp
 from tallystick.systems.jboss.format.bodies import xid
 from tallystick.systems.jboss.format.layout import (
     IN_TRANSACTION,
+    ROLLBACK,
     SYSTEM_NAME,
     Item,
     RecordType,
@@ -40,6 +41,7 @@ from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import (
     Effect,
     EndedTransaction,
+    OpenTransaction,
     PlacedRecord,
     RecordFile,
     Replay,
@@ -63,6 +65,43 @@ def changes(journal: JournalFiles, log: str, size: int) -> Iterator[Change]:
     for placed, place in _loaded_records(journal, size):
         effects, ended = replay.feed(placed)
         yield from changes_of_record(log, place, effects, ended)
+
+
+def rows_of(journal: JournalFiles, log: str, size: int) -> Iterator[Row]:
+    """Yield the changes of all transactions as these end, then those that do not end.
+
+    What the loader applies is committed; what only the bytes tell is lost with a restart.
+    ``size`` as for `changes`.
+    """
+    stamps = [file.stamp for file in journal.ordered()]
+    loader, whole = (Replay(journal.generation.shape, stamps) for _ in range(2))
+    for placed, place in _whole_records(journal, size):
+        loaded, _ = ([], None) if placed.dropped else loader.feed(placed)
+        effects, ended = whole.feed(placed)
+        gtrid, done = _gtrid(ended), {one.placed.place for one in loaded}
+        for ordinal, effect in enumerate(loaded):
+            yield Row(Fate.COMMITTED, _change(effect.placed, log, place, ordinal, gtrid))
+        if ended is not None:
+            fate = Fate.UNDONE if placed.kind == ROLLBACK else Fate.LOST
+            yield from _rows_of(ended.open, fate, log, gtrid, done)
+        elif effects and placed.dropped:
+            yield Row(Fate.LOST, _change(placed, log, 0, 0, None))
+    doubtful = {id(one) for one in whole.in_doubt()}
+    for one in whole.open.values():
+        kept = loader.open.get(one.transaction)
+        known = kept is not None and kept.prepared is not None and not kept.invalid
+        prepared = Fate.IN_DOUBT if id(one) in doubtful and known else Fate.LOST
+        fate = Fate.UNDONE if one.prepared is None else prepared
+        yield from _rows_of(one, fate, log, _prepared_gtrid(one), ())
+
+
+def _rows_of(
+    one: OpenTransaction, fate: Fate, log: str, gtrid: bytes | None, done: Collection[object]
+) -> Iterator[Row]:
+    """Yield the changes of a transaction but for those that are done."""
+    for placed in (*one.records, *one.deletes):
+        if placed.place not in done:
+            yield Row(fate, _change(placed, log, 0, 0, gtrid))
 
 
 def changes_of_record(
@@ -93,18 +132,30 @@ def place_of(file: JournalFile, end: int) -> int:
 
 def _loaded_records(journal: JournalFiles, size: int) -> Iterator[tuple[PlacedRecord, int]]:
     """Yield the records that the journal's own loader sees, and their places."""
+    return (one for one in _whole_records(journal, size) if not one[0].dropped)
+
+
+def _whole_records(journal: JournalFiles, size: int) -> Iterator[tuple[PlacedRecord, int]]:
+    """Yield the whole records, and their places.
+
+    Those that the loader does not see are dropped, and have none.
+    """
     for order, reading in enumerate(read_files(journal)):
         where = RecordFile(reading.file, reading.shape, order, reading.file.stamp)
         limit = size if reading.shape.pairs else reading.file.size
         for one in reading.ranges:
-            if one.outcome is Outcome.VALID and not one.dropped and one.row.end <= limit:
-                placed = PlacedRecord.of(reading.item(one), where)
-                yield placed, place_of(reading.file, one.row.end)
+            if one.outcome is Outcome.VALID:
+                unseen = one.dropped or one.row.end > limit
+                placed = PlacedRecord.of(reading.item(one), where, dropped=unseen)
+                yield placed, 0 if unseen else place_of(reading.file, one.row.end)
 
 
 def _gtrid(ended: EndedTransaction | None) -> bytes | None:
-    prepared = ended.open.prepared if ended is not None else None
-    known = xid(prepared.item.extra or b"") if prepared is not None else None
+    return None if ended is None else _prepared_gtrid(ended.open)
+
+
+def _prepared_gtrid(one: OpenTransaction) -> bytes | None:
+    known = xid(one.prepared.item.extra or b"") if one.prepared is not None else None
     return known.gtrid if known else None
 
 

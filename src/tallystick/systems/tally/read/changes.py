@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from tallystick.records import Change, Kind, Outcome, Record
+from tallystick.records import Change, Fate, Kind, Outcome, Record, Row
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 
@@ -46,13 +46,17 @@ class ChangeFeed:
 
     def take(self, records: Iterable[Record]) -> Iterator[Change]:
         """Yield the changes that are committed by these records."""
+        return (row.change for row in self.rows(records) if row.fate is Fate.COMMITTED)
+
+    def rows(self, records: Iterable[Record]) -> Iterator[Row]:
+        """Yield the changes of transactions that end in these records; salvaged ones are lost."""
         for record in records:
             if record.outcome is not Outcome.VALID:
                 continue
             number = record.transaction
             if number is None:
                 if record.type in CHANGE_KINDS:
-                    yield _change(self._log, record, record, 0)
+                    yield Row(fate_of(record), _change(self._log, record, record, 0))
             elif record.type in CHANGE_KINDS:
                 self._open.setdefault(number, []).append(record)
             elif record.type == "prepare":
@@ -60,9 +64,18 @@ class ChangeFeed:
             elif record.type in ("commit", "rollback"):
                 elements = self._open.pop(number, [])
                 gtrid = self._prepared.pop(number, None)
-                if record.type == "commit" and number not in self._incomplete:
-                    for ordinal, element in enumerate(elements):
-                        yield _change(self._log, element, record, ordinal, gtrid)
+                fate = Fate.LOST if number in self._incomplete else fate_of(record)
+                fate = fate if record.type == "commit" else Fate.UNDONE
+                for ordinal, element in enumerate(elements):
+                    yield Row(fate, _change(self._log, element, record, ordinal, gtrid))
+
+    def rest(self) -> Iterator[Row]:
+        """Yield the changes of transactions that did not end."""
+        for number, elements in self._open.items():
+            fate = Fate.IN_DOUBT if number in self._prepared else Fate.UNDONE
+            for element in elements:
+                change = _change(self._log, element, element, 0, self._prepared.get(number))
+                yield Row(fate, replace(change, commit_sequence=0))
 
 
 def changes_between(
@@ -120,6 +133,11 @@ def _needed(
                     begin = min(begin, first)
                     holes.add(number)
     return begin, holes
+
+
+def fate_of(record: Record) -> Fate:
+    """Return what becomes of what a record commits or decides."""
+    return Fate.LOST if record.attributes.get("salvaged") else Fate.COMMITTED
 
 
 def _change(

@@ -1,0 +1,53 @@
+"""Decisions of coordinators as rows: one for each resource that a decision names.
+
+In: what a log says of a global transaction. Out: `Row`s whose collection is the resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
+
+from tallystick.records import Change, Fate, Kind, Record, Row, State, Transaction
+
+FATES = {
+    State.COMMITTED: Fate.COMMITTED,
+    State.COMMITTING: Fate.COMMITTED,
+    State.ROLLED_BACK: Fate.UNDONE,
+    State.ROLLING_BACK: Fate.UNDONE,
+    State.UNDECIDED: Fate.UNDONE,
+    State.ACTIVE: Fate.UNDONE,
+    State.INCOMPLETE: Fate.LOST,
+}
+"""By the state of a coordinator's transaction what becomes of its decision; else it is unknown."""
+
+
+def decision_rows(transactions: Iterable[Transaction], lost: Container[bytes]) -> Iterator[Row]:
+    """Yield what a coordinator's log says of its transactions; ``lost`` are gtrids."""
+    for one in transactions:
+        fate = Fate.LOST if one.gtrid in lost else FATES.get(one.state, Fate.UNKNOWN)
+        file, offset = one.evidence or (next(iter(one.files), ""), 0)
+        change = Change(
+            one.system, one.log, 0, 0, Kind.DECISION, "", (one.gtrid or b"").hex(), file, offset,
+            gtrid=one.gtrid, time=one.last_time,
+        )  # fmt: skip
+        yield from _of_each(
+            change, fate, one.participants, one.state.value.replace("_", " "), one.open_participants
+        )
+
+
+def recorded_decision(record: Record, log: str, fate: Fate) -> Iterator[Row]:
+    """Yield what a record decides."""
+    change = Change(
+        record.system, log, 0, 0, Kind.DECISION, "", (record.gtrid or b"").hex(), record.file,
+        record.offset, gtrid=record.gtrid, time=record.time,
+    )  # fmt: skip
+    return _of_each(change, fate, record.resources, "committing", ())
+
+
+def _of_each(
+    change: Change, fate: Fate, resources: Iterable[str], state: str, still: Container[str]
+) -> Iterator[Row]:
+    for ordinal, resource in enumerate(tuple(resources) or ("",)):
+        values = {"decision": state} | ({"open": True} if resource in still else {})
+        yield Row(fate, replace(change, ordinal=ordinal, collection=resource, values=values))
