@@ -26,6 +26,8 @@ from rich.text import Text
 
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
+from tallystick.reading.results import is_severe
+from tallystick.reading.survey import NO_LOG
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
 from tallystick.systems.held_back import held_back_text
 from tallystick.systems.protocol import ReadOptions
@@ -153,6 +155,14 @@ def say_finding(finding: Finding) -> None:
     for number, parts in enumerate(_finding_lines(finding, Told())):
         line = "".join(part if isinstance(part, str) else part[0] for part in parts)
         say(line if number else line.strip(), err=True)
+
+
+def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = False) -> None:
+    """Say what could not be read, and exit: 2 without a log, 1 where something is damaged."""
+    for problem in problems:
+        say_finding(problem)
+    no_log = any(problem.code == NO_LOG for problem in problems)
+    ctx.exit(2 if no_log else int(damaged or any(map(is_severe, problems))))
 
 
 def complain(message: str, code: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from tallystick.printable import shell_quoted
 from tallystick.reading.databases import whole_databases
 from tallystick.reading.discovery import discover, other_text, parent
 from tallystick.reading.estate import Gatherer
+from tallystick.reading.filters import EVERYTHING, TIME_OF_DAY, Filter
 from tallystick.reading.names import log_name
 from tallystick.reading.results import (
     Explanation,
@@ -36,7 +37,17 @@ from tallystick.reading.results import (
     summary_of,
 )
 from tallystick.reading.settled import Observer
-from tallystick.records import Answer, Finding, Judgement, Outcome, Record, Severity, Verdict
+from tallystick.records import (
+    Answer,
+    Clock,
+    Finding,
+    Judgement,
+    Outcome,
+    Record,
+    Severity,
+    Verdict,
+    Xid,
+)
 from tallystick.roles.page_store_files import BACKUP_MARK, BACKUP_TEXT, PAGES
 from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
@@ -102,6 +113,32 @@ class Survey:
             with self.guard(source):
                 yield Observer(source, self.known, self.options)
 
+    def known_filter(self, wanted: Filter, table: str) -> Filter:
+        """Return a filter of a table with the whole id of the global transaction that it names.
+
+        All transactions of the logs are read for it, if it names one.
+
+        Raises:
+            UnsupportedFormatError: the table does not tell what is asked for.
+            TransactionUsageError: there is no such global transaction, or more than one.
+        """
+        wanted.require_columns(table)
+        return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
+
+    def _xids(self) -> Iterator[Xid]:
+        for source in self.logs:
+            with suppress(TallystickError, OSError):  # who reads the log says so
+                for one in self.read(source).transactions():
+                    if one.gtrid is not None:
+                        yield Xid(one.format_id or 0, one.gtrid, one.bqual or b"")
+
+    def clock_for(self, reading: LogReading, wanted: Filter) -> Clock:
+        """Return the clock of a log; where it tells no times that are asked for, note that."""
+        if wanted.timed and reading.clock not in TIME_OF_DAY:
+            note = _no_times(reading.source)
+            self.problems.extend([] if note in self.problems else [note])
+        return reading.clock
+
     def gatherer(self) -> Gatherer:
         """Return what gathers the global transactions of the logs, to judge them together."""
         return Gatherer(self.path, self.logs)
@@ -159,6 +196,7 @@ def survey(
 
 def scan(
     path: Path,
+    wanted: Filter = EVERYTHING,
     *,
     salvage: bool = False,
     options: ReadOptions | None = None,
@@ -167,17 +205,23 @@ def scan(
     """Yield every record of every log below ``path``, log after log; nothing is written.
 
     Whole records of the native log are `NumberedRecord`: number and body are always there.
-    With ``salvage`` also what lies after damage, marked ``attributes["salvaged"]``. What cannot be
-    read is appended to ``problems``; without such a list the first problem is raised as
-    `LogUnreadableError` once everything else was read.
+    With ``salvage`` also what lies after damage, marked ``attributes["salvaged"]``; of all that
+    only what is ``wanted``. What cannot be read is appended to ``problems``; without such a list
+    the first problem is raised as `LogUnreadableError` once everything else was read.
     """
     found = survey(path, options=options).refuse_unknown_settings()
+    wanted = found.known_filter(wanted, "records")
+
+    def records(reading: LogReading) -> Iterator[Record]:
+        every, clock = reading.records(salvage=salvage), found.clock_for(reading, wanted)
+        if wanted == EVERYTHING:
+            return every
+        return (one for one in every if wanted.takes_record(one, clock))
+
     for log in found.observers():
         with found.guard(log.source):
-            yield from log.stream(
-                lambda reading: reading.records(salvage=salvage), _damaged_file, _size
-            )
-    _deliver(found, problems)
+            yield from log.stream(records, _damaged_file, _size)
+    deliver(found, problems)
 
 
 def read_arrow(
@@ -186,6 +230,7 @@ def read_arrow(
     *,
     columns: Sequence[str] = (),
     salvage: bool = False,
+    wanted: Filter = EVERYTHING,
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> pa.RecordBatchReader:
@@ -194,30 +239,36 @@ def read_arrow(
     ``table`` is a key of `tallystick.reading.tables.TABLES`, ``columns`` are those that are wanted,
     by default all. Records of the native log are decoded in whole buffers; those of other systems
     too, many times faster, if ``columns`` leaves out ``attributes``; with ``salvage`` one by one.
-    ``problems`` as for `scan`.
+    ``wanted`` and ``problems`` as for `scan`.
 
     Raises:
         ValueError: there is no such table or column.
+        UnsupportedFormatError: the table has no column for something that is asked for.
     """
     from tallystick.reading import tables
 
     schema = tables.selected(table, columns)
     found = survey(path, options=options).refuse_unknown_settings()
+    wanted = found.known_filter(wanted, table)
 
     def of_log(reading: LogReading) -> Iterator[pa.RecordBatch]:
         if salvage and table == "records":
-            return tables.salvaged_batches(reading)
-        return tables.batches_of(reading, table, attributes="attributes" in schema.names)
+            batches = tables.salvaged_batches(reading)
+        else:
+            batches = tables.batches_of(reading, table, attributes="attributes" in schema.names)
+        clock = found.clock_for(reading, wanted)
+        return (wanted.taken_of(batch, table, clock) for batch in batches)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for log in found.observers():
             with found.guard(log.source):
                 if table == "findings":
-                    yield from tables.finding_batches(log.observe(lambda _: None).findings)
+                    batches = tables.finding_batches(log.observe(lambda _: None).findings)
+                    yield from (wanted.taken_of(one, table, Clock.NONE) for one in batches)
                 else:
                     size = operator.attrgetter("nbytes")
                     yield from log.stream(of_log, tables.damaged_files, size)
-        _deliver(found, problems)
+        deliver(found, problems)
 
     return tables.reader_of(schema, batches())
 
@@ -329,6 +380,14 @@ def _not_safe(log: Observer, judgement: Judgement) -> Finding:
     return build(NOT_SAFE.code, text, file=next(iter(log.source.files), None))
 
 
+def _no_times(source: LogSource) -> Finding:
+    return Finding(
+        "no-times", Severity.WARNING, source.system, log_name(source),
+        "The log holds no times of day: nothing of it lies between two times.",
+        advice="Leave out --since and --until, or ask for a transaction or a key",
+    )  # fmt: skip
+
+
 def _damaged_file(record: Record) -> tuple[str, ...]:
     return (record.file,) if record.outcome is Outcome.CORRUPT else ()
 
@@ -393,7 +452,8 @@ def _content_text(path: str) -> str:
     return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"
 
 
-def _deliver(found: Survey, problems: list[Finding] | None) -> None:
+def deliver(found: Survey, problems: list[Finding] | None) -> None:
+    """Append what could not be read to ``problems``; without such a list raise the first one."""
     unread = [one for one in found.problems if one.severity is not Severity.INFO]
     if problems is not None:
         problems.extend(found.problems)
