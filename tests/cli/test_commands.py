@@ -127,7 +127,7 @@ def test_export_gives_the_other_tables_too(run: Run, logs: Path, table: str) -> 
 
 
 def test_an_interrupted_export_leaves_no_file(logs: Path) -> None:
-    from tallystick.reading.export import export
+    from tallystick.investigate.export import export
 
     with pytest.raises(tallystick.TallystickError):
         export(logs / "nothing", "parquet", logs / "out.parquet")

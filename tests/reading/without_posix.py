@@ -51,7 +51,7 @@ def take_away() -> None:
 def read(path: Path) -> dict[str, str]:
     """Return a digest of what each way of reading says about a path, or its error."""
     import tallystick
-    from tallystick.reading.export import export
+    from tallystick.investigate.export import export
 
     def exported(form: str) -> bytes:
         stream = io.BytesIO()

@@ -16,7 +16,7 @@ import pytest
 
 import tallystick
 from tallystick import cli
-from tallystick.reading.export import export
+from tallystick.investigate.export import export
 from tallystick.records import Outcome
 from tallystick.storage.files import FileSystem
 from tallystick.systems import known

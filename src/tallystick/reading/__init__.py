@@ -1,7 +1,7 @@
 """Reading logs of any system below a path: one way for library, command line and pipeline.
 
 In: a path to a file, a folder or a tree, local or remote. Out: records, Arrow batches, summaries,
-both verdicts, answers, findings, or a table as a file. Nothing is written to a log.
+both verdicts, answers, or findings. Nothing is written to a log.
 """
 
 from __future__ import annotations

@@ -1,26 +1,31 @@
-"""``tallystick dump PATH``: every record."""
+"""``tallystick dump PATH`` and ``export PATH --to FORM``: every record, or a table, of all logs."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
+from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
 from tallystick.cli.output import (
     Printer,
     as_json,
+    end_listing,
     path_argument,
     print_json_lines,
     read_options,
     reading_options,
-    say_finding,
+    say,
 )
+from tallystick.investigate.export import FORMATS, export
+from tallystick.printable import counted
 from tallystick.reading import scan
-from tallystick.reading.results import is_severe
 from tallystick.records import Finding, Outcome, Record
 
 BODY_MAX = 32
 """Bytes of a body that a person is shown."""
+TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
 
 _STYLES = {
     Outcome.TORN: "yellow",
@@ -34,6 +39,7 @@ _STYLES = {
 @path_argument
 @as_json
 @click.option("--salvage", is_flag=True, help="Also what lies after damage, marked as such.")
+@filter_options
 @reading_options
 @click.pass_context
 def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **options: Any) -> None:
@@ -43,29 +49,64 @@ def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **op
     something could not be read.
     """
     problems: list[Finding] = []
-    damaged = [False]
+    damaged, wanted = [False], wanted_of(options)
+    read = read_options(**options)
     records = _watched(
-        scan(path, salvage=salvage, options=read_options(**options), problems=problems), damaged
+        scan(path, wanted, salvage=salvage, options=read, problems=problems), damaged
     )
     if as_json:
         print_json_lines((record.to_dict() for record in records), streams=True)
     else:
         _show(records)
-    for problem in problems:
-        say_finding(problem)
-    ctx.exit(_exit_code(problems, damaged[0]))
+    end_listing(ctx, problems, damaged=damaged[0])
+
+
+@click.command()
+@path_argument
+@click.option("--to", "form", type=click.Choice(FORMATS), required=True, help="Form of the output.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
+)
+@click.option("--table", type=click.Choice(TABLES), default="records", show_default=True)
+@click.option("--salvage", is_flag=True, help="Also records after damage, marked as such.")
+@click.option("--collection", help=COLLECTION_HELP)
+@filter_options
+@reading_options
+@click.pass_context
+def export_command(
+    ctx: click.Context,
+    /,
+    path: str,
+    form: str,
+    output: str | None,
+    table: str,
+    salvage: bool,
+    **options: Any,
+) -> None:
+    """Write a table of every log below PATH as JSON lines, Parquet or an Arrow stream."""
+    if output is None and form != "jsonl" and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is binary: name a file with --output")
+    problems: list[Finding] = []
+    wanted = wanted_of(options)
+    rows = export(
+        path,
+        form,
+        output if output is not None else sys.stdout.buffer,
+        table=table,
+        salvage=salvage,
+        wanted=wanted,
+        options=read_options(**options),
+        problems=problems,
+    )
+    if output is not None:
+        say(f"{counted(rows, 'row')} of {table} in {output}", err=True)
+    end_listing(ctx, problems)
 
 
 def _watched(records: Any, damaged: list[bool]) -> Any:
     for record in records:
         damaged[0] = damaged[0] or record.outcome is Outcome.CORRUPT
         yield record
-
-
-def _exit_code(problems: list[Finding], damaged: bool) -> int:
-    if any(problem.code == "no-log" for problem in problems):
-        return 2
-    return int(damaged or any(map(is_severe, problems)))
 
 
 def _show(records: Any) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 from tallystick.reading import read_arrow, scan
+from tallystick.reading.filters import EVERYTHING, Filter
 from tallystick.reading.survey import Path
 from tallystick.records import Finding, jsonable
 from tallystick.storage.local import write_anew
@@ -31,25 +32,31 @@ def export(
     *,
     table: str = "records",
     salvage: bool = False,
+    wanted: Filter = EVERYTHING,
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> int:
     """Write ``table`` of every log below ``path``; returns the number of rows.
 
-    A file appears under its name only when it is complete, and is its owner's alone. ``problems``
-    as for `tallystick.scan`. Raises `ValueError` for an unknown form or table.
+    A file appears under its name only when it is complete, and is its owner's alone. ``wanted`` and
+    ``problems`` as for `tallystick.scan`. Raises `ValueError` for an unknown form or table.
     """
     if form not in FORMATS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMATS)}")
     if form == "jsonl" and table == "records":
-        records = scan(path, salvage=salvage, options=options, problems=problems)
-        return _write(target, lambda out: _json_lines(out, (one.to_dict() for one in records)))
-    reader = read_arrow(path, table, salvage=salvage, options=options, problems=problems)
+        records = scan(path, wanted, salvage=salvage, options=options, problems=problems)
+        return write_whole(target, lambda out: json_lines(out, (one.to_dict() for one in records)))
+    reader = read_arrow(
+        path, table, salvage=salvage, wanted=wanted, options=options, problems=problems
+    )
     writers = {"jsonl": _rows_as_json, "parquet": _parquet, "arrow": _arrow}
-    return _write(target, lambda out: writers[form](out, reader))
+    return write_whole(target, lambda out: writers[form](out, reader))
 
 
-def _write(target: str | os.PathLike[str] | IO[bytes], write: Any) -> int:
+def write_whole(
+    target: str | os.PathLike[str] | IO[bytes], write: Callable[[IO[bytes]], int]
+) -> int:
+    """Write to an open file, or to a file that appears when it is complete; return the count."""
     if not isinstance(target, str | os.PathLike):
         return int(write(target))
     final = os.fspath(target)
@@ -68,7 +75,8 @@ def _remove(path: str) -> None:
         os.unlink(path)  # noqa: PTH108
 
 
-def _json_lines(out: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
+def json_lines(out: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
+    """Write one compact JSON object a line; return how many."""
     count = 0
     for row in rows:
         out.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
@@ -82,7 +90,7 @@ def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
         for batch in reader:
             yield from map(jsonable, batch.to_pylist())
 
-    return _json_lines(out, rows())
+    return json_lines(out, rows())
 
 
 def _parquet(out: IO[bytes], reader: pa.RecordBatchReader) -> int:

@@ -1,0 +1,197 @@
+"""Rows as applications know them: committed, in doubt, undone, and those that a restart drops.
+
+In: a path and a `Filter`. Out: `Row`s of all logs below it, log after log; or a file of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import chain
+from typing import IO, Any
+
+from tallystick.errors import UnsupportedFormatError
+from tallystick.investigate.export import json_lines, write_whole
+from tallystick.reading.filters import EVERYTHING, Filter, time_text
+from tallystick.reading.names import log_name
+from tallystick.reading.survey import Path, Survey, deliver, survey
+from tallystick.records import Clock, Fate, Finding, Row
+from tallystick.systems.protocol import Catalogued, KnowsFates, LogReading, ReadOptions
+
+FORMS = ("csv", "jsonl", "parquet")
+CSV_COLUMNS = (
+    "fate", "system", "log", "kind", "collection", "key", "transaction", "gtrid", "time",
+    "commit_sequence", "ordinal", "values", "before", "after", "file", "offset",
+)  # fmt: skip
+
+
+def rows(
+    path: Path,
+    wanted: Filter = EVERYTHING,
+    *,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of every log below ``path`` that are asked for, log after log.
+
+    Each log gives them as its transactions end, then those of transactions that have not ended.
+    What cannot be read is appended to ``problems``; without such a list it is raised at the end.
+
+    Raises:
+        TransactionUsageError: no global transaction begins with the id, or more than one does.
+        UnsupportedFormatError: there is no such table; it names the nearest ones.
+    """
+    for row, _ in _timed_rows(path, wanted, options, problems):
+        yield row
+
+
+def row_dicts(
+    path: Path,
+    wanted: Filter = EVERYTHING,
+    *,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield what `rows` yields as plain JSON values; ``time`` is ISO where the clock allows."""
+    for row, clock in _timed_rows(path, wanted, options, problems):
+        shown = time_text(row.change.time, clock)
+        yield row.to_dict() | ({} if shown is None else {"time": shown})
+
+
+def export_rows(
+    path: Path,
+    form: str,
+    target: str | os.PathLike[str] | IO[bytes],
+    wanted: Filter = EVERYTHING,
+    *,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> int:
+    """Write the rows of `rows` in one of `FORMS`; return how many there are.
+
+    A file appears under its name only when it is complete, and is its owner's alone.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    writers = {"csv": _csv, "jsonl": json_lines, "parquet": _parquet}
+    if form not in writers:
+        raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
+    found = row_dicts(path, wanted, options=options, problems=problems)
+    return write_whole(target, lambda out: writers[form](out, found))
+
+
+def _timed_rows(
+    path: Path, wanted: Filter, options: ReadOptions | None, problems: list[Finding] | None
+) -> Iterator[tuple[Row, Clock]]:
+    found = survey(path, options=options).refuse_unknown_settings()
+    wanted = found.known_filter(wanted, "rows")
+    names, taken = set[str](), False
+
+    def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
+        clock = found.clock_for(reading, wanted)
+        for row in _of_log(reading, names):
+            if wanted.takes_row(row, clock):
+                yield row, clock
+
+    for log in found.observers():
+        with found.guard(log.source):
+            for one in log.stream(of, lambda _: (), _size):
+                taken = True
+                yield one
+    if wanted.table is not None and not taken:
+        _require_table(wanted.table, names, found)
+    deliver(found, problems)
+
+
+def _of_log(reading: LogReading, names: set[str]) -> Iterator[Row]:
+    """Yield all rows of a log, and take in what its tables are called."""
+    kept = reading.collections() if isinstance(reading, Catalogued) else ()
+    stored = {one.name: one.stored for one in kept}
+    names.update(stored, chain.from_iterable(stored.values()))
+    if isinstance(reading, KnowsFates):
+        every: Iterable[Row] = reading.fated_changes()
+    else:
+        every = (Row(Fate.COMMITTED, change) for change in reading.changes())
+    name = log_name(reading.source) if reading.source.name else None
+    for row in every:
+        collection = row.change.collection
+        also = (*row.names, *stored.get(collection, ()))
+        names.update((collection, *also))
+        change = row.change if name is None else replace(row.change, log=name)
+        yield Row(row.fate, change, also)
+
+
+def _require_table(table: str, names: set[str], found: Survey) -> None:
+    """Raise the error that names the nearest tables, unless there is such a table."""
+    known = sorted(names - {""})
+    if table in names or not found.logs:
+        return
+    folded = {one.casefold(): one for one in known}
+    near = get_close_matches(table.casefold(), folded, n=3, cutoff=0.4)
+    ends = [one for one in known if one.casefold().endswith(f".{table.casefold()}")]
+    meant = list(dict.fromkeys([*ends, *(folded[one] for one in near)]))
+    raise UnsupportedFormatError(
+        f"no table, queue or resource here is called {table!r}",
+        file=found.path,
+        advice=f"Did you mean {', '.join(meant)}?" if meant else _listed(known),
+    )
+
+
+_NAMES_MAX = 8
+
+
+def _listed(known: list[str]) -> str:
+    rest = len(known) - _NAMES_MAX
+    shown = ", ".join(known[:_NAMES_MAX] + ([f"{rest:,} more"] if rest > 0 else []))
+    return f"There are {shown}" if known else "No row here has a table"
+
+
+def _size(one: tuple[Row, Clock]) -> int:
+    """Return about how many bytes of memory a row takes."""
+    return 1024 + 2 * len(one[0].change.after or b"")
+
+
+def _csv(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
+    text = io.TextIOWrapper(out, "utf-8", errors="surrogateescape", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(CSV_COLUMNS)
+    count = 0
+    for row in found:
+        values = row["values"]
+        shown = None if values is None else json.dumps(values, separators=(",", ":"))
+        writer.writerow((row | {"values": shown})[name] for name in CSV_COLUMNS)
+        count += 1
+    text.detach()
+    return count
+
+
+def _parquet(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    from tallystick.arrow.schemas import json_text
+    from tallystick.reading.tables import batches_of_rows
+
+    kinds = dict.fromkeys(CSV_COLUMNS, pyarrow.string())
+    kinds |= dict.fromkeys(("commit_sequence", "ordinal", "offset"), pyarrow.int64())
+    kinds |= dict.fromkeys(("gtrid", "before", "after"), pyarrow.binary())
+    schema, count = pyarrow.schema(kinds.items()), 0
+    plain = (_binary(row) | {"values": json_text(row["values"])} for row in found)
+    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        for batch in batches_of_rows(plain, schema):
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _binary(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with bytes for their hex digits, and the time as text."""
+    found = {name: row[name] and bytes.fromhex(row[name]) for name in ("gtrid", "before", "after")}
+    time = row["time"]
+    return row | found | {"time": None if time is None else str(time)}
