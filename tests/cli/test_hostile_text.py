@@ -20,11 +20,11 @@ from tallystick.indoubt.listing import InDoubt, InDoubtReport
 from tallystick.pipeline.summary import RunSummary
 from tallystick.printable import logger, printable
 from tallystick.records import Finding, Severity
-from tallystick.roles import DecisionOutcome
+from tallystick.roles import DecisionOutcome, Operation, OperationCode
 from tallystick.services.page_store import PageStore
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
 from tallystick.systems import known
-from tallystick.systems.registry import open_decision_log
+from tallystick.systems.registry import open_decision_log, open_persist_log
 from tests.cli.conftest import Answer, Run
 from tests.cli.hostile import NAME, SHOWN
 
@@ -105,6 +105,18 @@ def test_what_is_exported_is_named_safely(run: Run, hostile: Path) -> None:
     said = run("export", hostile, "--to", "jsonl", "-o", hostile / FOLDER / "out.jsonl")
     assert_safe(said.err)
     assert SHOWN.replace("/", "|") in said.err
+
+
+def test_rows_are_shown_safely(run: Run, tmp_path: Path) -> None:
+    name = NAME.encode("utf-8", "replace").decode()
+    log = open_persist_log(tmp_path / "log", "cloudtran")
+    log.persisting([name], [Operation(OperationCode.INSERT, name, name.encode(), b"v")])[1].wait()
+    log.close()
+    said = run("rows", tmp_path / "log")
+    assert_safe(said.out + said.err)
+    assert "[bold]b[/bold]" in said.out
+    assert name in _texts(run("rows", "--json", tmp_path / "log").lines)
+    assert_safe(run("rows", "--table", "\x1b[1m", tmp_path / "log").err)
 
 
 def test_branches_in_doubt_are_named_safely(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,117 @@
+"""``tallystick rows``, and the filters that it shares with dump and export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_triage import at_terminal
+from tests.indoubt.estates import EXAMPLES
+
+ROOT = Path(__file__).parents[2]
+ESTATE = EXAMPLES / "mid-phase-two"
+ORPHAN = "6272616e63682d6f66666963652d3900000000004ecec600000015"
+
+
+def test_rows_in_doubt_fit_a_terminal() -> None:
+    lines = at_terminal(24, 80, "", "rows", "--in-doubt", str(EXAMPLES / "orphan"))
+    assert len(lines) <= 24
+    paths = [line for line in lines if str(EXAMPLES) in line]
+    assert all(len(line) <= 80 for line in lines if line not in paths)
+    assert lines.count(f"    {ORPHAN}") == 3  # once in each log, whole
+    assert lines[-1] == "7 rows: 7 in doubt"
+    assert any(line.startswith("  IN DOUBT  transaction 351") for line in lines)
+    assert "    update APP.ACCOUNTS 1:25: BALANCE 74" in lines
+
+
+def test_every_line_fits_whatever_a_row_is() -> None:
+    lines = at_terminal(24, 80, "", "rows", str(ESTATE))
+    assert not [line for line in lines if len(line) > 80 and str(EXAMPLES) not in line]
+    assert lines[-1] == "248 rows: 219 committed, 17 undone, 12 in doubt"
+
+
+def test_json_and_csv_have_the_same_rows(run: Run) -> None:
+    told = run("rows", "--json", "--in-doubt", ESTATE)
+    assert told.code == 0
+    assert run("rows", "--to", "jsonl", "--in-doubt", ESTATE).out == told.out
+    read = list(csv.DictReader(io.StringIO(run("rows", "--to", "csv", "--in-doubt", ESTATE).out)))
+    assert [one["key"] for one in read] == [one["key"] for one in told.lines]
+    assert {one["fate"] for one in told.lines} == {"in_doubt"}
+
+
+def test_a_file_is_written_where_it_is_named_and_nowhere_else(run: Run, tmp_path: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in ESTATE.rglob("*")}
+    answer = run("rows", ESTATE, "--in-doubt", "--to", "parquet", "-o", tmp_path / "rows.parquet")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == f"12 rows in {tmp_path / 'rows.parquet'}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+    assert before == {path: path.stat().st_mtime_ns for path in ESTATE.rglob("*")}
+
+
+@pytest.mark.parametrize("command", ["rows", "dump", "export"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gtrid", "6"], "too short"),
+        (["--gtrid", "62616e6b"], "Give more of it"),
+        (["--gtrid", "abcd"], "no global transaction here begins with 'abcd'"),
+        (["--since", "yesterday"], "is no time. Expected as"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_and_nothing_is_written(
+    run: Run, tmp_path: Path, command: str, arguments: list[str], said: str
+) -> None:
+    more = ["--to", "jsonl", "-o", str(tmp_path / "out")] if command == "export" else []
+    answer = run(command, ESTATE, *arguments, *more)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_that_is_not_there_names_the_nearest(run: Run) -> None:
+    answer = run("rows", ESTATE, "--table", "APP.ACCOUNT")
+    assert (answer.code, answer.out) == (2, "")
+    assert "Did you mean APP.ACCOUNTS" in answer.err
+    answer = run("export", ESTATE, "--to", "jsonl", "--collection", "APP.ACCOUNTS")
+    assert (answer.code, answer.out) == (2, "")
+    assert "the table records has no table to filter by" in answer.err
+
+
+def test_no_row_is_said_and_is_no_error(run: Run) -> None:
+    answer = run("rows", ESTATE, "--lost", "--key", 'a,"\n')
+    assert (answer.code, answer.out, answer.err) == (0, "No row\n", "")
+
+
+GUIDE = (ROOT / "docs/guide/investigating.md").read_text("utf-8")
+SHOWN = re.findall(r"^\$ (tallystick .*)\n((?:(?!```|\$ ).*\n)*)", GUIDE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("typed", "printed"), SHOWN)
+def test_the_guide_shows_what_is_printed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, typed: str, printed: str
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    answer = run(*shlex.split(typed)[1:])
+    assert answer.code == 0
+    assert answer.out + answer.err == printed
+
+
+def test_a_folder_without_a_log_is_an_error(run: Run, tmp_path: Path) -> None:
+    assert run("rows", tmp_path).code == 2
+
+
+def test_dump_and_export_take_the_same_filters(run: Run) -> None:
+    one = ["--gtrid", "62616E6B2D3100000000004E6E51", "--json"]
+    told = run("dump", ESTATE, *one).lines
+    assert {line["gtrid"] for line in told} == {"62616e6b2d3100000000004e6e5100000059"}
+    rows = run("export", ESTATE, "--to", "jsonl", "--table", "changes", "--key", "251").out
+    assert {json.loads(line)["key"] for line in rows.splitlines()} == {"251"}
+    assert run("dump", ESTATE, "--transaction", "295", "--json").lines

@@ -1,0 +1,380 @@
+"""Rows of every fate: committed ones are those of the table, the others what a system says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tallystick import Journal
+from tallystick.errors import TransactionUsageError, UnsupportedFormatError
+from tallystick.investigate.rows import CSV_COLUMNS, export_rows, row_dicts, rows
+from tallystick.reading.filters import COLUMNS, Filter, time_text
+from tallystick.reading.names import log_name
+from tallystick.reading.survey import read_arrow, scan, survey
+from tallystick.records import Change, Clock, Fate, Finding, Kind, Row
+from tallystick.roles import Operation, OperationCode
+from tallystick.systems.protocol import LogReading
+from tallystick.systems.registry import open_persist_log
+from tests.fixtures import cases, fixture_dir
+from tests.indoubt.estates import EXAMPLES
+from tests.systems.derby.logs import copy, flip
+
+
+def readings(folder: Path) -> Iterator[LogReading]:
+    return survey(folder).readings()
+
+
+def places(changes: Iterable[Change]) -> Counter[tuple[str, int, int]]:
+    return Counter((one.file, one.offset, one.commit_sequence) for one in changes)
+
+
+def of_fate(found: Iterable[Row], fate: Fate) -> list[Row]:
+    return [one for one in found if one.fate is fate]
+
+
+@pytest.mark.parametrize("system", ["jboss", "h2", "cloudtran", "older", "typed"])
+def test_committed_rows_are_the_changes_of_the_table(system: str) -> None:
+    """Of each journal of messages and of Derby see below: their rows are those of collections."""
+    names = cases(system) or [""]
+    seen = 0
+    for name in names[:: 5 if system == "jboss" else 1]:
+        folder = fixture_dir(system) / name
+        found = of_fate(rows(folder, problems=[]), Fate.COMMITTED)
+        of_logs: dict[str, list[Change]] = {}
+        for one in found:
+            of_logs.setdefault(one.change.log, []).append(one.change)
+        for reading in readings(folder):
+            if reading.source.system in ("derby", "bitronix") or is_collected(reading):
+                continue
+            own = of_logs.get(log_name(reading.source), [])
+            changes = [one for one in own if one.kind is not Kind.DECISION]
+            assert places(changes) == places(reading.changes()), name
+            seen += len(changes)
+    assert seen
+
+
+def is_collected(reading: LogReading) -> bool:
+    return reading.source.system == "jboss" and bool(reading.collections())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["whole/journal", "paged/journal", "narayana/tx-object-store"])
+def test_rows_of_journals_are_the_changes_of_their_collections(name: str) -> None:
+    for reading in readings(fixture_dir("brokers") / name):
+        found = of_fate(reading.fated_changes(), Fate.COMMITTED)  # type: ignore[attr-defined]
+        for collection in reading.collections():  # type: ignore[attr-defined]
+            own = [one.change for one in found if one.change.collection == collection.name]
+            typed = list(reading.changes_of(collection.name))  # type: ignore[attr-defined]
+            assert [(one.kind, one.key, one.values) for one in own] == [
+                (one.kind, one.key, one.values) for one in typed
+            ]
+            assert own
+
+
+def test_rows_of_derby_are_the_changes_of_its_tables_by_column() -> None:
+    for name in ("clean", "ddl", "large", "rollbacks", "switch-archive", "threads", "xa-indoubt"):
+        for reading in readings(fixture_dir("derby") / name):
+            found = of_fate(reading.fated_changes(), Fate.COMMITTED)  # type: ignore[attr-defined]
+            for collection in reading.collections():  # type: ignore[attr-defined]
+                own = [one.change for one in found if one.change.collection == collection.name]
+                typed = list(reading.changes_of(collection.name))  # type: ignore[attr-defined]
+                assert [*map(without_ordinal, own)] == [*map(without_ordinal, typed)], name
+
+
+def without_ordinal(one: Change) -> Change:
+    """In rows it counts the changes of a transaction in all tables."""
+    return replace(one, ordinal=0)
+
+
+@cache
+def by_fate(folder: str) -> dict[Fate, list[Row]]:
+    found: dict[Fate, list[Row]] = {fate: [] for fate in Fate}
+    for one in rows(folder):
+        found[one.fate].append(one)
+    return found
+
+
+@pytest.mark.parametrize("name", ["mid-phase-two", "orphan", "heuristic-h2-rolled-back"])
+@pytest.mark.parametrize("system", ["h2", "derby", "artemis"])
+def test_rows_in_doubt_are_those_of_prepared_branches(name: str, system: str) -> None:
+    folder = EXAMPLES / name / system
+    prepared = {
+        one.gtrid
+        for reading in readings(folder)
+        for one in reading.transactions()
+        if one.state == "prepared"
+    }
+    found = by_fate(str(folder))[Fate.IN_DOUBT]
+    assert {one.change.gtrid for one in found} == prepared
+    assert all(one.change.commit_sequence == 0 for one in found)
+
+
+def test_rows_in_doubt_and_rolled_back_have_the_columns_of_their_tables() -> None:
+    found = by_fate(str(fixture_dir("derby") / "xa-indoubt"))
+    told = {
+        fate: [(one.change.kind.value, one.change.values) for one in found[fate]]
+        for fate in (Fate.IN_DOUBT, Fate.UNDONE)
+    }
+    assert told == {
+        Fate.IN_DOUBT: [
+            ("add", {"ID": 4, "V": "xa in doubt A"}),
+            ("add", {"ID": 5, "V": "more"}),
+            ("update", {"V": "in doubt B"}),
+        ],
+        Fate.UNDONE: [
+            ("add", {"ID": 2, "V": "xa rollback"}),
+            ("add", {"ID": 6, "V": "active, never prepared"}),
+        ],
+    }
+
+
+LOST = {
+    ("h2", "corrupt-checksum-2048"): 27,
+    ("jboss", "g1a-jbm2-2008-08/circular-reuse-nio-stale-header"): 11,
+    ("jboss", "g2-hornetq-2.1.2/format1-appended-by-artemis"): 3,
+    ("bitronix", "damaged-position-zero"): None,
+    ("bitronix", "rollover-1"): 2,
+}
+
+
+@pytest.mark.parametrize(("system", "case"), LOST, ids="/".join)
+def test_rows_that_a_restart_drops_are_given(system: str, case: str) -> None:
+    found = by_fate(str(fixture_dir(system) / case))
+    expected = LOST[system, case]
+    if expected is None:
+        assert found[Fate.LOST]
+    else:
+        assert len(found[Fate.LOST]) == expected
+
+
+def test_no_row_of_a_log_that_loses_nothing_is_lost() -> None:
+    for name in ("mid-phase-two", "orphan", "heuristic-h2-rolled-back", "h2-commit-not-flushed"):
+        assert not by_fate(str(EXAMPLES / name))[Fate.LOST]
+
+
+def test_rows_that_derby_drops_are_those_of_commits_after_damage(tmp_path: Path) -> None:
+    whole = by_fate(str(fixture_dir("derby") / "threads"))
+    folder = copy("threads", tmp_path / "threads", {"log1.dat": flip(70_000)})
+    found: dict[Fate, list[Row]] = {fate: of_fate(rows(folder), fate) for fate in Fate}
+    kept, lost = len(found[Fate.COMMITTED]), len(found[Fate.LOST])
+    assert kept
+    assert lost
+    offsets = {one.change.offset for one in whole[Fate.COMMITTED]}
+    assert {one.change.offset for one in found[Fate.LOST]} <= offsets
+    (reading,) = readings(folder)
+    stake = reading.verdict().judgement.at_stake
+    assert len({one.change.transaction for one in found[Fate.LOST]}) <= (stake.transactions or 0)
+    assert kept + lost <= len(offsets)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """A journal with transactions that committed, rolled back, prepared, and did not end."""
+    with Journal(tmp_path / "log") as journal:
+        for number, end in enumerate(("commit", "rollback", "prepare")):
+            transaction = journal.transaction()
+            transaction.add(10 + number, end.encode())
+            getattr(transaction, end)()
+        journal.add(1, b"one")
+        for number in range(2, 6):
+            journal.update(1, b"%d" % number)
+    return tmp_path / "log"
+
+
+def test_a_journal_gives_rows_of_every_transaction(journal: Path) -> None:
+    found = {one.change.key: one.fate for one in rows(journal)}
+    assert found == {
+        "10": Fate.COMMITTED, "11": Fate.UNDONE, "12": Fate.IN_DOUBT, "1": Fate.COMMITTED
+    }  # fmt: skip
+
+
+def test_rows_of_a_journal_after_damage_are_lost(journal: Path) -> None:
+    updates = [one for one in scan(journal) if one.type == "update"]
+    damaged = updates[1]
+    path = Path(damaged.file)
+    content = bytearray(path.read_bytes())
+    content[damaged.offset] ^= 1
+    path.write_bytes(content)
+    found = [(one.change.after, one.fate) for one in rows(journal) if one.change.key == "1"]
+    assert found == [
+        (b"one", Fate.COMMITTED), (b"2", Fate.COMMITTED), (b"4", Fate.LOST), (b"5", Fate.LOST)
+    ]  # fmt: skip
+
+
+def test_decisions_are_rows_of_their_resources() -> None:
+    folder = EXAMPLES / "mid-phase-two" / "bitronix"
+    found = by_fate(str(folder))
+    for reading in readings(folder):
+        expected = Counter(
+            (one.gtrid, name)
+            for one in reading.transactions()
+            for name in one.participants or ("",)
+        )
+        told = [one.change for of in found.values() for one in of]
+        assert Counter((one.gtrid, one.collection) for one in told) == expected
+    assert {one.change.values["decision"] for one in found[Fate.UNDONE] if one.change.values} == {
+        "active", "rolled back", "undecided"
+    }  # fmt: skip
+
+
+ESTATE = EXAMPLES / "mid-phase-two"
+GTRID = "62616e6b2d3100000000004e6e5100000059"
+DOUBT = frozenset({Fate.IN_DOUBT})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        (Filter(), 248),
+        (Filter(DOUBT), 12),
+        (Filter(DOUBT, gtrid=GTRID), 7),
+        (Filter(DOUBT, gtrid=GTRID.upper()[:-1]), 7),
+        (Filter(DOUBT, table="APP.ACCOUNTS"), 1),
+        (Filter(DOUBT, table="1168"), 1),
+        (Filter(DOUBT, table="7"), 2),
+        (Filter(table="APP.ACCOUNTS", key="1:12"), 6),
+        (Filter(DOUBT, transaction="295"), 2),
+        (Filter(frozenset({Fate.IN_DOUBT, Fate.LOST}), key="251"), 2),
+        (Filter(DOUBT, table="APP.ACCOUNTS", key='1:12",\n'), 0),
+    ],
+)
+def test_all_that_is_asked_for_must_fit(wanted: Filter, count: int) -> None:
+    found = list(rows(ESTATE, wanted))
+    assert len(found) == count
+    assert all(not wanted.fates or one.fate in wanted.fates for one in found)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "said"),
+    [
+        (Filter(gtrid="6"), TransactionUsageError, "too short"),
+        (Filter(gtrid="62616e6b"), TransactionUsageError, "begin with"),
+        (Filter(gtrid="ffffffff"), TransactionUsageError, "no global transaction"),
+        (Filter(table="ACCOUNTS"), UnsupportedFormatError, "Did you mean APP.ACCOUNTS"),
+        (Filter(table="app.acounts"), UnsupportedFormatError, "Did you mean APP.ACCOUNTS"),
+        (Filter(table="x,y\n\"'"), UnsupportedFormatError, "There are"),
+    ],
+)
+def test_what_is_not_there_is_an_error_that_names_what_is(
+    wanted: Filter, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        list(rows(ESTATE, wanted))
+
+
+def test_a_table_without_a_row_of_that_fate_is_no_error() -> None:
+    assert list(rows(ESTATE, Filter(frozenset({Fate.LOST}), table="APP.ACCOUNTS"))) == []
+
+
+def test_times_are_those_of_the_day_in_any_zone(journal: Path) -> None:
+    times = [one["time"] for one in row_dicts(journal)]
+    assert all(one.endswith("Z") for one in times)
+    last = max(datetime.fromisoformat(one) for one in times)
+    after = last.astimezone(timezone(timedelta(hours=9))) + timedelta(seconds=1)
+    assert len(list(rows(journal, Filter(until=after)))) == len(times)
+    assert list(rows(journal, Filter(since=after))) == []
+    assert list(rows(journal, Filter(since=after.astimezone(UTC).replace(tzinfo=None)))) == []
+
+
+def test_a_log_without_times_of_day_is_named_where_times_are_asked_for() -> None:
+    problems: list[Finding] = []
+    wanted = Filter(since=datetime(2020, 1, 1, tzinfo=UTC))
+    assert list(rows(ESTATE / "h2", wanted, problems=problems)) == []
+    assert [one.code for one in problems] == ["no-times"]
+
+
+@pytest.mark.parametrize(
+    ("time", "clock", "said"),
+    [
+        (0, Clock.WALL_MS, "1970-01-01T00:00:00.000Z"),
+        (1_000_001, Clock.WALL_US, "1970-01-01T00:00:01.000Z"),
+        (-1, Clock.WALL_NS, "1969-12-31T23:59:59.999Z"),
+        (1 << 62, Clock.WALL_MS, None),
+        (5, Clock.BOOT_MS, None),
+        (None, Clock.WALL_MS, None),
+    ],
+)
+def test_a_time_is_iso_where_the_clock_allows(
+    time: int | None, clock: Clock, said: str | None
+) -> None:
+    assert time_text(time, clock) == said
+
+
+KEYS = (b"a,b", b'say "x"', b"two\nlines", "ü".encode(), b"'; drop")
+
+
+def test_keys_with_commas_quotes_and_newlines_are_found_and_written(tmp_path: Path) -> None:
+    log = open_persist_log(tmp_path / "log", "cloudtran")
+    operations = [Operation(OperationCode.INSERT, "t", key, b"v") for key in KEYS]
+    log.persisting(["a"], operations)[1].wait()
+    log.close()
+    for key in KEYS:
+        (found,) = rows(tmp_path / "log", Filter(key=key.decode()))
+        assert found.change.key == key.decode()
+    out = io.BytesIO()
+    assert export_rows(tmp_path / "log", "csv", out) == len(KEYS)
+    told = list(csv.DictReader(io.StringIO(out.getvalue().decode(), newline="")))
+    assert [one["key"] for one in told] == [key.decode() for key in KEYS]
+
+
+def test_every_form_has_the_same_rows(tmp_path: Path) -> None:
+    told = list(row_dicts(ESTATE, Filter(DOUBT)))
+    for form in ("csv", "jsonl", "parquet"):
+        target = tmp_path / form
+        assert export_rows(ESTATE, form, target, Filter(DOUBT)) == len(told)
+        assert target.stat().st_mode & 0o777 == 0o600
+    lines = [json.loads(line) for line in (tmp_path / "jsonl").read_text().splitlines()]
+    assert lines == told
+    with (tmp_path / "csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    parquet = pq.read_table(tmp_path / "parquet").to_pylist()
+    for one, text, row in zip(told, read, parquet, strict=True):
+        for name in CSV_COLUMNS:
+            plain = json.dumps(one[name], separators=(",", ":")) if name == "values" else one[name]
+            assert text[name] == ("" if one[name] is None else str(plain)), name
+            held = row[name].hex() if isinstance(row[name], bytes) else row[name]
+            assert held == (None if one[name] is None else plain), name
+    with pytest.raises(ValueError, match="unknown form"):
+        export_rows(ESTATE, "xml", tmp_path / "x")
+
+
+TABLES = {
+    "records": Filter(transaction="295"),
+    "changes": Filter(table="PUBLIC.ACCOUNTS_2", key="251"),
+    "transactions": Filter(gtrid=GTRID),
+    "findings": Filter(gtrid=GTRID),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_and_records_are_filtered_in_the_same_way(table: str) -> None:
+    wanted = TABLES[table]
+    found = read_arrow(ESTATE, table, wanted=wanted).read_all().to_pylist()
+    every = read_arrow(ESTATE, table).read_all().to_pylist()
+    columns = COLUMNS[table]
+    asked = {name: getattr(wanted, name) for name in columns if name != "time"}
+    asked = {columns[name]: one for name, one in asked.items() if one is not None}
+    assert found == [one for one in every if all(fits(one[name], asked[name]) for name in asked)]
+    assert found or table == "findings"
+    if table == "records":
+        told = [one.offset for one in scan(ESTATE, wanted)]
+        assert told == [one["offset"] for one in found]
+
+
+def fits(value: object, text: str) -> bool:
+    return value is not None and (value.hex() if isinstance(value, bytes) else str(value)) == text
+
+
+@pytest.mark.parametrize("table", ["files", "logs", "findings", "transactions"])
+def test_a_table_that_cannot_tell_refuses_the_filter(table: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match="has no key to filter by"):
+        read_arrow(ESTATE, table, wanted=Filter(key="1"))
