@@ -87,7 +87,13 @@ def test_rows_of_derby_are_the_changes_of_its_tables_by_column() -> None:
             for collection in reading.collections():  # type: ignore[attr-defined]
                 own = [one.change for one in found if one.change.collection == collection.name]
                 typed = list(reading.changes_of(collection.name))  # type: ignore[attr-defined]
-                assert [*map(without_ordinal, own)] == [*map(without_ordinal, typed)], name
+                earlier = len(own) - len(typed)  # of a table that had the name before
+                assert bool(earlier) == ((name, collection.name) in REMADE)
+                later = [*map(without_ordinal, own[earlier:])]
+                assert later == [*map(without_ordinal, typed)], name
+
+
+REMADE = {("ddl", "APP.A"), ("ddl", "APP.E")}
 
 
 def without_ordinal(one: Change) -> Change:
