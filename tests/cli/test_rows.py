@@ -89,6 +89,20 @@ def test_no_row_is_said_and_is_no_error(run: Run) -> None:
     assert (answer.code, answer.out, answer.err) == (0, "No row\n", "")
 
 
+def test_the_history_of_a_row_has_every_fate(run: Run) -> None:
+    lines = run("history", "--json", ESTATE, "251", "--table", "PUBLIC.ACCOUNTS_2").lines
+    assert [line["fate"] for line in lines] == [
+        *["committed"] * (len(lines) - 2),
+        *["in_doubt"] * 2,
+    ]
+    assert len(lines) > 2
+    assert run("history", ESTATE, 'a,"\n').out == "No row\n"
+    assert run("history", ESTATE, "1", "--table", "nothing").code == 2
+    shown = at_terminal(24, 80, "", "history", str(ESTATE / "h2"), "251")
+    assert not [line for line in shown if len(line) > 80 and str(EXAMPLES) not in line]
+    assert shown[-1].endswith("2 in doubt")
+
+
 GUIDE = (ROOT / "docs/guide/investigating.md").read_text("utf-8")
 SHOWN = re.findall(r"^\$ (tallystick .*)\n((?:(?!```|\$ ).*\n)*)", GUIDE, re.MULTILINE)
 

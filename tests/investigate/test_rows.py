@@ -232,6 +232,35 @@ def test_decisions_are_rows_of_their_resources() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("system", ["derby", "h2"])
+def test_a_row_is_found_by_the_value_of_a_column(system: str) -> None:
+    """Updates of Derby have the columns that they change alone, and no key among them."""
+    folder = EXAMPLES / "mid-phase-two" / system
+    doubtful = {one.change.collection: one.change.key for one in rows(folder, Filter(DOUBT))}
+    table, key = next(one for one in doubtful.items() if "ACCOUNTS" in one[0])
+    expected = list(rows(folder, Filter(table=table, key=key)))
+    known = next(one.change.values for one in expected if "ID" in (one.change.values or {}))
+    assert list(rows(folder, Filter(table=table, key=f"id={(known or {})['ID']}"))) == expected
+    assert len(expected) > 1
+    assert list(rows(folder, Filter(key="ID="))) == []
+
+
+def test_rows_from_before_the_log_are_found_by_the_value_of_a_column() -> None:
+    """Of these tables the log alone does not tell which row has which value."""
+    for reading in readings(fixture_dir("derby_databases")):
+        if reading.source.system == "derby":
+            for one in reading.collections():  # type: ignore[attr-defined]
+                for key, values in reading.rows_before(one.name):  # type: ignore[attr-defined]
+                    changed = list(rows(reading.source.path, Filter(table=one.name, key=key)))
+                    for name, value in values.items():
+                        if changed and isinstance(value, int):
+                            wanted = Filter(table=one.name, key=f"{name}={value}")
+                            by_value = list(rows(reading.source.path, wanted))
+                            assert all(row in by_value for row in changed)
+                            return
+    pytest.fail("no such row")
+
+
 ESTATE = EXAMPLES / "mid-phase-two"
 GTRID = "62616e6b2d3100000000004e6e5100000059"
 DOUBT = frozenset({Fate.IN_DOUBT})

@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "inspect": "inspect:command",
     "verify": "inspect:verify_command",
     "rows": "rows:command",
+    "history": "rows:history_command",
     "dump": "dump:command",
     "export": "dump:export_command",
     "indoubt": "indoubt:command",
@@ -57,7 +58,7 @@ COMMANDS: dict[str, str] = {
 GROUPS: dict[str, tuple[str, str]] = {
     "triage": (
         "Look: what is in the logs, what would a restart do?",
-        "triage logs; explain logs/h2; export logs --to jsonl --table changes",
+        "triage logs; explain logs/h2; rows logs --in-doubt",
     ),
     "indoubt": (
         "Act: what is due, and how is it done?",

@@ -9,19 +9,26 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 from typing import IO, Any
 
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import json_lines, write_whole
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Path, Survey, deliver, survey
-from tallystick.records import Clock, Fate, Finding, Row
-from tallystick.systems.protocol import Catalogued, KnowsFates, LogReading, ReadOptions
+from tallystick.records import Change, Clock, Fate, Finding, Row
+from tallystick.systems.protocol import (
+    Catalogued,
+    KnowsFates,
+    KnowsRowsBefore,
+    LogReading,
+    ReadOptions,
+)
 
 FORMS = ("csv", "jsonl", "parquet")
 CSV_COLUMNS = (
@@ -95,8 +102,10 @@ def _timed_rows(
 
     def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
         clock = found.clock_for(reading, wanted)
+        meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
+        others = replace(wanted, key=None)
         for row in _of_log(reading, names):
-            if wanted.takes_row(row, clock):
+            if (meant is None or meant.is_of(row.change)) and others.takes_row(row, clock):
                 yield row, clock
 
     for log in found.observers():
@@ -107,6 +116,43 @@ def _timed_rows(
     if wanted.table is not None and not taken:
         _require_table(wanted.table, names, found)
     deliver(found, problems)
+
+
+class _MeantKey:
+    """The rows that a person means by a key: as the log has it, or ``COLUMN=VALUE``.
+
+    A change may have neither that column nor the whole row, so what is known of rows before it
+    counts, too.
+    """
+
+    def __init__(self, key: str, reading: LogReading) -> None:
+        self._key = key
+        column, separator, self._value = key.partition("=")
+        self._column = column.casefold() if separator else None
+        self._rows = set(self._before(reading)) if separator else set[tuple[str, str]]()
+
+    def is_of(self, change: Change) -> bool:
+        """Return whether a change is of such a row, and note which row that is."""
+        place = change.collection, change.key
+        if self._holds(change.values or {}):
+            self._rows.add(place)
+        return change.key == self._key or place in self._rows
+
+    def _holds(self, values: Mapping[str, Any]) -> bool:
+        return any(
+            name.casefold() == self._column and value is not None and str(value) == self._value
+            for name, value in values.items()
+        )
+
+    def _before(self, reading: LogReading) -> Iterator[tuple[str, str]]:
+        if not isinstance(reading, KnowsRowsBefore):
+            return
+        for one in reading.collections():
+            if any(column.name.casefold() == self._column for column in one.columns):
+                with suppress(TallystickError):  # then they are not known
+                    for key, values in reading.rows_before(one.name):
+                        if self._holds(values):
+                            yield one.name, key
 
 
 def _of_log(reading: LogReading, names: set[str]) -> Iterator[Row]:

@@ -49,7 +49,7 @@ class Filter:
         gtrid: the global transaction, by the beginning of its id in any spelling; whole, as hex,
             once it is `known_among` others.
         table: the table, queue or resource, by any of its names.
-        key: the key of the row, or the id of the record.
+        key: the key of the row, or the id of the record; for rows also ``COLUMN=VALUE``.
         since: not before this time.
         until: not after this time.
     """

@@ -87,6 +87,38 @@ def command(
     end_listing(ctx, problems)
 
 
+@click.command()
+@path_argument
+@click.argument("key")
+@click.option("--table", "--collection", "collection", help=COLLECTION_HELP)
+@as_json
+@reading_options
+@click.pass_context
+def history_command(
+    ctx: click.Context,
+    /,
+    path: str,
+    key: str,
+    collection: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print every change of a row below PATH, those that did not last marked.
+
+    KEY is its key as the log has it, or COLUMN=VALUE. Changes come as their transactions ended,
+    those that have not ended last.
+    """
+    problems: list[Finding] = []
+    found = row_dicts(
+        path, Filter(table=collection, key=key), options=read_options(**options), problems=problems
+    )
+    if as_json:
+        print_json_lines(found, streams=True)
+    else:
+        _show(found)
+    end_listing(ctx, problems)
+
+
 def _write(
     path: str,
     form: str,
