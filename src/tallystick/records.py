@@ -636,7 +636,7 @@ class Row:
     Attributes:
         fate: what becomes of it at a restart.
         change: the change; ``commit_sequence`` and ``ordinal`` are 0 where no commit is believed.
-        names: what its collection is called, too: a queue, the number of a container.
+        names: what its collection is called, too: a queue, an earlier name.
     """
 
     fate: Fate

@@ -274,7 +274,6 @@ DOUBT = frozenset({Fate.IN_DOUBT})
         (Filter(DOUBT, gtrid=GTRID), 7),
         (Filter(DOUBT, gtrid=GTRID.upper()[:-1]), 7),
         (Filter(DOUBT, table="APP.ACCOUNTS"), 1),
-        (Filter(DOUBT, table="1168"), 1),
         (Filter(DOUBT, table="7"), 2),
         (Filter(table="APP.ACCOUNTS", key="1:12"), 6),
         (Filter(DOUBT, transaction="295"), 2),

@@ -103,9 +103,9 @@ def _timed_rows(
     def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
         clock = found.clock_for(reading, wanted)
         meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
-        others = replace(wanted, key=None)
+        fits = replace(wanted, key=None).of_rows(clock)
         for row in _of_log(reading, names):
-            if (meant is None or meant.is_of(row.change)) and others.takes_row(row, clock):
+            if (meant is None or meant.is_of(row.change)) and fits(row):
                 yield row, clock
 
     for log in found.observers():

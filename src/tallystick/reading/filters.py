@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -92,24 +93,24 @@ class Filter:
                 found=", ".join(missing),
             )
 
-    def takes_row(self, row: Row, clock: Clock) -> bool:
-        """Return whether a row of a log with such a clock is asked for."""
-        if self.fates and row.fate not in self.fates:
-            return False
-        change = row.change
-        named = replace(self, table=None)
-        if self.table is not None and self.table not in (change.collection, *row.names):
-            return False
-        return all(
-            test(getattr(change, _OF_CHANGES[name])) for name, test in named._tests(clock).items()
-        )
+    def of_rows(self, clock: Clock) -> Callable[[Row], bool]:
+        """Return what tells whether a row of a log with such a clock is asked for."""
+        fates, table = self.fates, self.table
+        tests = _by_attribute(replace(self, table=None)._tests(clock), _OF_CHANGES)
 
-    def takes_record(self, record: Record, clock: Clock) -> bool:
-        """Return whether a record of a log with such a clock is asked for."""
-        columns = COLUMNS["records"]
-        return all(
-            test(getattr(record, columns[name])) for name, test in self._tests(clock).items()
-        )
+        def is_asked_for(row: Row) -> bool:
+            if fates and row.fate not in fates:
+                return False
+            if table is not None and table != row.change.collection and table not in row.names:
+                return False
+            return all(test(get(row.change)) for get, test in tests)
+
+        return is_asked_for
+
+    def of_records(self, clock: Clock) -> Callable[[Record], bool]:
+        """Return what tells whether a record of a log with such a clock is asked for."""
+        tests = _by_attribute(self._tests(clock), COLUMNS["records"])
+        return lambda record: all(test(get(record)) for get, test in tests)
 
     def taken_of(self, batch: pa.RecordBatch, table: str, clock: Clock) -> pa.RecordBatch:
         """Return the rows of a batch of a table that are asked for."""
@@ -134,6 +135,12 @@ class Filter:
 
 
 EVERYTHING = Filter()
+
+
+def _by_attribute(
+    tests: Mapping[str, Test], columns: Mapping[str, str]
+) -> list[tuple[Callable[[Any], Any], Test]]:
+    return [(attrgetter(columns[name]), test) for name, test in tests.items()]
 
 
 def _is(text: str) -> Test:

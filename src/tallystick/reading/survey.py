@@ -216,7 +216,7 @@ def scan(
         every, clock = reading.records(salvage=salvage), found.clock_for(reading, wanted)
         if wanted == EVERYTHING:
             return every
-        return (one for one in every if wanted.takes_record(one, clock))
+        return filter(wanted.of_records(clock), every)
 
     for log in found.observers():
         with found.guard(log.source):
