@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tallystick import Answer, Journal, PageStore, TransactionManager, explain
+from tallystick import Answer, Journal, PageStore, TransactionManager, __version__, explain
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 from tests.fixtures.released import JOURNALS, KEY, contents, live, scanned
@@ -25,6 +25,10 @@ def released(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def held(released: Path) -> Any:
     return json.loads((released / "manifest.json").read_text())
+
+
+def test_this_version_has_its_log() -> None:
+    assert __version__ in VERSIONS
 
 
 def test_every_record_of_a_released_version_is_read(released: Path, held: Any) -> None:
