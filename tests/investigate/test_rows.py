@@ -143,6 +143,14 @@ def test_rows_in_doubt_and_rolled_back_have_the_columns_of_their_tables() -> Non
     }
 
 
+@pytest.mark.parametrize("case", ["indoubt-many-512", "v1.3.176-indoubt-many-1024"])
+def test_what_takes_a_prepared_change_of_h2_back_is_no_row(case: str) -> None:
+    """The engine logs the inverse of each change after the prepare record."""
+    (undone,) = by_fate(str(fixture_dir("h2") / case))[Fate.UNDONE]
+    assert undone.change.kind is Kind.ADD
+    assert undone.change.commit_sequence == 0
+
+
 LOST = {
     ("h2", "corrupt-checksum-2048"): 27,
     ("jboss", "g1a-jbm2-2008-08/circular-reuse-nio-stale-header"): 11,
