@@ -139,6 +139,18 @@ def test_what_only_damage_leaves_is_not_safe(
     assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.CANNOT_TELL, reason)
 
 
+def test_a_file_older_than_others_is_not_being_created(tmp_path: Path) -> None:
+    """It was emptied: a file that a crash leaves so has the highest number."""
+    write(
+        tmp_path,
+        "g3",
+        {2: image("g3", 2, [add(0)], SIZE, b"\0"), 3: image("g3", 3, [], SIZE, b"\0")},
+    )
+    assert judged(tmp_path).answer is Answer.SAFE
+    path_of(tmp_path, 1).write_bytes(b"")
+    assert judged(tmp_path).reason == "odd-end"
+
+
 @pytest.mark.parametrize(("number", "size"), [(3, 0), (3, 8), (4, 0)])
 def test_a_file_that_was_created_and_not_filled_is_what_a_crash_of_artemis_leaves(
     number: int, size: int, tmp_path: Path

@@ -135,6 +135,13 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
     if FILL_J in filled and (short := [file.name for file in files if file.header is None]):
         # Artemis fills with zeros, and deletes such a file.
         yield Ground("odd-end", f"{short[0]} is shorter than a header: HornetQ does not start.")
+    newest = max((one.effective_id for one in readings), default=0)
+    if old := [
+        file.name for file in files if file.header is None and number_of(file.name) < newest
+    ]:
+        yield Ground(
+            "odd-end", f"{old[0]} is shorter than a header, and not the newest: it was cut."
+        )
     if full := full_before_empty(readings, block):
         yield Ground("empty-after-full", f"{full} is full, and two files were opened after it.")
     if empty := empty_before_used(readings):
