@@ -19,6 +19,7 @@ from tests.servers import Server
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SHELVES = ("tutorials", "how-to", "reference", "explanation")
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 GUIDES = [
     "README.md",
@@ -116,6 +117,13 @@ def test_the_first_page_of_the_site_shows_what_the_commands_print(tmp_path: Path
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (shown + "\0").removesuffix("...\n\0").removesuffix("\0") in ran.stdout
+
+
+def test_every_page_of_the_docs_stands_on_a_shelf() -> None:
+    shelves = [(ROOT / "docs" / f"{one}.md").read_text("utf-8") for one in _SHELVES]
+    listed = set(re.findall(r"^[\w/-]+$", "\n".join(shelves), re.MULTILINE))
+    pages = {str(path.relative_to(ROOT / "docs"))[:-3] for path in ROOT.glob("docs/**/*.md")}
+    assert pages - {"index", *_SHELVES} == listed
 
 
 def test_every_link_of_the_docs_leads_to_a_file_and_its_heading() -> None:
