@@ -1,13 +1,16 @@
-"""The table ``changes`` as a change feed: with the columns that change feeds have.
+"""The table ``changes`` as a change feed: with the columns that change feeds have, and its bounds.
 
 In: batches of `tallystick.arrow.schemas.CHANGES`, or of `WITH_IMAGES`, in commit order. Out:
 batches of `FEED`. What a log writes as delete and add of one key in one transaction is an update;
-an update whose old image is known is two rows, as in the change feeds of Delta and Iceberg.
+an update whose old image is known is two rows, as in the change feeds of Delta and Iceberg. And of
+changes and records those between bounds by version or time, both included: the version of a record
+is its number in the log, that of a change its commit's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.schemas import CHANGES, COLLECTIONS
+from tallystick.errors import TallystickError
 from tallystick.pipeline.images import BEFORE_VALUES, without_images
 from tallystick.reading.profiling import PROFILE
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
-from tallystick.records import Clock, Kind
+from tallystick.records import Clock, Kind, Outcome
 
 CHANGE_TYPE = "_change_type"
 
@@ -56,6 +60,9 @@ _ONE_KEY = ("system", "log", "commit_sequence", "collection", "key")
 
 _MICROSECONDS = {Clock.WALL_MS: (1_000, 1), Clock.WALL_US: (1, 1), Clock.WALL_NS: (1, 1_000)}
 """Factor and divisor that make microseconds since 1970 of a clock."""
+
+TIMES_OF_DAY = [clock.value for clock in _MICROSECONDS]
+"""The clocks that tell the time of day."""
 
 
 def selected_columns(
@@ -137,3 +144,82 @@ def _timestamps(batch: pa.RecordBatch) -> pa.Array:
         times = pc.divide(pc.multiply(batch["time"], factor), divisor)
         found = pc.if_else(pc.equal(batch["clock"], clock.value), times, found)
     return found.cast(_MOMENT)
+
+
+# -- start and end --------------------------------------------------------------------------------
+
+NEEDED = ("sequence", "outcome", "time", "clock", "log")
+"""The columns of records that tell whether they lie between bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The first and the last version or time that are wanted; None is without bound.
+
+    Times are microseconds since 1970 in UTC.
+    """
+
+    first_version: int | None = None
+    last_version: int | None = None
+    first_time: int | None = None
+    last_time: int | None = None
+
+    @property
+    def of_versions(self) -> bool:
+        """True if there is a bound by version, which only one log has a meaning for."""
+        return (self.first_version, self.last_version) != (None, None)
+
+    @property
+    def of_times(self) -> bool:
+        """True if there is a bound by time."""
+        return (self.first_time, self.last_time) != (None, None)
+
+
+EVERYTHING = Bounds()
+"""Without bounds."""
+
+
+def within(batches: Iterable[pa.RecordBatch], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+    """Yield the rows between bounds; those without number or time, as damaged ones, are left out.
+
+    Raises:
+        TallystickError: a log does not number its records, or its clock does not tell the time.
+    """
+    for batch in batches:
+        if bounds.of_versions:
+            batch = _of_versions(batch, bounds)
+        if bounds.of_times:
+            told = pc.is_in(batch["clock"], pa.array(TIMES_OF_DAY))
+            _require(batch, told, "the clock of this log does not tell the time of day")
+            times = stamped(batch)[TIMESTAMP].cast("int64")
+            batch = batch.filter(_between(times, bounds.first_time, bounds.last_time))
+        if batch.num_rows:
+            yield batch
+
+
+def _of_versions(batch: pa.RecordBatch, bounds: Bounds) -> pa.RecordBatch:
+    if "commit_sequence" in batch.schema.names:
+        versions = batch["commit_sequence"]
+    else:
+        versions = batch["sequence"]
+        told = pc.or_(versions.is_valid(), pc.not_equal(batch["outcome"], Outcome.VALID.value))
+        _require(batch, told, "the records of this log have no numbers")
+    return batch.filter(_between(versions, bounds.first_version, bounds.last_version))
+
+
+def _require(batch: pa.RecordBatch, told: pa.Array, problem: str) -> None:
+    lacking = batch["log"].filter(pc.invert(told))
+    if len(lacking):
+        raise TallystickError(
+            f"{problem}, so nothing of it is before or after a bound", file=lacking[0].as_py(),
+            advice="Read this log without start and end, or by the other kind of them",
+        )  # fmt: skip
+
+
+def _between(values: pa.Array, first: int | None, last: int | None) -> pa.Array:
+    kept = values.is_valid()
+    if first is not None:
+        kept = pc.and_(kept, pc.greater_equal(values, first))
+    if last is not None:
+        kept = pc.and_(kept, pc.less_equal(values, last))
+    return kept

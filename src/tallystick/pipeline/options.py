@@ -11,13 +11,21 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
 from tallystick.errors import TallystickError
-from tallystick.pipeline.change_feed import SOURCE_TABLES, TIMESTAMP, selected_columns
+from tallystick.pipeline.change_feed import (
+    EVERYTHING,
+    SOURCE_TABLES,
+    TIMESTAMP,
+    Bounds,
+    selected_columns,
+)
 from tallystick.pipeline.typed import typed_schema
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
@@ -58,6 +66,11 @@ NAMES = (
     "beforeImages",
     "baseImages",
     "imagesFolder",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingVersion",
+    "endingVersion",
+    "startingOffsets",
 )
 """Every option of the data source, as the documentation spells it."""
 
@@ -138,6 +151,10 @@ class SourceOptions:
     """Where a stream keeps the newest image of every row."""
     fail_on_data_loss: bool = True
     """False lets a stream go on without records that are gone or damaged."""
+    bounds: Bounds = EVERYTHING
+    """Where what is wanted begins and ends."""
+    latest: bool = False
+    """True if a stream begins with what is written after it began."""
 
     @property
     def feeds(self) -> bool:
@@ -191,6 +208,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         (),
         *_images(given, table),
         fail_on_data_loss=_one_of(given, "failOnDataLoss", ("true", "false"), "true") == "true",
+        bounds=_bounds(given, table),
+        latest=_one_of(given, "startingOffsets", ("earliest", "latest"), "earliest") == "latest",
     )
 
 
@@ -296,6 +315,62 @@ def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
             expected = f"columns of {table}: {', '.join(known)}"
             raise OptionError("option columns", expected=expected, found=name)
     return names
+
+
+def _bounds(given: Mapping[str, str], table: str) -> Bounds:
+    asked = [name for name in _BOUNDS if name.lower() in given]
+    if asked and table not in ("records", "changes"):
+        raise OptionError(f"option {asked[0]} is for records and changes", found=f"table {table}")
+    for one, other in _EXCLUSIVE:
+        if one in asked and other in asked and not _is_earliest(given, other):
+            raise OptionError(f"the options {one} and {other} exclude each other")
+    first, last = _version(given, "startingVersion"), _version(given, "endingVersion")
+    since, until = _moment(given, "startingTimestamp"), _moment(given, "endingTimestamp")
+    for begin, end, what in ((first, last, "Version"), (since, until, "Timestamp")):
+        if begin is not None and end is not None and begin > end:
+            raise OptionError(f"starting{what} is after ending{what}")
+    return Bounds(first, last, since, until)
+
+
+_BOUNDS = (
+    "startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp", "startingOffsets",
+)  # fmt: skip
+_EXCLUSIVE = (
+    ("startingVersion", "startingTimestamp"),
+    ("endingVersion", "endingTimestamp"),
+    ("startingVersion", "startingOffsets"),
+    ("startingTimestamp", "startingOffsets"),
+)
+
+
+def _is_earliest(given: Mapping[str, str], name: str) -> bool:
+    return name == "startingOffsets" and given[name.lower()].lower() == "earliest"
+
+
+def _version(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise OptionError(f"option {name}", expected="a whole number", found=text) from None
+
+
+def _moment(given: Mapping[str, str], name: str) -> int | None:
+    """Return a time as microseconds since 1970; one without a zone is in that of the option."""
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=ZoneInfo(given.get("timezone", "UTC")))
+    except (ValueError, ZoneInfoNotFoundError):
+        expected = "a time as in 2026-01-31 or 2026-01-31T12:00:00+01:00"
+        raise OptionError(f"option {name}", expected=expected, found=text) from None
+    return (found - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _timestamps(given: Mapping[str, str], table: str) -> bool:

@@ -8,14 +8,14 @@ does where files went since, or where it is to fail over records that a log lost
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
-from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -122,6 +122,7 @@ def find(paths: Iterable[str]) -> Plan:
 def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
     """Return the work of one table. Records are split; the other tables close over a whole log."""
     plan = plan or find(options.paths)
+    require_one_log(plan.logs, options)
     if options.mode == "failfast":
         plan.require_readable()
     whole = options.table != "records" or options.salvage
@@ -132,6 +133,17 @@ def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
     if options.table == "findings" and options.search and plan.problems:
         planned.append(Task(problems=tuple(plan.problems)))
     return planned
+
+
+def require_one_log(logs: Sequence[LogSource], options: SourceOptions) -> None:
+    """Check that bounds by version are asked of one log only. Raises `OptionError`."""
+    if options.bounds.of_versions and len(logs) > 1:
+        raise OptionError(
+            "startingVersion and endingVersion are numbers of one log",
+            expected="a path with one log",
+            found=f"{len(logs)} logs",
+            advice="Load the logs one by one, or use startingTimestamp and endingTimestamp",
+        )
 
 
 def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundle]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes
 from tallystick.errors import TallystickError
-from tallystick.pipeline.change_feed import TIMESTAMP, feed, stamped
+from tallystick.pipeline.change_feed import EVERYTHING, NEEDED, TIMESTAMP, feed, stamped, within
 from tallystick.pipeline.images import images_of, without_images
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOSING, Piece, Task, current, require_undamaged, went
@@ -65,7 +65,7 @@ def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
         yield from (batch.select(names) for batch in judged_batches(pieces, options))
         return
     read = (batch for _, batch in tables_of(pieces, options, [options.table], planned=planned))
-    batches = fed(read, options) if options.feeds else read
+    batches = fed(read, options) if options.feeds else bounded(read, options)
     if options.timestamps:
         batches = map(stamped, batches)
     for batch in _joined(chain(batches, finding_batches(list(task.problems)))):
@@ -98,9 +98,14 @@ def judged_batches(
     yield from batches_of_rows(estate.judged(), GLOBAL_TRANSACTIONS)
 
 
+def bounded(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records or changes that lie between the bounds of the options."""
+    return iter(batches) if options.bounds == EVERYTHING else within(batches, options.bounds)
+
+
 def fed(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield changes as a feed, in the columns of their collection where one is wanted."""
-    rows = feed(batches)
+    rows = feed(bounded(batches, options))
     if not options.typed:
         return rows
     asked = options.schema.names
@@ -219,6 +224,8 @@ def _read(
     if options.timestamps and columns:  # made of two others
         needed = dict.fromkeys([*columns, "time", "clock"])
         columns = tuple(name for name in needed if name != TIMESTAMP)
+    if options.bounds != EVERYTHING and columns:
+        columns = tuple(dict.fromkeys([*columns, *NEEDED]))
     schema, attributes = selected(table, columns), "attributes" in columns
     judged = partial(settled_judgement, known=known, options=options.reading)
     batches = batches_of(

@@ -86,6 +86,8 @@ class TallystickDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader of the chosen table."""
         options = narrowed(self._parsed(schema), schema)
+        if options.latest:
+            raise OptionError("startingOffsets=latest is for streams: a batch reads what is there")
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         return PruningReader(options) if _pushing_down() else TableReader(options)
 

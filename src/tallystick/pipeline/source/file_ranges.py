@@ -29,7 +29,7 @@ from tallystick.pipeline.source.positions import (
     order_of,
     require_unchanged,
 )
-from tallystick.pipeline.task import fed
+from tallystick.pipeline.task import bounded, fed
 from tallystick.printable import logger
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
@@ -221,7 +221,8 @@ def _read_range(
         try:
             log = log or _log_of(one, options, anew=look > 0)
             _require_there(log, one)
-            for batch in _committed(log, one, options) if options.feeds else _read(log, one):
+            found = (_committed if options.feeds else _read)(log, one, options)
+            for batch in found:
                 given = True
                 yield batch
         except (RecordsLostError, HistoryRewrittenError) as error:
@@ -251,9 +252,9 @@ def _log_of(one: FileRange, options: SourceOptions, *, anew: bool) -> FollowedLo
     return FollowedLog(source, options.reading, options.collection)
 
 
-def _read(log: FollowedLog, one: FileRange) -> Iterator[pa.RecordBatch]:
+def _read(log: FollowedLog, one: FileRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     for batch in log.batches(one.file, one.begin, one.end):
-        yield from _between(batch, one.begin, one.end)
+        yield from bounded(_between(batch, one.begin, one.end), options)
 
 
 def _require_there(log: FollowedLog, one: FileRange) -> None:

@@ -49,9 +49,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._noted: dict[str, str] = {}
         """By log the file that was read last when that was noted for disposers."""
 
+    @one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the position before every record."""
-        return {}
+        """Return the position before every record, or after those that are there now."""
+        return {**self.tailer.latest()} if self.options.latest else {}
 
     @one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name

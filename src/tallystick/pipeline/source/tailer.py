@@ -26,7 +26,7 @@ from tallystick.errors import (
 )
 from tallystick.pipeline.fingerprint import fingerprint, gone
 from tallystick.pipeline.options import Limit, SourceOptions
-from tallystick.pipeline.planning import RecordsLostError, find
+from tallystick.pipeline.planning import RecordsLostError, find, require_one_log
 from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import (
@@ -231,6 +231,7 @@ class Tailer:
         if self.options.mode == "failfast":
             plan.require_readable()
         found = plan.logs
+        require_one_log(found, self.options)
         followed = [source for source in found if self._can_follow(source)]
         for source in found if len(followed) < len(found) else ():
             if self._can_follow(source):

@@ -1,0 +1,181 @@
+"""Start and end of records and changes: by version of one log, by time of any number of logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick.errors import TallystickError
+from tallystick.pipeline.options import OptionError, SourceOptions, parse
+from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.source.file_ranges import file_ranges, read
+from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.task import execute
+from tallystick.systems.tally.live.log import TallyLog
+from tests.fixtures import fixture_dir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DERBY = str(fixture_dir("typed") / "d-number-again" / "db" / "log")
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "pipeline.md"
+
+
+def options_of(path: Path | str, **given: str) -> SourceOptions:
+    return parse({"path": str(path), **given})
+
+
+def in_batch(path: Path | str, **given: str) -> list[dict[str, Any]]:
+    """The rows that a batch gives."""
+    options = options_of(path, **given)
+    batches = (batch for task in tasks(options) for batch in execute(task, options))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def in_stream(path: Path | str, **given: str) -> list[dict[str, Any]]:
+    """The rows that a stream gives in one step."""
+    options = options_of(path, **given)
+    start: Position = {}
+    ranges = file_ranges(options, start, Tailer(options).advance(start))
+    batches: Iterator[Any] = read(ranges, options)
+    return [row for batch in batches for row in batch.select(options.schema.names).to_pylist()]
+
+
+WAYS = pytest.mark.parametrize("rows_of", [in_batch, in_stream])
+
+
+def native(folder: Path, count: int = 10) -> Path:
+    """A log with some records, one after the other."""
+    with TallyLog(str(folder)) as log:
+        for number in range(count):
+            log.append(b"%d" % number).wait()
+    return folder
+
+
+def moment(microseconds: int) -> str:
+    """A time as the options take it."""
+    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)).isoformat()
+
+
+@WAYS
+@pytest.mark.parametrize("columns", [{}, {"columns": "offset,sequence"}])
+def test_records_between_versions_are_given_both_included(
+    tmp_path: Path, rows_of: Any, columns: dict[str, str]
+) -> None:
+    path = native(tmp_path)
+    numbers = [row["sequence"] for row in rows_of(path)]
+    given = {"startingVersion": str(numbers[3]), "endingVersion": str(numbers[6])}
+    found = rows_of(path, **given, **columns)
+    assert [row["sequence"] for row in found] == numbers[3:7]
+    assert list(found[0]) == (columns["columns"].split(",") if columns else list(rows_of(path)[0]))
+    assert [row["sequence"] for row in rows_of(path, endingVersion=str(numbers[1]))] == numbers[:2]
+
+
+@WAYS
+def test_records_of_several_logs_are_given_by_their_times(tmp_path: Path, rows_of: Any) -> None:
+    native(tmp_path / "a")
+    native(tmp_path / "b")
+    times = sorted(row["time"] for row in rows_of(tmp_path))
+    first, last = times[4], times[15]
+    given = {"startingTimestamp": moment(first), "endingTimestamp": moment(last)}
+    found = sorted(row["time"] for row in rows_of(tmp_path, **given))
+    assert found == [one for one in times if first <= one <= last]
+    assert rows_of(tmp_path, startingTimestamp=moment(times[-1] + 1)) == []
+
+
+@WAYS
+def test_changes_between_versions_are_given_by_their_commits(rows_of: Any) -> None:
+    rows = rows_of(DERBY, table="changes")
+    commits = sorted({row["_commit_version"] for row in rows})
+    given = {"startingVersion": str(commits[1]), "endingVersion": str(commits[-2])}
+    expected = [row for row in rows if commits[1] <= row["_commit_version"] <= commits[-2]]
+    assert rows_of(DERBY, table="changes", **given) == expected
+    assert 0 < len(expected) < len(rows)
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["startingVersion", "endingVersion"])
+def test_versions_of_several_logs_are_refused(tmp_path: Path, rows_of: Any, name: str) -> None:
+    native(tmp_path / "a")
+    native(tmp_path / "b")
+    with pytest.raises(OptionError, match="numbers of one log"):
+        rows_of(tmp_path, **{name: "1"})
+
+
+@WAYS
+def test_a_log_whose_clock_tells_no_time_of_day_is_refused_by_time(rows_of: Any) -> None:
+    with pytest.raises(TallystickError, match="does not tell the time of day") as caught:
+        rows_of(DERBY, table="changes", startingTimestamp="2026-01-01")
+    assert caught.value.file == DERBY
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"startingVersion": "1", "startingTimestamp": "2026-01-01"}, "exclude each other"),
+        ({"endingVersion": "1", "endingTimestamp": "2026-01-01"}, "exclude each other"),
+        ({"startingVersion": "1", "startingOffsets": "latest"}, "exclude each other"),
+        ({"startingTimestamp": "2026-01-01", "startingOffsets": "latest"}, "exclude each other"),
+        ({"startingVersion": "2", "endingVersion": "1"}, "is after"),
+        ({"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"}, "is after"),
+        ({"startingVersion": "one"}, "whole number"),
+        ({"endingTimestamp": "yesterday"}, "a time as in"),
+        ({"startingOffsets": "newest"}, "earliest, latest"),
+        ({"table": "files", "startingVersion": "1"}, "is for records and changes"),
+    ],
+)
+def test_bounds_that_mean_nothing_are_refused_in_one_sentence(
+    given: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(OptionError, match=problem):
+        options_of("/l", **given)
+
+
+def test_a_time_without_zone_is_in_the_zone_of_the_option() -> None:
+    given = {"startingTimestamp": "2026-01-01 01:00:00", "timezone": "Europe/Berlin"}
+    assert options_of("/l", **given).bounds.first_time == 1_767_225_600_000_000
+    assert options_of("/l", startingOffsets="earliest", startingVersion="1").bounds.of_versions
+
+
+def test_a_stream_from_the_latest_gives_what_is_written_after_it_began(tmp_path: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    options = options_of(native(tmp_path / "a"), startingOffsets="latest")
+    reader = LogStreamReader(options)
+    start = reader.initialOffset()
+    assert reader.tailer.advance(start) == start
+    with TallyLog(str(tmp_path / "a")) as log:
+        log.append(b"new").wait()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    batches = [batch for one in reader.partitions(start, end) for batch in reader.read(one)]
+    assert [row["body"] for batch in batches for row in batch.to_pylist()] == [b"new"]
+
+
+def guide_example() -> str:
+    """The example of the guide."""
+    (found,) = re.findall(r"^```python\n(since = .*?)^```", GUIDE.read_text(), re.M | re.S)
+    return str(found)
+
+
+def test_through_spark_the_example_of_the_guide_gives_what_it_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    native(tmp_path / "a")
+    native(tmp_path / "b")
+    scope: dict[str, Any] = {"spark": spark}
+    exec(
+        guide_example().replace("logs/native", f"{tmp_path}/a").replace("logs/", f"{tmp_path}/"),
+        scope,
+    )
+    assert scope["since"].count() == 0  # these logs are younger than the example
+    assert [row["sequence"] for row in scope["few"].orderBy("sequence").collect()] == [2, 3, 4, 5]
+    with pytest.raises(Exception, match="startingOffsets=latest is for streams"):
+        spark.read.format("tallystick").options(startingOffsets="latest").load(
+            str(tmp_path)
+        ).count()
