@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -105,18 +106,25 @@ def test_two_databases_are_one_commit_as_the_guide_says(
     assert said == ["nothing was changed: the account is not covered\n", "", said[0]]
 
 
-def test_the_first_page_of_the_site_shows_what_the_commands_print(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "count"), [("index.md", 2), ("guide/investigating.md", 5)])
+def test_a_page_shows_what_the_commands_print(tmp_path: Path, page: str, count: int) -> None:
     (tmp_path / "logs").symlink_to(ROOT / "examples/estate")
-    page = (ROOT / "docs/index.md").read_text("utf-8")
-    (picture,) = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    commands = re.findall(r"^\$ tallystick (.*)\n((?:(?!\$).*\n)+)", picture, re.MULTILINE)
-    assert [command for command, _ in commands] == ["triage logs", "indoubt list logs"]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    pictures = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    commands = [
+        one
+        for picture in pictures
+        for one in re.findall(r"^\$ tallystick (.*)\n((?:(?!\$).*\n)+)", picture, re.MULTILINE)
+    ]
+    assert len(commands) == count
     for command, shown in commands:
         ran = subprocess.run(
-            [sys.executable, "-m", "tallystick", *command.split()],
+            [sys.executable, "-m", "tallystick", *shlex.split(command)],
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert (shown + "\0").removesuffix("...\n\0").removesuffix("\0") in ran.stdout
+        said = ran.stdout + ran.stderr
+        assert (shown + "\0").removesuffix("...\n\0").removesuffix("\0") in said
 
 
 def test_every_page_of_the_docs_stands_on_a_shelf() -> None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         TransactionUsageError,
         UnsupportedFormatError,
     )
+    from tallystick.investigate.sql import (
+        sql,
+    )
     from tallystick.reading import (
         explain,
         inspect,
@@ -156,6 +159,7 @@ __all__ = [
     "read_arrow",
     "scan",
     "scrub",
+    "sql",
     "triage",
 ]
 
@@ -167,6 +171,7 @@ _MODULES = {
         RecordIdError RecordTooLargeError RolledBackError TallystickError TransactionError
         TransactionUsageError UnsupportedFormatError
     """,
+    "investigate.sql": "sql",
     "reading": "explain inspect read_arrow scan scrub triage",
     "reading.results": "Explanation Inspection Summary",
     "reading.triaging": "Triage",

@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "verify": "inspect:verify_command",
     "rows": "rows:command",
     "history": "rows:history_command",
+    "sql": "sql:command",
     "dump": "dump:command",
     "export": "dump:export_command",
     "indoubt": "indoubt:command",
@@ -49,7 +50,7 @@ COMMANDS: dict[str, str] = {
     "backlog": "backlog:command",
     "store": "upkeep:store_command",
     "pipeline": "pipeline:command",
-    "report": "report:command",
+    "report": "pipeline:report_command",
     "demo": "bench:demo_command",
     "bench": "bench:command",
 }

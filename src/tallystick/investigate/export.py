@@ -1,16 +1,21 @@
 """A table of all logs below a path, into one file that other programs read.
 
 In: a path and a form. Out: JSON lines (the objects of ``tallystick dump --json`` for
-records), Parquet, or an Arrow IPC stream. Memory holds one batch.
+records), CSV, Parquet, or an Arrow IPC stream. Memory holds one batch.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
+from uuid import UUID
 
 from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
@@ -22,7 +27,7 @@ from tallystick.systems.protocol import ReadOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMATS = ("jsonl", "parquet", "arrow")
+FORMATS = ("jsonl", "csv", "parquet", "arrow")
 
 
 def export(
@@ -49,7 +54,14 @@ def export(
     reader = read_arrow(
         path, table, salvage=salvage, wanted=wanted, options=options, problems=problems
     )
-    writers = {"jsonl": _rows_as_json, "parquet": _parquet, "arrow": _arrow}
+    return write_batches(reader, form, target)
+
+
+def write_batches(
+    reader: pa.RecordBatchReader, form: str, target: str | os.PathLike[str] | IO[bytes]
+) -> int:
+    """Write batches in one of `FORMATS`, to a file as `write_whole` does; return the rows."""
+    writers = {"jsonl": _rows_as_json, "csv": _rows_as_csv, "parquet": _parquet, "arrow": _arrow}
     return write_whole(target, lambda out: writers[form](out, reader))
 
 
@@ -85,12 +97,53 @@ def json_lines(out: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
-    def rows() -> Iterator[dict[str, Any]]:
-        for batch in reader:
-            yield from map(jsonable, batch.to_pylist())
+def csv_lines(out: IO[bytes], columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> int:
+    """Write a head and one line of CSV for each row, lists and objects as JSON; return how many."""
+    text = io.TextIOWrapper(out, "utf-8", errors="surrogateescape", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    count = 0
+    for row in rows:
+        writer.writerow(_plain(row[name]) for name in columns)
+        count += 1
+    text.detach()
+    return count
 
-    return json_lines(out, rows())
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else value
+
+
+def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
+    return json_lines(out, _jsonable_rows(reader))
+
+
+def _rows_as_csv(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
+    return csv_lines(out, reader.schema.names, _jsonable_rows(reader))
+
+
+def _jsonable_rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    for batch in reader:
+        yield from (
+            {name: _json(value) for name, value in row.items()} for row in batch.to_pylist()
+        )
+
+
+def _json(value: Any) -> Any:
+    """Return what JSON has for a value of Arrow: ISO 8601 for times, integers as they are."""
+    match value:
+        case dict():
+            return {str(name): _json(one) for name, one in value.items()}
+        case list():
+            return [_json(one) for one in value]
+        case date() | time():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else str(value)
+        case timedelta() | UUID():
+            return str(value)
+        case _:
+            return jsonable(value)
 
 
 def _parquet(out: IO[bytes], reader: pa.RecordBatchReader) -> int:

@@ -5,9 +5,6 @@ In: a path and a `Filter`. Out: `Row`s of all logs below it, log after log; or a
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,7 +14,7 @@ from itertools import chain
 from typing import IO, Any
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
-from tallystick.investigate.export import json_lines, write_whole
+from tallystick.investigate.export import csv_lines, json_lines, write_whole
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Path, Survey, deliver, survey
@@ -204,17 +201,7 @@ def _size(one: tuple[Row, Clock]) -> int:
 
 
 def _csv(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
-    text = io.TextIOWrapper(out, "utf-8", errors="surrogateescape", newline="", write_through=True)
-    writer = csv.writer(text)
-    writer.writerow(CSV_COLUMNS)
-    count = 0
-    for row in found:
-        values = row["values"]
-        shown = None if values is None else json.dumps(values, separators=(",", ":"))
-        writer.writerow((row | {"values": shown})[name] for name in CSV_COLUMNS)
-        count += 1
-    text.detach()
-    return count
+    return csv_lines(out, CSV_COLUMNS, found)
 
 
 def _parquet(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:

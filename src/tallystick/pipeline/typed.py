@@ -16,7 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.pipeline.change_feed import FEED
-from tallystick.systems.protocol import LOST, Catalogued, Collection, LogReading, Typed
+from tallystick.reading.names import log_name
+from tallystick.systems.protocol import (
+    LOST,
+    Catalogued,
+    Collection,
+    LogReading,
+    LogSource,
+    ReadOptions,
+    Typed,
+)
+from tallystick.systems.registry import system
 
 OF_FEED = {
     "_change_type": "_change_type",
@@ -60,6 +70,20 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 def collections_of(reading: LogReading) -> tuple[Collection, ...]:
     """Return the collections of a log; none where its system tells no columns."""
     return tuple(reading.collections()) if isinstance(reading, Catalogued) else ()
+
+
+def catalogue_of(
+    logs: Iterable[LogSource], options: ReadOptions
+) -> dict[tuple[str, str], dict[Collection, str]]:
+    """Return the collections by system and name; more than one of a name have other columns.
+
+    Each has the name of the first log in which it was found.
+    """
+    found: dict[tuple[str, str], dict[Collection, str]] = {}
+    for source in logs:
+        for one in collections_of(system(source.system).read(source, options)):
+            found.setdefault((source.system, one.name), {}).setdefault(one, log_name(source))
+    return found
 
 
 def collection_rows(reading: LogReading, log: str, *, count: bool) -> Iterator[dict[str, Any]]:

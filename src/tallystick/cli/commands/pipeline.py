@@ -1,4 +1,4 @@
-"""``tallystick pipeline run``: logs to tables, on this machine or a cluster."""
+"""``tallystick pipeline run``: logs to tables, here or on a cluster; ``report``: a page of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -175,3 +176,18 @@ def _bar() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda table, done, of: shown.update(
             task, description=table, completed=done, total=of
         )
+
+
+@click.command()
+@click.argument("tables", metavar="DIR", type=click.Path())
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page; DIR/report.html.")
+@as_json
+def report_command(tables: str, output: str | None, as_json: bool) -> None:
+    """Write one self-contained HTML page from the tables in DIR."""
+    from tallystick.report import write_report
+
+    path = write_report(tables, output or Path(tables) / "report.html")
+    if as_json:
+        print_json({"report": str(path)})
+    else:
+        say(str(path))

@@ -42,10 +42,8 @@ from tallystick.pipeline.options import (
 from tallystick.pipeline.planning import LOSING, Piece, Task, find, require_no_hole, tasks
 from tallystick.pipeline.source.worker import main_module, one_sentence
 from tallystick.pipeline.task import execute
-from tallystick.pipeline.typed import OF_FEED, collections_of
-from tallystick.reading.names import log_name
+from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.systems.protocol import Collection
-from tallystick.systems.registry import system
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -270,12 +268,11 @@ def with_collection(options: SourceOptions) -> SourceOptions:
     """
     if options.collection is None:
         return options
+    catalogue = catalogue_of(find(options.paths).logs, options.reading)
+    name = _collection_named(options.collection, {name for _, name in catalogue})
     found: dict[Collection, str] = {}
-    for source in find(options.paths).logs:
-        for one in collections_of(system(source.system).read(source, options.reading)):
-            found.setdefault(one, log_name(source))
-    name = _collection_named(options.collection, {one.name for one in found})
-    found = {one: log for one, log in found.items() if one.name == name}
+    for (_, known), ones in catalogue.items():
+        found |= ones if known == name else {}
     if len(found) != 1:
         different = "; ".join(f"{log}: {_text(one)}" for one, log in found.items())
         raise OptionError(

@@ -1,0 +1,153 @@
+"""``tallystick sql PATH "select ..."``: the tables of all logs below a path, asked in SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import sys
+from typing import Any
+
+import click
+
+from tallystick.cli.output import (
+    WIDTH,
+    Printer,
+    as_json,
+    path_argument,
+    read_options,
+    reading_options,
+    say,
+)
+from tallystick.errors import TallystickError
+from tallystick.investigate.export import FORMATS, write_batches
+from tallystick.printable import counted
+
+ROWS = 40
+"""Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
+_PROMPT, _MORE = "sql> ", "...> "
+
+
+@click.command()
+@path_argument
+@click.argument("query", required=False)
+@click.option("--to", "form", type=click.Choice(FORMATS), help="Form of the output, not a table.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
+)
+@as_json
+@reading_options
+def command(
+    path: str,
+    query: str | None,
+    form: str | None,
+    output: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Ask the logs below PATH in SQL: DuckDB, with their tables as views.
+
+    `SHOW ALL TABLES` lists them: logs, files, records, transactions, changes, findings,
+    collections, global_transactions, profile, and the collections of each system, such as
+    derby."APP.ACCOUNTS". Without QUERY, statements are read from standard input; on a terminal
+    with a prompt. Nothing is written but --output. --json is --to jsonl.
+    """
+    from tallystick.investigate.sql import Error, sql, statements
+
+    form = form or ("jsonl" if as_json else None)
+    if output is not None and form is None:
+        raise click.UsageError("--output needs a form: --to jsonl, csv, parquet or arrow")
+    with sql(path, options=read_options(**options)) as connection:
+        if query is None and sys.stdin.isatty():
+            _prompt(connection)
+            return
+        try:
+            asked = statements(connection, sys.stdin.read() if query is None else query)
+            if form is not None and len(asked) != 1:
+                raise click.UsageError("--to and --json take one statement")
+            for one in asked:
+                _answer(connection, one, form, output)
+        except Error as error:
+            raise TallystickError(_sentence(error)) from error
+
+
+def _answer(connection: Any, statement: str, form: str | None, output: str | None) -> None:
+    found = connection.sql(statement)
+    if form is None:
+        if found is not None:
+            _show(found)
+        return
+    if found is None:
+        raise click.UsageError("the statement has no rows")
+    if output is None and form in ("parquet", "arrow") and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is binary: name a file with --output")
+    target = sys.stdout.buffer if output is None else output
+    count = write_batches(found.to_arrow_reader(), form, target)
+    if output is not None:
+        say(f"{counted(count, 'row')} in {output}", err=True)
+
+
+def _show(found: Any) -> None:
+    """Print a table that is as wide as the terminal."""
+    text, width = io.StringIO(), WIDTH
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size((WIDTH, 24)).columns
+    with contextlib.redirect_stdout(text):
+        found.show(max_width=width, max_rows=ROWS)
+    out = Printer()
+    for line in text.getvalue().rstrip().split("\n"):
+        out.line(line)
+
+
+def _prompt(connection: Any) -> None:
+    """Answer statements that are typed, each ended by a semicolon, until the input ends."""
+    from tallystick.investigate.sql import Error, statements
+
+    _complete(connection)
+    say("Statements end with a semicolon; SHOW ALL TABLES; lists the views; Ctrl-D ends.", err=True)
+    typed = ""
+    while True:
+        try:
+            typed += input(_MORE if typed else _PROMPT) + "\n"
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            typed = ""
+            say("", err=True)
+            continue
+        if not typed.rstrip().endswith(";"):
+            typed = "" if typed.isspace() else typed
+            continue
+        try:
+            for one in statements(connection, typed):
+                _answer(connection, one, None, None)
+        except Error as error:
+            say(_sentence(error), err=True)
+        except KeyboardInterrupt:
+            say("interrupted", err=True)
+        typed = ""
+
+
+def _complete(connection: Any) -> None:
+    """Have the terminal complete names of views and columns, and keep lines of this session."""
+    try:
+        import readline
+    except ImportError:  # as Python is built without it
+        return
+    found = connection.execute(
+        "SELECT DISTINCT unnest([table_name, column_name]) AS name "
+        "FROM information_schema.columns ORDER BY name"
+    ).fetchall()
+    names = [name for (name,) in found]
+
+    def complete(begun: str, number: int) -> str | None:
+        fitting = [one for one in names if one.lower().startswith(begun.lower())]
+        return fitting[number] if number < len(fitting) else None
+
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+
+
+def _sentence(error: Exception) -> str:
+    """Return what an error says, without the traceback that DuckDB adds to one of ours."""
+    return str(error).partition(" Detail: Python exception")[0].strip()

@@ -1,0 +1,204 @@
+"""SQL over logs in this process: their tables as views of a DuckDB connection.
+
+In: a path. Out: a connection with a view for each table of the data source, and one for each
+collection, in its own columns, in a schema by the name of its system. A query reads the columns
+that it asks for, of the logs that its conditions on ``log`` and ``system`` leave, as a stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallystick.errors import MissingExtraError
+from tallystick.pipeline.change_feed import SOURCE_TABLES
+from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.planning import Plan, find, tasks
+from tallystick.pipeline.task import execute
+from tallystick.pipeline.typed import OF_FEED, catalogue_of
+from tallystick.reading.names import log_name
+from tallystick.systems.protocol import LogSource, ReadOptions
+
+try:
+    import duckdb
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+except ImportError as error:
+    raise MissingExtraError("duckdb", "investigate") from error
+
+Error = duckdb.Error
+"""What DuckDB raises, for a statement or for what a reader raised."""
+
+_LOGGER = logging.getLogger("tallystick")
+
+_LOCKED = (
+    # A query reads these logs and nothing else, and writes nothing, wherever its text comes from.
+    "SET temp_directory = ''",
+    "SET python_enable_replacements = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def sql(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    options: ReadOptions | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Return a connection whose views are the tables of all logs below a path.
+
+    The views are ``logs``, ``files``, ``records``, ``transactions``, ``changes``, ``findings``,
+    ``collections``, ``global_transactions`` and ``profile``, with the columns that they have on
+    Spark, and ``<system>."<collection>"`` for each collection whose columns a log tells: its
+    changes. The connection reads nothing but these logs, and writes no file.
+
+    Args:
+        path: A log, a folder of logs, or several of them. Logs are looked for now; each query
+            reads them.
+        options: What the readers have to know.
+
+    Raises:
+        LogUnreadableError: The path itself cannot be read.
+        MissingExtraError: The extra ``investigate`` is not installed.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else [*path]
+    asked = _Asked(tuple(os.fspath(one) for one in paths), given=options or ReadOptions())
+    plan = find(asked.paths)
+    connection = duckdb.connect(":memory:")
+    for name in SOURCE_TABLES:
+        table = LogTable(replace(asked, table=name), plan)
+        connection.from_arrow(table).create_view(name)
+    _add_collections(connection, asked, plan)
+    for one in _LOCKED:
+        connection.execute(one)
+    return connection
+
+
+def statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    """Return the single statements of a text. Raises `Error` if it is no SQL."""
+    return [one.query for one in connection.extract_statements(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked(SourceOptions):
+    """Options of the data source whose secrets are values: they stay in this process."""
+
+    given: ReadOptions = field(default_factory=ReadOptions)
+
+    @property
+    def reading(self) -> ReadOptions:
+        return self.given
+
+
+def _add_collections(
+    connection: duckdb.DuckDBPyConnection, asked: SourceOptions, plan: Plan
+) -> None:
+    """Add a view for each collection whose columns all logs of its system agree on."""
+    for (system, name), found in catalogue_of(plan.logs, asked.reading).items():
+        columns = tuple((one.name, one.kind) for one in next(iter(found)).columns)
+        if len(found) > 1 or OF_FEED.keys() & dict(columns):
+            about = {"system": system, "collection": name}
+            _LOGGER.warning("collection has no view: its columns differ by log", extra=about)
+            continue
+        logs = Plan([one for one in plan.logs if one.system == system], plan.problems)
+        typed = replace(asked, table="changes", collection=name, typed=columns, history=True)
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{system}"; USE "{system}"')
+        connection.from_arrow(LogTable(typed, logs)).create_view(name)
+    connection.execute("USE memory.main")
+
+
+class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
+    """One table of logs as a dataset of Arrow, as far as engines ask for one.
+
+    Args:
+        options: Which table, and how to read it.
+        plan: The logs.
+    """
+
+    def __init__(self, options: SourceOptions, plan: Plan) -> None:
+        self._options, self._plan = options, plan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return self._options.schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - Arrow's name
+        **_others: Any,
+    ) -> ds.Scanner:
+        """Return a scanner over the rows that a filter leaves, in these columns.
+
+        Args:
+            columns: Names; None for all. The filter may have others.
+            filter: Applied whole: engines do not apply again what they hand over.
+            _others: What Arrow has for files: sizes of batches, readahead.
+        """
+        schema = self.schema
+        asked = schema.names if columns is None else columns
+        if filter is not None:
+            asked = [*asked, *_columns_of(filter, schema)]
+        read = replace(self._options, columns=tuple(dict.fromkeys(asked)) or (schema.names[0],))
+        return ds.Scanner.from_batches(
+            self._batches(read, filter), schema=read.schema, columns=columns, filter=filter
+        )
+
+    def _batches(
+        self, read: SourceOptions, wanted: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        plan = self._plan
+        if wanted is not None and read.table != "global_transactions":  # judged together
+            plan = Plan(_logs_with(plan.logs, self.schema, wanted), plan.problems)
+        for task in tasks(read, plan):
+            yield from execute(task, read)
+
+
+def _columns_of(wanted: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the columns that an expression needs: those without which Arrow cannot bind it."""
+    return [name for name in schema.names if not _binds(wanted, _without(schema, name))]
+
+
+def _without(schema: pa.Schema, name: str) -> pa.Schema:
+    return schema.remove(schema.get_field_index(name))
+
+
+def _binds(wanted: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        ds.Scanner.from_batches(iter(()), schema=schema, filter=wanted)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _logs_with(logs: list[LogSource], schema: pa.Schema, wanted: pc.Expression) -> list[LogSource]:
+    """Return the logs of which a row can be what is wanted, by their name and system alone.
+
+    Arrow has that for folders that are named after a value: each log is such a folder.
+    """
+    names: dict[str, Callable[[LogSource], str]] = {
+        "system": lambda log: log.system, "log": log_name, "_log": log_name,
+    }  # fmt: skip
+    told = {name: of for name, of in names.items() if name in schema.names}
+    folders = ds.FileSystemDataset.from_paths(
+        [str(number) for number in range(len(logs))], schema=schema,
+        format=ds.IpcFileFormat(), filesystem=pa.fs.LocalFileSystem(),
+        partitions=[_all(ds.field(name) == of(log) for name, of in told.items()) for log in logs],
+    )  # fmt: skip
+    left = folders.get_fragments(filter=wanted)
+    return [logs[number] for number in sorted(int(one.path) for one in left)]
+
+
+def _all(conditions: Iterator[pc.Expression]) -> pc.Expression:
+    found = next(conditions)
+    for one in conditions:
+        found = found & one
+    return found

@@ -1,0 +1,120 @@
+"""``tallystick sql``: answers on a terminal, in forms for programs, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_hostile_text import assert_safe
+from tests.cli.test_triage import at_terminal
+from tests.fixtures import fixture_dir
+
+COUNTS = """
+SELECT "offset" % 4 AS part, count(*) AS n, sum(length) AS bytes FROM records GROUP BY 1 ORDER BY 1
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    shutil.copytree(fixture_dir("bitronix") / "all-dangling", tmp_path / "log")
+    return tmp_path / "log"
+
+
+def test_an_answer_fits_a_terminal(log: Path) -> None:
+    lines = at_terminal(24, 80, "", "sql", str(log), "FROM records")
+    assert max(map(len, lines)) <= 80
+    assert "64 rows (40 shown)" in lines[-1]
+
+
+def test_every_form_has_the_same_rows(run: Run, log: Path, tmp_path: Path) -> None:
+    rows = run("sql", log, COUNTS, "--json").lines
+    assert len(rows) > 1
+    assert {type(value) for row in rows for value in row.values()} == {int}
+    assert run("sql", log, COUNTS, "--to", "jsonl").lines == rows
+    read = list(csv.DictReader(io.StringIO(run("sql", log, COUNTS, "--to", "csv").out)))
+    assert read == [{name: str(value) for name, value in row.items()} for row in rows]
+    answer = run("sql", log, COUNTS, "--to", "parquet", "-o", tmp_path / "out.parquet")
+    assert (answer.code, answer.out) == (0, "")
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == rows
+
+
+def test_times_and_lists_have_a_form_for_programs(run: Run, log: Path) -> None:
+    query = (
+        "SELECT TIMESTAMPTZ '2026-01-02 03:04:05+00' AS t, DATE '2026-01-02' AS d, "
+        "1.5::DECIMAL(3, 1) AS n, [1, 2] AS l, {'a': 'x'} AS s, 'a'::BLOB AS b, uuid() IS NULL AS u"
+    )
+    (row,) = run("sql", log, query, "--json").lines
+    assert row == {
+        "t": "2026-01-02T03:04:05+00:00", "d": "2026-01-02", "n": "1.5", "l": [1, 2],
+        "s": {"a": "x"}, "b": "61", "u": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT x FROM records", 'Referenced column "x" not found'),
+        ("FROM nothing", "nothing does not exist"),
+        ("COPY records TO 'out.csv'", "disabled by configuration"),
+        ("SELECT 1; SELECT 2", "one statement"),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_of_one_sentence(
+    run: Run, log: Path, query: str, said: str
+) -> None:
+    answer = run("sql", log, query, "--to", "jsonl")
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+
+
+def test_what_a_log_holds_is_shown_not_obeyed(run: Run, tmp_path: Path) -> None:
+    import tallystick
+
+    with tallystick.Journal(tmp_path / "log") as journal:
+        journal.append(b"\x1b]0;owned\x07\x1b[2J")
+    answer = run(
+        "sql", tmp_path / "log", "SELECT decode(body), body FROM records WHERE kind = 'add'"
+    )
+    assert answer.code == 0
+    assert_safe(answer.out)
+    assert "owned" in answer.out
+
+
+def test_statements_come_from_standard_input(log: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tallystick", "sql", str(log)],
+        input="CREATE TABLE seen AS SELECT count(*) AS n FROM records;\nSELECT n + 1 FROM seen;",
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "65" in done.stdout
+
+
+def test_a_prompt_answers_statement_by_statement(log: Path) -> None:
+    typed = ["SELECT count(*)", "FROM logs;", "FRO logs;", "", "SELECT 6 * 7;"]
+    before = f"""
+import builtins, sys
+typed = iter({typed!r})
+def read(prompt):
+    print(prompt, end="")
+    for line in typed:
+        print(line)
+        return line
+    raise EOFError
+builtins.input, sys.stdin.isatty, sys.stderr = read, lambda: True, sys.stdout
+"""
+    shown = at_terminal(24, 80, before, "sql", str(log))
+    assert [line for line in shown if line.startswith(("sql> ", "...> "))] == [
+        "sql> SELECT count(*)", "...> FROM logs;", "sql> FRO logs;", "sql> ", "sql> SELECT 6 * 7;",
+        "sql> ",
+    ]  # fmt: skip
+    assert any("syntax error" in line for line in shown)
+    assert any("42" in line for line in shown)
