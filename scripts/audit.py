@@ -18,6 +18,8 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).parents[1]
 OURS = {"tallystick", "tallystick-fast"}
 TOOLS = {"pip", "setuptools", "wheel", "uv"}
@@ -37,9 +39,13 @@ def normal(name: str) -> str:
 
 
 def pinned(lock: str) -> dict[str, str]:
-    """Return the versions that a lock file pins, by name."""
-    pairs = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\n]+)", lock, re.MULTILINE)
-    return {normal(name): version for name, version in pairs}
+    """Return the versions that a lock file pins for this interpreter, by name."""
+    found = {}
+    for line in re.findall(r"^[A-Za-z0-9][^#\n]*", lock, re.MULTILINE):
+        one = Requirement(line.strip())
+        if one.marker is None or one.marker.evaluate():
+            found[normal(one.name)] = str(one.specifier).removeprefix("==")
+    return found
 
 
 def unpinned(installed: Mapping[str, str], lock: Mapping[str, str]) -> list[str]:

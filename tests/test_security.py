@@ -156,7 +156,10 @@ def test_an_audit_that_could_not_ask_says_so_and_fails_where_it_is_required(
 
 
 def test_what_is_not_pinned_or_has_no_known_licence_is_told(audit: Any) -> None:
-    lock = audit.pinned("one==1.0\n    # via x\nTwo_b[extra]==2.0 ; python_version < '4'\n")
+    lock = audit.pinned(
+        "one==1.0\n    # via x\nTwo_b[extra]==2.0 ; python_version < '4'\n"
+        "two-b==3.0 ; python_version >= '4'\n"
+    )
     assert lock == {"one": "1.0", "two-b": "2.0"}
     assert audit.unpinned({"one": "1.0", "two-b": "2.1", "pip": "1"}, lock) == [
         "two-b 2.1 is installed, 2.0 is pinned"

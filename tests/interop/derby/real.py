@@ -62,11 +62,16 @@ def derby(database: Path | str, *steps: str, version: str = VERSIONS[0]) -> dict
 
 def random_tables(database: Path, seed: int, steps: int, end: str, *, version: str) -> Shown:
     """Change tables at random (see RandomTables.java); what all tables show before the end."""
-    small = ("derby.storage.logSwitchInterval=100000", "derby.storage.checkpointInterval=100000")
+    (database.parent / "derby.properties").write_text(
+        "derby.storage.logSwitchInterval=100000\nderby.storage.checkpointInterval=100000\n"
+    )
     printed = run_java(
         "RandomTables", database, seed, steps, end,
         classpath=_classpath(version),
-        options=["-Dderby.stream.error.file=/dev/null", *(f"-D{one}" for one in small)],
+        options=[
+            "-Dderby.stream.error.file=/dev/null",
+            f"-Dderby.system.home={database.parent}",
+        ],
         timeout_s=120,
     )  # fmt: skip
     return rows_shown(printed.splitlines())
