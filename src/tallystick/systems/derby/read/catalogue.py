@@ -56,6 +56,8 @@ class Table:
             the one that the table had where the log begins.
         layouts: the columns by container.
         follows: another table had the name before, as far as the log tells.
+        loaded: the first container took the place of another one in the transaction that made the
+            table: rows that it got with that are not in the log.
         names: those that it had along the log, the newest last.
     """
 
@@ -63,6 +65,7 @@ class Table:
     containers: list[tuple[int, int | None]] = field(default_factory=list)
     layouts: dict[int, Layout] = field(default_factory=dict)
     follows: bool = False
+    loaded: bool = False
     names: list[str] = field(default_factory=list)
 
     @property
@@ -77,7 +80,7 @@ class Catalogue:
     ``freed`` has, by number of a container, the commit at which it was last given up: after a
     restart Derby gives the number to another table or index. ``names`` has the table that each
     container is now, of users or of the catalogue; ``last`` the container that each name had last,
-    and ``indexes`` the containers of indexes.
+    ``indexes`` the containers of indexes, and ``loaded`` those of tables that are `Table.loaded`.
 
     Args:
         rows: where the log begins, by container of the catalogue.
@@ -90,6 +93,7 @@ class Catalogue:
         self.names: dict[int, str] = {}
         self.last: dict[str, int] = {}
         self.indexes: set[int] = set()
+        self.loaded: set[int] = set()
         self._numbers: set[int] = set()
         self._names: set[str] = set()
         self._renew(None)
@@ -114,10 +118,24 @@ class Catalogue:
         """Take in the operations of one transaction that commits at an instant."""
         parts = Parts()
         changed = False
+        heaps: dict[str, list[int]] = {}
         for body in bodies:
             changed |= self._apply(body, parts)
+            self._note_heap(body, heaps)
+        self.loaded |= {
+            numbers[-1]
+            for identity, numbers in heaps.items()
+            if identity not in self.tables and numbers[-1] != numbers[0]
+        }
         if changed:
             self._renew(commit)
+
+    def _note_heap(self, body: Body, heaps: dict[str, list[int]]) -> None:
+        """Note by id of a table the containers that a transaction gives it."""
+        page = body.fields["pageId"]
+        row = self._rows[page.container].get((page.number, body.fields["recordId"]))
+        if page.container == CONGLOMERATES and row is not None and row.get(4) == b"\0":
+            heaps.setdefault(_text(row, 1), []).append(int.from_bytes(row.get(2) or b""))
 
     def _apply(self, body: Body, parts: Parts) -> bool:
         page = body.fields["pageId"]
@@ -157,7 +175,8 @@ class Catalogue:
             self.names[containers[identity]] = name
             if _text(row, 2) == _USER_TABLE and identity in columns:
                 there.add(identity)
-                known = Table(name, follows=name in self._names)
+                loaded = containers[identity] in self.loaded
+                known = Table(name, follows=name in self._names, loaded=loaded)
                 table = self.tables.setdefault(identity, known)
                 _name(table, name)
                 _renew(table, containers[identity], columns[identity], commit)

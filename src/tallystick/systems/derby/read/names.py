@@ -54,7 +54,7 @@ class Names:
         self._indexes = self.catalogue.indexes
         if not naming:
             return ()
-        last = dict(self.catalogue.last)
+        last, loaded = dict(self.catalogue.last), set(self.catalogue.loaded)
         self.catalogue.apply(naming, commit)
         after = self.catalogue.names
         self._now = before | after
@@ -67,7 +67,12 @@ class Names:
         ]
         for name in gone:
             del self.catalogue.last[name]
-        others = ((one, there[one]) for one in there if last.get(one, there[one]) != there[one])
+        loaded = self.catalogue.loaded - loaded
+        others = (
+            (name, container)
+            for name, container in there.items()
+            if container in loaded or last.get(name, container) != container
+        )
         return [*(Emptied(one, None) for one in gone), *(Emptied(*one) for one in others)]
 
     @property

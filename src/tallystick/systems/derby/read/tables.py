@@ -205,7 +205,7 @@ class Database:
     def _before(self, table: Table) -> dict[int, Before]:
         """Return the rows of a table's containers that the log does not hold itself."""
         numbers = [number for number, _ in table.containers]
-        if table.containers[0][1] is not None and len(numbers) == 1:
+        if table.containers[0][1] is not None and len(numbers) == 1 and not table.loaded:
             return {number: Before(Container(None)) for number in numbers}
         before = self._files(numbers)
         for _ in _noted(self._ranges(numbers, ()), before):
@@ -345,7 +345,8 @@ class _TableChanges:
     def __init__(self, table: Table, before: dict[int, Before], log: str) -> None:
         self._table, self._before, self._log = table, before, log
         self._more = {number: _Continuations(rows) for number, rows in before.items()}
-        later = table.containers if table.follows else table.containers[1:]
+        anew = table.follows or table.loaded
+        later = table.containers if anew else table.containers[1:]
         self.renewed = {commit: number for number, commit in later if commit is not None}
         """By commit, the container that the table gets."""
 
