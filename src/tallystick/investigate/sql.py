@@ -7,7 +7,6 @@ that it asks for, of the logs that its conditions on ``log`` and ``system`` leav
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Plan, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
+from tallystick.printable import logger
 from tallystick.reading.names import log_name
 from tallystick.systems.protocol import LogSource, ReadOptions
 
@@ -33,7 +33,7 @@ except ImportError as error:
 Error = duckdb.Error
 """What DuckDB raises, for a statement or for what a reader raised."""
 
-_LOGGER = logging.getLogger("tallystick")
+_LOGGER = logger("tallystick")
 
 _LOCKED = (
     # A query reads these logs and nothing else, and writes nothing, wherever its text comes from.
