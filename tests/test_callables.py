@@ -353,7 +353,8 @@ VALUE_IS_USED = {
 """Functions of tests whose value is needed: a coroutine in its place fails the test."""
 
 OURS = re.compile(
-    r"disposal/(disposers.py install|worker.py AskingLog)|metrics.py|pipeline/(stages|tables)/"
+    r"disposal/(disposers.py install|worker.py AskingLog)|investigate/export.py write_whole"
+    r"|metrics.py|pipeline/(stages|tables)/"
     r"|reading/(settled|tables).py|records.py Deferred"
     r"|services/journal/engine.py|services/page_store/(checkpoint|recovery|pages/cache).py"
     r"|services/transactions/(deadlines|metrics|recovery|tracing|two_phase_commit|xids).py"
