@@ -6,8 +6,10 @@ locks, positioned writes and durable names, and is refused elsewhere by `require
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -63,3 +65,33 @@ def after_fork_in_child(call: Callable[[], object]) -> None:
     """Have ``call`` called in every forked child; where nothing forks, do nothing."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
+
+
+_AT_EMPTY_PATH, _STATX_NLINK, _STATX_SIZE = 0x1000, 4, 256
+_STATX = struct.Struct("=IIQI")
+"""What was told, size of a block, attributes, links: how the ``struct statx`` of Linux begins."""
+_statx: Any = None
+if sys.platform == "linux":
+    try:
+        _statx = ctypes.CDLL(None).statx
+    except (OSError, AttributeError):  # a C library from before 2018
+        _statx = None
+    else:
+        _statx.argtypes = (
+            ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p,
+        )  # fmt: skip
+
+
+def links(descriptor: int) -> int:
+    """Return how many names an open file has. Raises `OSError`.
+
+    Its times are not asked for: where a kernel tells them finely (Linux 6.13), the next write would
+    have to write them down, and its sync takes half as long again.
+    """
+    if _statx is not None:
+        found = ctypes.create_string_buffer(_STATX_SIZE)
+        if _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_NLINK, found) == 0:
+            told, _, _, names = _STATX.unpack_from(found)
+            if told & _STATX_NLINK:
+                return int(names)
+    return os.fstat(descriptor).st_nlink

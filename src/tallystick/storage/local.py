@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
 from tallystick.errors import LogClosedError, LogLockedError, LogWriteError
-from tallystick.posix import O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_PLAIN, fcntl, pread
+from tallystick.posix import O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_PLAIN, fcntl, links, pread
 from tallystick.storage.files import (
     VECTOR_MAX,
     Bytes,
@@ -144,7 +144,7 @@ class LocalFile(_Descriptor):
         """Sync the file; see `File.datasync`."""
         fd = self.fd
         _datasync(fd)
-        if os.fstat(fd).st_nlink == 0:
+        if links(fd) == 0:
             self._refuse_removed(fd)
 
     def _refuse_removed(self, fd: int) -> None:
