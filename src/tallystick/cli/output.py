@@ -17,7 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import IO, Any, Protocol, TypeAlias, TypeVar
 
 import click
 from rich.console import Console
@@ -370,6 +370,23 @@ def read_options(
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 path_argument = click.argument("path", type=click.Path())
+output_option = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
+)
+_BINARY = ("parquet", "arrow")
+
+
+def output_target(form: str, output: str | None) -> str | IO[bytes]:
+    """Return the file that is named, or standard output.
+
+    Raises:
+        click.UsageError: a terminal would get a form that is no text.
+    """
+    if output is not None:
+        return output
+    if form in _BINARY and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is binary: name a file with --output")
+    return sys.stdout.buffer
 
 
 class _Reply(Protocol):

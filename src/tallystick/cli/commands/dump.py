@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -12,6 +11,8 @@ from tallystick.cli.output import (
     Printer,
     as_json,
     end_listing,
+    output_option,
+    output_target,
     path_argument,
     print_json_lines,
     read_options,
@@ -64,9 +65,7 @@ def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **op
 @click.command()
 @path_argument
 @click.option("--to", "form", type=click.Choice(FORMATS), required=True, help="Form of the output.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
-)
+@output_option
 @click.option("--table", type=click.Choice(TABLES), default="records", show_default=True)
 @click.option("--salvage", is_flag=True, help="Also records after damage, marked as such.")
 @click.option("--collection", help=COLLECTION_HELP)
@@ -83,15 +82,13 @@ def export_command(
     salvage: bool,
     **options: Any,
 ) -> None:
-    """Write a table of every log below PATH as JSON lines, Parquet or an Arrow stream."""
-    if output is None and form != "jsonl" and sys.stdout.isatty():
-        raise click.UsageError(f"{form} is binary: name a file with --output")
+    """Write a table of every log below PATH as JSON lines, CSV, Parquet or an Arrow stream."""
     problems: list[Finding] = []
     wanted = wanted_of(options)
     rows = export(
         path,
         form,
-        output if output is not None else sys.stdout.buffer,
+        output_target(form, output),
         table=table,
         salvage=salvage,
         wanted=wanted,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,8 @@ from tallystick.cli.output import (
     Printer,
     as_json,
     end_listing,
+    output_option,
+    output_target,
     path_argument,
     print_json_lines,
     read_options,
@@ -56,9 +57,7 @@ def _fate_options(command: Any) -> Any:
 @filter_options
 @as_json
 @click.option("--to", "form", type=click.Choice(FORMS), help="Form of the output, instead of text.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
-)
+@output_option
 @reading_options
 @click.pass_context
 def command(
@@ -131,9 +130,7 @@ def _write(
     if output is None and form == "jsonl":
         print_json_lines(row_dicts(path, wanted, options=read, problems=problems), streams=True)
         return
-    if output is None and form == "parquet" and sys.stdout.isatty():
-        raise click.UsageError(f"{form} is binary: name a file with --output")
-    target = sys.stdout.buffer if output is None else output
+    target = output_target(form, output)
     count = export_rows(path, form, target, wanted, options=read, problems=problems)
     if output is not None:
         say(f"{counted(count, 'row')} in {output}", err=True)

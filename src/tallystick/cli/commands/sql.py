@@ -14,6 +14,8 @@ from tallystick.cli.output import (
     WIDTH,
     Printer,
     as_json,
+    output_option,
+    output_target,
     path_argument,
     read_options,
     reading_options,
@@ -32,9 +34,7 @@ _PROMPT, _MORE = "sql> ", "...> "
 @path_argument
 @click.argument("query", required=False)
 @click.option("--to", "form", type=click.Choice(FORMATS), help="Form of the output, not a table.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
-)
+@output_option
 @as_json
 @reading_options
 def command(
@@ -79,10 +79,7 @@ def _answer(connection: Any, statement: str, form: str | None, output: str | Non
         return
     if found is None:
         raise click.UsageError("the statement has no rows")
-    if output is None and form in ("parquet", "arrow") and sys.stdout.isatty():
-        raise click.UsageError(f"{form} is binary: name a file with --output")
-    target = sys.stdout.buffer if output is None else output
-    count = write_batches(found.to_arrow_reader(), form, target)
+    count = write_batches(found.to_arrow_reader(), form, output_target(form, output))
     if output is not None:
         say(f"{counted(count, 'row')} in {output}", err=True)
 
