@@ -96,7 +96,7 @@ format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-$(READY): requirements.lock pyproject.toml $(wildcard fast/*.c) fast/setup.py
+$(READY): requirements.lock pyproject.toml $(wildcard fast/*.[ch]) fast/setup.py
 	@scripts/ensure.sh python
 	@test -x $(PYTHON) || python3 -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.lock

@@ -7,18 +7,12 @@
    The functions of `_signal` are called by their addresses: a look at all handlers takes a fifth
    of a microsecond then, and so nothing has to be known about who changes them. */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
+#include "core.h"
 
 #define NUMBERS 65       /* of signals, from 1 on */
 #define FAILURES_MAX 100 /* of one call, by handlers that raise: a signal may arrive with each */
 
 typedef PyObject *(*Fast)(PyObject *module, PyObject *const *args, Py_ssize_t count);
-
-PyObject *new_uninterrupted(void);
 
 static PyObject *module;  /* _signal */
 static PyCFunction get;   /* its getsignal */
@@ -220,7 +214,7 @@ static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, NULL}};
 static PyType_Spec spec = {"tallystick_fast.Uninterrupted", sizeof(PyObject), 0,
                            Py_TPFLAGS_DEFAULT, slots};
 
-/* -- the module ---------------------------------------------------------------------------- */
+/* -- what is added to the module ----------------------------------------------------------- */
 
 static PyObject *function_of(const char *name, int flags) {
     PyObject *found = PyObject_GetAttrString(module, name);
@@ -251,7 +245,7 @@ static int find_signals(void) {
 }
 
 /* Return the block; NULL, without an exception, where this interpreter has other functions. */
-PyObject *new_uninterrupted(void) {
+static PyObject *new_uninterrupted(void) {
     if (!(module = PyImport_ImportModule("_signal"))) return NULL;
     PyObject *getsignal = function_of("getsignal", METH_O);
     PyObject *signal = function_of("signal", METH_FASTCALL);
@@ -267,4 +261,11 @@ PyObject *new_uninterrupted(void) {
     PyObject *block = type ? PyType_GenericAlloc(type, 0) : NULL;
     Py_XDECREF((PyObject *)type);
     return block;
+}
+
+int add_signals(PyObject *added_to) {
+    PyObject *block = new_uninterrupted();
+    int failed = PyErr_Occurred() || (block && PyModule_AddObjectRef(added_to, "uninterrupted", block));
+    Py_XDECREF(block);
+    return failed ? -1 : 0;
 }

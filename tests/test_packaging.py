@@ -105,6 +105,29 @@ def test_a_release_tries_every_extra_and_that_of_the_core_which_it_builds() -> N
     assert EXTRAS["fast"] == [f"tallystick-fast=={core['version']}; sys_platform == 'linux'"]
 
 
+def test_the_compiled_core_has_the_licence_of_the_package_beside_it() -> None:
+    assert (ROOT / "fast/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "needs"),
+    [
+        ("sys.platform = 'darwin'", "is for Linux"),
+        ("sys.platform = 'win32'", "is for Linux"),
+        ("sys.byteorder = 'big'", "little-endian"),
+        ("sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1", "free-threaded"),
+    ],
+)
+def test_where_the_core_cannot_be_built_one_sentence_says_so(elsewhere: str, needs: str) -> None:
+    program = f"import runpy, setuptools, sys, sysconfig; {elsewhere}; runpy.run_path('setup.py')"
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, cwd=ROOT / "fast", capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert needs in ran.stderr
+    assert "Install tallystick without the extra fast" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_the_hosted_workflow_runs_the_pythons_that_the_package_names() -> None:
     named = re.findall(r"Python :: (3\.\d+)", "".join(PROJECT["classifiers"]))
     jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"]

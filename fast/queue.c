@@ -1,10 +1,8 @@
-/* The compiled core of group commit: who waits for which group, and who leads.
+/* Group commit: who waits for which group, and who leads.
 
    It does what tallystick/storage/group/queue.py does, for threads and asyncio tasks, and has the
    same interface; the rules I1-I6 stand in tallystick/storage/group/writer.py. It knows no format
-   and does no input or output, but for the end of a native log, to which a queue may write the
-   items of its lone callers. For a body no Python runs then, and no object is made but the record's
-   number; for another item the log has a function that returns the columns and bytes of its group.
+   and does no input or output: the items of lone callers go to the end of a native log, if it has one.
 
    The interpreter lock guards everything here: no function gives it up between two statements that
    belong together. It is given up in two functions, to wait and to write, and by callbacks.
@@ -21,26 +19,17 @@
    for its call AHEAD_TURNS times, and then sleeps again. No thread is woken ahead where there is
    only one processor, and for AHEAD_PAUSE groups after one that slept again. */
 
-#define _GNU_SOURCE /* statx */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "core.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 7        /* the main package refuses another number */
 #define STALL_NS 200000    /* time without a wake-up after which a chain is stalled */
 #define RELAY 256          /* groups without a watched chain after that */
 #define AHEAD_TURNS 200    /* looks of a thread that was woken ahead of its turn, some 10 us */
@@ -59,9 +48,6 @@
 /* Call a method of the writer. */
 #define ASK(queue, method, ...)                                                                    \
     PyObject_CallMethodObjArgs((queue)->policy, word[N_##method], ##__VA_ARGS__, NULL)
-#define KEEP(object) Py_INCREF((PyObject *)(object))
-#define DROP(object) Py_DECREF((PyObject *)(object))
-#define XDROP(object) Py_XDECREF((PyObject *)(object))
 
 /* -- waiters ------------------------------------------------------------------------------- */
 
@@ -130,32 +116,9 @@ static uint32_t look_at(uint32_t *word) {
     return value;
 }
 
-static int64_t now_ns(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* -- objects ------------------------------------------------------------------------------- */
 
-/* Every object begins with its references; the garbage collector clears the first ones of them. */
-#define OBJECT PyObject_HEAD short references, cleared;
-
-typedef struct {
-    OBJECT PyObject *reference[];
-} Object;
-
 #define BUCKETS 16 /* of the durations of flushes: tallystick/storage/group/counters.py */
-typedef struct { /* where the next group of a native log goes; see the section of that name */
-    OBJECT PyObject *file_type, *pwrite, *datasync, *crc32, *header, *index, *plain_lsns, *encoders;
-    Py_ssize_t sector, room;
-    unsigned long long segment, end, next_lsn, durable_lsn;
-    long long time_us;
-    unsigned chain;
-    int fd, error; /* -1: only Python may write; errno of what failed */
-    char dirty, marked;
-} LogEnd;
-
 typedef struct {
     OBJECT PyObject *policy;
     PyObject *groups; /* unsynced ones, dirty ones, the current one: never empty */
@@ -193,69 +156,9 @@ typedef struct { /* iterator of a ticket, and what its task sees in place of a f
     char blocking, cancelled;
 } Await;
 
-/* clang-format off */
-#define NAMES(X)                                                                                   \
-    X(call_soon) X(call_soon_threadsafe) X(run) X(lead) X(commit_alone)                 \
-    X(request_flush) X(write_dirty) X(too_large) X(late_error) X(own_flush_error) X(release)       \
-    X(pwrite) X(datasync)
-/* clang-format on */
-#define AS_NUMBER(name) N_##name,
-#define AS_TEXT(name) #name,
-enum { NAMES(AS_NUMBER) NAMES_COUNT };
-static const char *const texts[] = {NAMES(AS_TEXT)};
-static PyObject *word[NAMES_COUNT];
-
-static PyTypeObject *GroupType, *TicketType, *AwaitType, *LogEndType;
+static PyTypeObject *GroupType, *TicketType, *AwaitType;
 static PyObject *wake_tasks; /* a function of this module */
-static PyObject *get_running_loop, *copy_error, *cancelled_error, *bytes_of, *refuse_copy;
-
-static void *allocate(PyTypeObject *type, short references, short cleared) {
-    Object *self = (Object *)PyType_GenericAlloc(type, 0);
-    if (self) {
-        self->references = references;
-        self->cleared = cleared;
-    }
-    return self;
-}
-
-static int object_traverse(Object *self, visitproc visit, void *arg) {
-    Py_VISIT(Py_TYPE((PyObject *)self));
-    for (int one = 0; one < self->references; one++) Py_VISIT(self->reference[one]);
-    return 0;
-}
-
-/* The rest stays: a method that a finalizer calls finds an object that is whole. */
-static int object_clear(Object *self) {
-    for (int one = 0; one < self->cleared; one++) Py_CLEAR(self->reference[one]);
-    return 0;
-}
-
-static void object_dealloc(Object *self) {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    PyObject_GC_UnTrack(self);
-    for (int one = 0; one < self->references; one++) Py_CLEAR(self->reference[one]);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    DROP(type);
-}
-
-#define COMMON                                                                                     \
-    {Py_tp_dealloc, object_dealloc}, {Py_tp_traverse, object_traverse}, {                          \
-        Py_tp_clear, object_clear                                                                  \
-    }
-
-/* Raise the error for whoever copies or pickles it. */
-static PyObject *object_reduce(PyObject *self, PyObject *Py_UNUSED(none)) {
-    return PyObject_CallFunctionObjArgs(refuse_copy, self, NULL);
-}
-
-#define UNCOPIED                                                                                   \
-    {"__reduce__", object_reduce, METH_NOARGS, NULL}, {                                            \
-        "__getstate__", object_reduce, METH_NOARGS, NULL                                           \
-    }
-
-#define SPEC(name, slots, flags)                                                                   \
-    {"tallystick_fast." #name, sizeof(name), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | (flags), \
-     slots}
+static PyObject *get_running_loop, *copy_error, *cancelled_error, *bytes_of;
 
 static Group *new_group(Queue *queue) {
     Group *group = allocate(GroupType, 5, 3);
@@ -265,13 +168,6 @@ static Group *new_group(Queue *queue) {
     }
     if (group) group->queue = (Queue *)Py_NewRef((PyObject *)queue);
     return group;
-}
-
-/* Raise an error that was made for it, if it was. */
-static PyObject *raise_made(PyObject *error) {
-    if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-    XDROP(error);
-    return NULL;
 }
 
 static PyObject *raise_copy(PyObject *error) {
@@ -497,220 +393,6 @@ static PyObject *queue_wait_for_woken(Queue *queue, PyObject *Py_UNUSED(none)) {
     PyErr_Clear(); /* of memory: a wait that is not needed */
     Py_RETURN_NONE;
 }
-
-/* -- the end of a native log --------------------------------------------------------------- */
-
-#define LARGEST 65536 /* bytes of a payload: the interpreter lock is held while it is copied */
-#define PLAIN (1 << 16)/* columns of a group of plain records */
-typedef struct __attribute__((packed)) { /* docs/formats/tally.md; a test compares every byte */
-    char fixed[12];                      /* magic, version, flags */
-    uint32_t length;
-    uint64_t segment, offset, first_lsn;
-    uint32_t count, columns, stored, raw;
-    int64_t time_us;
-    uint64_t durable_lsn;
-    uint32_t crc, chain;
-    char also_fixed[44]; /* nonce, shard, tag, zeros */
-    uint32_t checksum;
-} Header;
-typedef struct { /* of the index of a segment, as long as that is written to */
-    int64_t offset, lsn, time_us;
-} Entry;
-
-static uint32_t checksum(PyObject *crc32, char *data, size_t size) {
-    PyObject *number = PyObject_CallFunction(crc32, "y#", data, (Py_ssize_t)size);
-    uint32_t crc = number ? (uint32_t)PyLong_AsUnsignedLong(number) : 0;
-    XDROP(number);
-    return crc;
-}
-
-/* Return 0 while a file has a name, or an errno. Its times are not asked for: where a kernel tells
-   them finely, the next write would have to write them down, and a commit takes half as long again. */
-static int has_name(int fd) {
-#ifdef STATX_NLINK
-    struct statx some;
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &some) == 0 && some.stx_mask & STATX_NLINK)
-        return some.stx_nlink ? 0 : ENOENT;
-#endif
-    struct stat now;
-    return fstat(fd, &now) < 0 ? errno : now.st_nlink ? 0 : ENOENT;
-}
-
-/* Return 0, or an errno. No room for a write is no error of the log, unlike that of a sync: what was
-   written is overwritten by the next group. */
-static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset, int *no_room) {
-    for (size_t done = 0; done < size;) {
-        ssize_t some = pwrite(fd, data + done, size - done, (off_t)(offset + done));
-        if (some < 0 && errno != EINTR) {
-            *no_room = errno == ENOSPC || errno == EDQUOT;
-            return *no_room ? 0 : errno;
-        }
-        done += some > 0 ? (size_t)some : 0;
-    }
-    while (fdatasync(fd) < 0)
-        if (errno != EINTR) return errno;
-    return has_name(fd); /* as `LocalFile.datasync` */
-}
-
-/* True, with an exception, if a write or sync has failed. */
-static int failed(LogEnd *at) {
-    if ((errno = at->error) == ENOENT)
-        PyErr_SetString(PyExc_FileNotFoundError, "the file was deleted while it was open");
-    else if (errno)
-        PyErr_SetFromErrno(PyExc_OSError);
-    return at->error != 0;
-}
-
-/* The file is written by Python if that has another function for it than it had. */
-static int may_write(LogEnd *at, Py_ssize_t size) {
-    int same = at->fd >= 0 && !at->dirty && size <= LARGEST && !failed(at);
-    for (int one = 0; one < 2 && same; one++) {
-        PyObject *now = PyObject_GetAttr(at->file_type, word[N_pwrite + one]);
-        same = now == (one ? at->datasync : at->pwrite);
-        XDROP(now);
-    }
-    return same && !PyErr_Occurred();
-}
-
-/* Write and sync a group; return 0, 1 if there is no room for it: nothing has changed, or -1 with
-   an exception: then the log is not used again. */
-static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char *first,
-                       Py_ssize_t first_size, const char *rest, Py_ssize_t rest_size) {
-    char *data;
-    Header header;
-    size_t stored = (size_t)(first_size + rest_size), own = sizeof header;
-    size_t sector = (size_t)at->sector, length = (stored + 2 * own + sector - 1) / sector * sector;
-    int no_room = 0;
-    Py_ssize_t entries = PyByteArray_Size(at->index);
-    if (!(data = PyMem_Malloc(length))) return PyErr_NoMemory(), -1;
-    if (PyByteArray_Resize(at->index, entries + (Py_ssize_t)sizeof(Entry)) < 0)
-        return PyMem_Free(data), -1;
-    long long now_us = now_ns(CLOCK_REALTIME) / 1000;
-    if (now_us > at->time_us) at->time_us = now_us;
-    Entry entry = {(int64_t)at->end, (int64_t)at->next_lsn, at->time_us};
-    /* Now: whoever runs during the write may change the index. */
-    memcpy(PyByteArray_AsString(at->index) + entries, &entry, sizeof entry);
-    memcpy(data + own, first, (size_t)first_size);
-    memcpy(data + own + first_size, rest, (size_t)rest_size);
-    memset(data + own + stored, 0, length - own - stored);
-    memcpy(&header, PyBytes_AsString(at->header), own);
-    header.length = (uint32_t)length;
-    header.segment = at->segment, header.offset = at->end;
-    header.first_lsn = at->next_lsn, header.count = count, header.columns = columns;
-    header.stored = header.raw = (uint32_t)stored;
-    header.time_us = at->time_us;
-    header.durable_lsn = at->durable_lsn, header.chain = at->chain;
-    header.crc = checksum(at->crc32, data + own, length - 2 * own);
-    header.checksum = checksum(at->crc32, (char *)&header, offsetof(Header, checksum));
-    memcpy(data, &header, own);
-    memcpy(data + length - own, &header, own);
-    if (!PyErr_Occurred()) {
-        PyThreadState *state = PyEval_SaveThread();
-        at->error = write_and_sync(at->fd, data, length, at->end, &no_room);
-        PyEval_RestoreThread(state);
-    }
-    PyMem_Free(data);
-    if (failed(at) || PyErr_Occurred()) return PyByteArray_Resize(at->index, entries), -1;
-    if (no_room) return PyByteArray_Resize(at->index, entries) < 0 ? -1 : 1;
-    at->chain = header.checksum;
-    at->end += length, at->next_lsn += count, at->durable_lsn = at->next_lsn - 1;
-    at->marked = 0;
-    return 0;
-}
-
-static int has_room(LogEnd *at, Py_ssize_t size) {
-    return (Py_ssize_t)at->end + size + PyByteArray_Size(at->index) <= at->room;
-}
-
-/* Write and sync a group of one plain record; return its LSN, or NULL, without an exception if
-   Python has to write it. */
-static PyObject *write_plain(LogEnd *at, PyObject *body) {
-    int32_t offsets[2] = {0, 0};
-    if (!PyBytes_CheckExact(body)) return NULL;
-    Py_ssize_t size = PyBytes_Size(body);
-    if (!may_write(at, size) || !has_room(at, size)) return NULL;
-    offsets[1] = (int32_t)size;
-    PyObject *lsn = PyLong_FromUnsignedLongLong(at->next_lsn);
-    PyObject *segment = PyLong_FromUnsignedLongLong(at->segment);
-    if (!lsn || !segment || !at->plain_lsns || PyObject_SetItem(at->plain_lsns, segment, lsn) ||
-        write_group(at, 1, PLAIN, (char *)offsets, sizeof offsets, PyBytes_AsString(body), size))
-        Py_CLEAR(lsn);
-    XDROP(segment);
-    return lsn;
-}
-
-/* Write and sync the group that an encoder makes of an item of this size; the same. */
-static PyObject *write_encoded(LogEnd *at, PyObject *item, Py_ssize_t size) {
-    const char *first, *rest;
-    Py_ssize_t first_size, rest_size;
-    unsigned count, columns;
-    PyObject *type = (PyObject *)Py_TYPE(item), *made = NULL, *lsn = NULL;
-    PyObject *encoder = at->encoders ? PyDict_GetItemWithError(at->encoders, type) : NULL;
-    if (encoder && may_write(at, size) && has_room(at, size))
-        made = PyObject_CallFunctionObjArgs(encoder, item, NULL);
-    if (made && made != Py_None &&
-        PyArg_ParseTuple(made, "IIy#y#", &count, &columns, &first, &first_size, &rest,
-                         &rest_size) &&
-        write_group(at, count, columns, first, first_size, rest, rest_size) == 0)
-        lsn = PyLong_FromUnsignedLongLong(at->next_lsn - 1);
-    XDROP(made);
-    return lsn;
-}
-
-static PyObject *end_write_plain(LogEnd *at, PyObject *body) {
-    PyObject *lsn = write_plain(at, body);
-    return lsn || PyErr_Occurred() ? lsn : Py_NewRef(Py_None);
-}
-
-/* True, or False if Python has to write the group. */
-static PyObject *end_write(LogEnd *at, PyObject *args) {
-    const char *first, *rest;
-    Py_ssize_t first_size, rest_size;
-    unsigned count, columns;
-    if (!PyArg_ParseTuple(args, "IIy#y#", &count, &columns, &first, &first_size, &rest, &rest_size))
-        return NULL;
-    int written = rest_size <= LARGEST && may_write(at, first_size + rest_size) &&
-                  write_group(at, count, columns, first, first_size, rest, rest_size) == 0;
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(written);
-}
-
-static PyObject *end_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-    PyObject *header, *crc32, *file_type, *pwrite, *datasync;
-    Py_ssize_t sector, room;
-    if (!PyArg_ParseTuple(args, "SnnOOOO", &header, &sector, &room, &crc32, &file_type, &pwrite,
-                          &datasync))
-        return NULL;
-    if (PyBytes_Size(header) != sizeof(Header) || sector < 512 || sector > LARGEST)
-        return PyErr_BadArgument(), NULL;
-    LogEnd *at = allocate(type, 8, 0);
-    if (!at) return NULL;
-    at->header = Py_NewRef(header), at->crc32 = Py_NewRef(crc32);
-    at->file_type = Py_NewRef(file_type);
-    at->pwrite = Py_NewRef(pwrite), at->datasync = Py_NewRef(datasync);
-    at->sector = sector, at->room = room;
-    at->next_lsn = 1, at->fd = -1, at->marked = 1;
-    if (!(at->index = PyByteArray_FromStringAndSize(NULL, 0))) Py_CLEAR(at);
-    return (PyObject *)at;
-}
-
-static PyMethodDef end_methods[] = {{"write_plain", (PyCFunction)end_write_plain, METH_O, NULL},
-                                    {"write", (PyCFunction)end_write, METH_VARARGS, NULL},
-                                    UNCOPIED,
-                                    {NULL}};
-/* clang-format off */
-#define END_MEMBERS(X) \
-    X(index, T_OBJECT, READONLY) X(plain_lsns, T_OBJECT, 0) X(encoders, T_OBJECT, 0) \
-    X(segment, T_ULONGLONG, 0) \
-    X(end, T_ULONGLONG, 0) X(next_lsn, T_ULONGLONG, 0) X(durable_lsn, T_ULONGLONG, 0) \
-    X(time_us, T_LONGLONG, 0) X(chain, T_UINT, 0) X(fd, T_INT, 0) X(dirty, T_BOOL, 0) \
-    X(marked, T_BOOL, 0)
-/* clang-format on */
-#define END_MEMBER(name, type, flags) {#name, type, offsetof(LogEnd, name), flags, NULL},
-static PyMemberDef end_members[] = {END_MEMBERS(END_MEMBER){NULL}};
-static PyType_Slot end_slots[] = {{Py_tp_new, end_new}, COMMON,
-                                  {Py_tp_methods, end_methods},
-                                  {Py_tp_members, end_members}, {0, NULL}};
-static PyType_Spec end_spec = SPEC(LogEnd, end_slots, 0);
 
 /* -- items --------------------------------------------------------------------------------- */
 
@@ -1225,48 +907,24 @@ static PyType_Slot await_slots[] = {COMMON,
                                     {0, NULL}};
 static PyType_Spec await_spec = SPEC(Await, await_slots, Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
-/* -- the module ---------------------------------------------------------------------------- */
+/* -- what is added to the module ------------------------------------------------------------ */
 
-static PyObject *attribute(const char *module, const char *name) {
-    PyObject *imported = PyImport_ImportModule(module);
-    PyObject *found = imported ? PyObject_GetAttrString(imported, name) : NULL;
-    XDROP(imported);
-    return found;
-}
+static PyMethodDef run_tasks_method = {"run_tasks", run_tasks, METH_VARARGS, NULL};
 
-static PyMethodDef functions[] = {{"run_tasks", run_tasks, METH_VARARGS, NULL},
-                                  {NULL}};
-static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
-                                        .m_name = "tallystick_fast",
-                                        .m_doc = "The compiled core of Tallystick.",
-                                        .m_size = -1,
-                                        .m_methods = functions};
-
-PyObject *new_uninterrupted(void); /* signals.c */
-
-PyMODINIT_FUNC PyInit_tallystick_fast(void) {
-    PyObject *module = PyModule_Create(&definition);
-    if (!module) return NULL;
-    for (int one = 0; one < NAMES_COUNT; one++) word[one] = PyUnicode_InternFromString(texts[one]);
+int add_queue(PyObject *module) {
     copy_error = attribute("tallystick.errors", "copy_error");
     bytes_of = attribute("tallystick.arguments", "bytes_of");
-    refuse_copy = attribute("tallystick.storage.fork", "refuse_copy");
     get_running_loop = attribute("asyncio", "get_running_loop");
     cancelled_error = attribute("asyncio", "CancelledError");
     GroupType = (PyTypeObject *)PyType_FromSpec(&group_spec);
     TicketType = (PyTypeObject *)PyType_FromSpec(&ticket_spec);
     AwaitType = (PyTypeObject *)PyType_FromSpec(&await_spec);
-    LogEndType = (PyTypeObject *)PyType_FromSpec(&end_spec);
+    wake_tasks = PyCFunction_NewEx(&run_tasks_method, NULL, NULL);
     PyObject *queue = PyType_FromSpec(&queue_spec);
-    wake_tasks = PyObject_GetAttrString(module, "run_tasks");
-    PyObject *uninterrupted = new_uninterrupted();
-    if (PyErr_Occurred() || PyModule_AddObjectRef(module, "Queue", queue) < 0 ||
-        PyModule_AddObjectRef(module, "LogEnd", (PyObject *)LogEndType) < 0 ||
-        PyModule_AddObjectRef(module, "Group", (PyObject *)GroupType) < 0 ||
-        PyModule_AddObjectRef(module, "Ticket", (PyObject *)TicketType) < 0 ||
-        (uninterrupted && PyModule_AddObjectRef(module, "uninterrupted", uninterrupted) < 0) ||
-        PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
-        Py_CLEAR(module);
-    XDROP(queue), XDROP(uninterrupted);
-    return module;
+    int failed = PyErr_Occurred() || PyModule_AddObjectRef(module, "Queue", queue) < 0 ||
+                 PyModule_AddObjectRef(module, "Group", (PyObject *)GroupType) < 0 ||
+                 PyModule_AddObjectRef(module, "Ticket", (PyObject *)TicketType) < 0 ||
+                 PyModule_AddObjectRef(module, "run_tasks", wake_tasks) < 0;
+    XDROP(queue);
+    return failed ? -1 : 0;
 }
