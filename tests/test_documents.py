@@ -110,6 +110,21 @@ def test_a_name_or_a_test_that_is_missing_is_noticed() -> None:
     assert "test_no_such_test" not in functions("test_documents.py")
 
 
+def test_the_page_of_places_names_files_and_tests_that_exist() -> None:
+    named = quoted((ROOT / "docs/where.md").read_text())
+    places = [
+        one for one in named if one.startswith(("src/", "tests/", "scripts/", "docs/", "fast/"))
+    ]
+    assert len(places) > 40
+    assert [one for one in places if "NAME" not in one and not (ROOT / one).exists()] == []
+
+
+def test_the_architecture_is_a_map_that_is_read_in_ten_minutes() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert len(page.split()) < 1_700
+    assert len(re.findall(r"^\d+\. \*\*", page, re.MULTILINE)) <= 20
+
+
 def looked_up(name: str) -> bool:
     """True for a module, what it holds, a member of a class, or what its instances are given."""
     parts = name.split(".")
