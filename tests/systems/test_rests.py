@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tallystick.systems.cloudtran.columns.rests import Rest as CloudtranRest
 from tallystick.systems.derby.columns.closing import Rest as DerbyRest
-from tallystick.systems.h2.columns.closing import Rest as H2Rest
 from tallystick.systems.jboss.columns.closing import Rest as JbossRest
 from tallystick.systems.protocol import ClosesBySplit, LogReading, NotClosedInPartsError
 from tallystick.systems.rests import items, longs, packed, unpacked
@@ -72,7 +71,7 @@ def test_items_of_another_number_or_type_are_refused() -> None:
             items(value, int, int | None)
 
 
-@pytest.mark.parametrize("rest", [TallyRest, CloudtranRest, DerbyRest, JbossRest, H2Rest])
+@pytest.mark.parametrize("rest", [TallyRest, CloudtranRest, DerbyRest, JbossRest])
 @given(value=VALUES)
 @settings(max_examples=25)
 def test_other_values_are_no_rests(rest: Any, value: Any) -> None:

@@ -128,16 +128,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of one file: the records whose first byte lies in ``begin <= offset < end``.
-
-    ``state`` is what only a look at the rest of the log told, in the form of the log's system; a
-    split that its reader did not make has none.
-    """
+    """A part of one file: the records whose first byte lies in ``begin <= offset < end``."""
 
     file: str
     begin: int
     end: int
-    state: bytes = field(default=b"", repr=False)
 
 
 class LogReading(Protocol):
@@ -203,9 +198,9 @@ class LogReading(Protocol):
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of about ``target_bytes`` that together give every record once.
 
-        `batches` can read each on its own. The files are not read through to find them, unless
-        only a walk over all records tells where one begins. Of a damaged log a part may also give
-        records that a reading of the whole log leaves out because of damage in an earlier part.
+        `batches` can read each on its own. The files are not read through to find them. Of a
+        damaged log a part may also give records that a reading of the whole log leaves out because
+        of damage in an earlier part.
         """
         ...
 

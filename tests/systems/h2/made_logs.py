@@ -333,8 +333,8 @@ def random_log(seed: int) -> bytes:
     return file_of(bytes(log.data), page_size)
 
 
-def damaged(seed: int, sealed: float = 1.0) -> bytes:
-    """Make a log with bytes exchanged, most checksums renewed (this share of them), or cut."""
+def damaged(seed: int) -> bytes:
+    """Make a log with bytes exchanged under renewed checksums, or cut."""
     rng = random.Random(seed)
     data = bytearray(random_log(seed))
     size = layout.decode_static_header(bytes(data), "").page_size
@@ -342,8 +342,7 @@ def damaged(seed: int, sealed: float = 1.0) -> bytes:
         at = rng.randrange(layout.FREE_LIST_ROOT * size, len(data))
         data[at] = rng.choice((0, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)))
         page = slice(at // size * size, (at // size + 1) * size)
-        if sealed == 1 or rng.random() < sealed:
-            data[page] = layout.seal(data[page], at // size)
+        data[page] = layout.seal(data[page], at // size)
     return bytes(data[: rng.choice((len(data), len(data), rng.randrange(len(data))))])
 
 

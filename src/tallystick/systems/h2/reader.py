@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, cached_property
-from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -38,21 +36,17 @@ from tallystick.systems.h2.engine.opening import EngineResult, judge
 from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
 from tallystick.systems.h2.format.catalogue import collections
 from tallystick.systems.h2.format.entries import Entry
-from tallystick.systems.h2.format.layout import (
-    STATIC_HEADER,
-    SYSTEM_NAME,
-    decode_static_header,
-)
+from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation, Shown
 from tallystick.systems.h2.read.changes import by_column, changes_of, lost_row, rows_of
-from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file, zone_of
+from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file
 from tallystick.systems.h2.read.records import record_of
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.skim import PlainLog, Skim, compiled, plain_log
+from tallystick.systems.h2.read.skim import PlainLog, Skim, plain_log
 from tallystick.systems.h2.read.spans import spans_of
-from tallystick.systems.h2.read.stream import LogStream, PageFile
+from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.surroundings import numbered, surroundings_of
 from tallystick.systems.h2.read.transactions import (
     LoggedTransaction,
@@ -63,20 +57,15 @@ from tallystick.systems.h2.verdict.findings import findings_of
 from tallystick.systems.h2.verdict.losses import dropped_with, missing_rows
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import (
-    ClosedSplit,
     Collection,
     LogSource,
-    NotClosedInPartsError,
     ReadOptions,
     Split,
 )
-from tallystick.systems.rests import unpacked
 from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tallystick.systems.h2.columns.parts import Part
 
 
 class H2Reading:
@@ -313,84 +302,18 @@ class H2Reading:
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records as Arrow batches, those of a split that ``splits`` made by itself."""
-        from tallystick.systems.h2.columns.batches import (
-            NotAsPlannedError,
-            part_batches_of,
-            record_batches_of,
-        )
+        """Yield the records as Arrow batches, those of a split by itself."""
+        from tallystick.systems.h2.columns.batches import record_batches_of
 
-        planned = None if split is None else self._part(split)
-        if split is not None and planned is not None:
-            zone = zone_of(self._options)
-            try:
-                yield from part_batches_of(*planned, zone, self.source.path, rows)
-            except NotAsPlannedError as error:
-                split = replace(split, begin=error.offset)
-            else:
-                return
         found = self._stream()
         if found is not None:
             opened, stream = found
             yield from record_batches_of(stream, opened.zone, self.source.path, split, rows)
 
-    def splits(self, target_bytes: int) -> Sequence[Split]:
-        """Return parts of about ``target_bytes`` of a plain log; of others one split.
-
-        A record can only be found from the beginning of the log, so all of it is walked once.
-        """
+    def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - see below
+        """Return one split: a record can only be found from the beginning of the log."""
         found = self._stream()
-        if found is None:
-            return []
-        opened, stream = found
-        parts: Sequence[Split] = ()
-        if compiled(stream):
-            from tallystick.systems.h2.columns.expected_names import ExpectedNames
-            from tallystick.systems.h2.columns.splits import splits_of
-
-            names = ExpectedNames(stream, opened.zone)
-            parts = splits_of(stream, opened.zone, target_bytes, names.take, names.names)
-        return parts or [Split(self._path, 0, opened.size)]
-
-    def close_split(self, split: Split, rows: int) -> ClosedSplit:
-        """Return the transactions that end in a split, and the committed changes in it."""
-        planned = self._part(split)
-        if planned is None:
-            return ClosedSplit(iter(()), lambda: None)
-        from tallystick.systems.h2.columns.closing import ClosingPart
-
-        closing = ClosingPart(*planned, zone_of(self._options), self.source.path, rows)
-        return ClosedSplit(closing.batches(), closing.rest)
-
-    def close_rests(
-        self, rests: Sequence[bytes], rows: int
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the transactions that no split closed.
-
-        Raises:
-            NotClosedInPartsError: the whole log has to be read.
-        """
-        from tallystick.systems.h2.columns.closing import Rest, Whole, join
-
-        result, plain = self._result, self._plain
-        if plain is None or isinstance(result, Finding):
-            raise NotClosedInPartsError("the log is not in order throughout", file=self._path)
-        whole = Whole(plain, result.opening.tables, hand_commits_of(plain.stream, plain.zone))
-        return join(whole, self.source.path, [unpacked(one, Rest.built) for one in rests], rows)
-
-    def _part(self, split: Split) -> tuple[Part, LogStream] | None:
-        """Return a part as it was planned; None if it was not, or the file has changed."""
-        if not split.state or not find_spec("numba"):
-            return None
-        source = self._bytes
-        if isinstance(source, Finding):
-            return None
-        from tallystick.systems.h2.columns.parts import Part
-
-        part = unpacked(split.state, Part.built)
-        static = decode_static_header(source.data[: STATIC_HEADER.size], source.path)
-        stream = part.stream(PageFile(source.path, source.data, static))
-        return None if stream is None else (part, stream)
+        return [] if found is None else [Split(self._path, 0, found[0].size)]
 
 
 def _tables_before(result: EngineResult, stream: LogStream) -> Tables:

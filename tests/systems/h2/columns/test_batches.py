@@ -25,6 +25,12 @@ def test_batches_equal_records(case: str, rows: int) -> None:
     assert ours.select(COLUMNS).equals(oracle.select(COLUMNS))
 
 
+def test_a_log_is_one_split_whatever_is_asked_for() -> None:
+    reading = fixture("large-log-512")
+    (whole,) = reading.splits(1000)
+    assert (whole.begin, whole.end) == (0, reading.files()[0].size)
+
+
 def test_two_splits_give_every_record_once() -> None:
     reading = fixture("committed-2048")
     (whole,) = reading.splits(1)

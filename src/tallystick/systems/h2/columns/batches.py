@@ -29,7 +29,6 @@ from tallystick.arrow.schemas import RECORDS, record_batches
 from tallystick.records import Clock, Outcome
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
-from tallystick.systems.h2.columns.parts import Part
 from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
@@ -54,17 +53,6 @@ _WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
 _WITH_NUMBER = np.array([one in (Type.ADD, Type.REMOVE, Type.UNDO) for one in Type])
 
 
-class NotAsPlannedError(Exception):
-    """The records of a part have changed since it was planned.
-
-    ``offset``: in the file, of the first one that was not read.
-    """
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(offset)
-        self.offset = offset
-
-
 def record_batches_of(
     stream: LogStream, zone: Zone, log: str, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
@@ -72,22 +60,6 @@ def record_batches_of(
     progress = Progress()
     yield from _plain_batches(stream, log, split, rows, progress)
     yield from _other_batches(stream, zone, log, split, rows, progress)
-
-
-def part_batches_of(
-    part: Part, stream: LogStream, zone: Zone, log: str, rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a part of the log; ``stream`` is that of the part.
-
-    Raises:
-        NotAsPlannedError: some of them are not in order any more.
-    """
-    progress = part.progress()
-    yield from _plain_batches(stream, log, None, rows, progress)
-    if not part.is_read(progress):
-        raise NotAsPlannedError(stream.file_offset(progress.offset))
-    if part.end is not None:
-        yield from _other_batches(stream, zone, log, None, rows, progress)
 
 
 def _plain_batches(

@@ -6,7 +6,7 @@ rows of `changes()`. Memory: a piece of the log, and the changes of transactions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,76 +89,30 @@ class _Commits:
     """Of some, their changes before the piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of a transaction that is open at the end of a part of a log.
-
-    Attributes:
-        begin: the offset in the file of its first record; -1 if that is before the part.
-        commit: the number of its commit; 0 if it is not committed.
-        gtrid: its global id, if it has one.
-        before: how many of its changes are before the part.
-    """
-
-    begin: int
-    commit: int
-    gtrid: bytes | None
-    before: int
-
-
 class ChangeColumns:
-    """Makes batches of the changes of one plain log, or of a part of it.
-
-    Of a part: ``commits`` is the number of commits before it, and ``fates`` tells of sessions what
-    becomes of the transactions that are open at its end; ``base`` is the offset of its first page.
-    """
+    """Makes batches of the changes of one plain log."""
 
     def __init__(
-        self,
-        log: PlainLog,
-        lives: TableLives,
-        path: str,
-        presentation: Presentation,
-        commits: int = 0,
-        fates: Mapping[int, Fate] | None = None,
-        base: int = 0,
+        self, log: PlainLog, lives: TableLives, path: str, presentation: Presentation
     ) -> None:
         self._log = log
         self._lives = lives
-        self._base = base
         self._path = path
         self._texts = RowTexts(lives, lives.zone(log.zone), presentation)
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
-        self._commits = commits
-        self._fates = fates or {}
-        self._done = {session: fate.before for session, fate in self._fates.items()}
-        self._tables: set[int] = set()
-
-    @property
-    def commits(self) -> int:
-        """How many transactions are committed so far."""
-        return self._commits
-
-    @property
-    def tables(self) -> set[int]:
-        """The tables whose changes were given so far, each life by its number."""
-        return self._tables
+        self._commits = 0
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all changes in commit order, in batches of at most ``rows`` rows."""
         ledger = Ledger(self._log)
         for piece in self._log.pieces():
-            yield from self.of_page(ledger.add(piece), rows)
-
-    def of_page(self, page: Page, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that the next piece commits, or that are committed after the part."""
-        found = [*self._batches_of(page), *self._foreseen()]
-        if len(found) > 1:
-            found = pa.Table.from_batches(found).combine_chunks().to_batches()
-        for batch in found:
-            for begin in range(0, batch.num_rows, rows):
-                yield batch.slice(begin, rows)
+            found = [*self._batches_of(ledger.add(piece))]
+            if len(found) > 1:
+                found = pa.Table.from_batches(found).combine_chunks().to_batches()
+            for batch in found:
+                for begin in range(0, batch.num_rows, rows):
+                    yield batch.slice(begin, rows)
 
     def _batches_of(self, page: Page) -> Iterator[pa.RecordBatch]:
         """Yield the changes that a piece commits: what was kept of a transaction before its own."""
@@ -203,7 +157,7 @@ class ChangeColumns:
             offsets, piece.begin, self._ids, stream.pages.page_size, stream.body_size
         )
         lengths = np.where(piece.codes == Type.ADD, table[BODY_LENGTH], -1)
-        positions = piece.starts + self._base
+        positions = piece.starts
         return _Rows(
             piece.data,
             table[CODE],
@@ -246,22 +200,6 @@ class ChangeColumns:
                 rows = changes.chosen(places[numbers == number])
                 self._kept.setdefault(page.sessions[slots[number]], []).append(rows.copied())
 
-    def _foreseen(self) -> Iterator[pa.RecordBatch]:
-        """Yield what was kept of transactions whose fate is known; drop it if that is no commit."""
-        for session, fate in self._fates.items():
-            kept = [one for one in self._kept.get(session, ()) if len(one.codes)]
-            if not kept or kept[0].offsets[0] < fate.begin:
-                continue
-            del self._kept[session]
-            if fate.commit:
-                gtrids = {} if fate.gtrid is None else {0: fate.gtrid}
-                none = np.zeros(1, np.int64)
-                commits = _Commits(fate.commit, pa.array([str(session)]), none, none, gtrids)
-                for one in kept:
-                    own = np.arange(len(one.codes)) + self._done[session]
-                    self._done[session] += len(own)
-                    yield self._batch(one, np.zeros(len(own), np.int64), own, commits)
-
     def _batch(self, rows: _Rows, ranks: Any, ordinals: Any, commits: _Commits) -> pa.RecordBatch:
         count = len(ranks)
         added = rows.lengths >= 0
@@ -289,7 +227,6 @@ class ChangeColumns:
 
     def _collections(self, tables: Any) -> pa.Array:
         ids, places = distinct(tables)
-        self._tables.update(ids)
         names = list(map(self._lives.name, ids))
         return pa.array(names, pa.string()).take(pa.array(places))
 

@@ -33,20 +33,17 @@ _SESSION, _KEY, _RECORDS, _BYTES, _CHANGES, _OFFSET = range(6)
 
 
 class TransactionColumns:
-    """Makes batches of the transactions of one plain log, or of a part of it.
+    """Makes batches of the transactions of one plain log.
 
     ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
-    ``listed``: how many transactions the log lists before.
     """
 
-    def __init__(
-        self, log: PlainLog, path: str, by_hand: Callable[[], Collection[int]], listed: int = 0
-    ) -> None:
+    def __init__(self, log: PlainLog, path: str, by_hand: Callable[[], Collection[int]]) -> None:
         self._log = log
         self._path = path
         self._by_hand = by_hand
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
-        self._listed = listed
+        self._listed = 0
         self._tables: list[Any] = []
         self._odd: list[Transaction] = []
 
@@ -55,19 +52,14 @@ class TransactionColumns:
         ledger, filled = Ledger(self._log), False
         for piece in self._log.pieces():
             page = ledger.add(piece)
-            self.take(page, page.endings(filled, self._by_hand))
+            self._take(page, page.endings(filled, self._by_hand))
             filled = int(piece.codes[-1]) == Type.NOOP
-            yield from self.gathered(rows, rows)
-        yield from self.gathered(rows, 1)
+            yield from self._gathered(rows, rows)
+        yield from self._gathered(rows, 1)
         rest = (self._object(one) for one in ledger.rest())
         yield from batches_of_transactions(rest, Clock.NONE.value, rows)
 
-    @property
-    def listed(self) -> int:
-        """How many transactions the log lists so far."""
-        return self._listed
-
-    def take(self, page: Page, ends: Endings) -> None:
+    def _take(self, page: Page, ends: Endings) -> None:
         """Take what ends in a piece."""
         alone = ends.by_hand | ends.named
         keys = np.arange(len(alone)) + self._listed + 1
@@ -90,7 +82,7 @@ class TransactionColumns:
         sessions = np.array(page.sessions, np.int64)[figures[SLOT]]
         return np.stack([sessions, keys, *figures[[RECORDS, BYTES, CHANGES]], offsets])
 
-    def gathered(self, rows: int, least: int) -> Iterator[pa.RecordBatch]:
+    def _gathered(self, rows: int, least: int) -> Iterator[pa.RecordBatch]:
         """Yield batches of what was taken, as soon as it has ``least`` rows."""
         if sum(one.shape[1] for one in self._tables) >= least:
             table = np.concatenate(self._tables, axis=1)

@@ -242,13 +242,6 @@ class TableLives:
         """Return the zone of the writer with the calendar of its release."""
         return replace(zone, julian=True) if 0 < self.build <= _LAST_JULIAN_BUILD else zone
 
-    def within(self, numbers: Iterable[int]) -> TableLives:
-        """Return what is known of the tables of some lives."""
-        tables = {number % _LIFE if number >= _LIFE else number for number in numbers}
-        names = {table: self.names[table] for table in tables if table in self.names}
-        births = {table: self.births[table] for table in tables if table in self.births}
-        return TableLives(names, births, self.build)
-
 
 class Catalogue:
     """The rows of the catalogue along a log, and where numbers are given to tables anew.

@@ -1,8 +1,7 @@
 """The records of sessions as transactions, as a compiled kernel.
 
 In: the table that `record_kernels.walk` fills. Out: which transaction each record is of, and
-figures of each transaction; or only what each session has open, and how many have ended. Import
-this module only where a log is long: it loads the compiler.
+figures of each transaction. Import this module only where a log is long: it loads the compiler.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.entries import Type
-from tallystick.systems.h2.format.record_kernels import CODE, LENGTH, SESSION, START
+from tallystick.systems.h2.format.record_kernels import CODE, LENGTH
 
 # Rows of the table of figures, by number.
 SLOT, RECORDS, BYTES, CHANGES, PREPARED_AT, LAST, END = range(7)
@@ -75,89 +74,3 @@ def _begin(carried: Any, slot: int, found: Any, number: int) -> None:
     carried[PREPARED_AT, slot] = NONE
     found[LAST, number] = NONE
     found[END, number] = NONE
-
-
-# -- what sessions have open ----------------------------------------------------------------
-
-# Columns of the table of what sessions have open, a row for each session, all 0 if nothing.
-OPEN_RECORDS, OPEN_BYTES, OPEN_CHANGES, OPEN_PREPARED, OPEN_BEGIN, OPEN_LAST, OPEN_NAMES = range(7)
-OPEN_NAME = 7
-NAMES_MAX = 4
-OPEN_COLUMNS = OPEN_NAME + NAMES_MAX
-"""``OPEN_PREPARED`` is 1 more than `PREPARED_AT`; ``OPEN_LAST`` 1 more than the offset in the
-stream of the last record that is no change. From ``OPEN_NAME`` on stand the offsets of so many
-prepare records as ``OPEN_NAMES`` says."""
-
-LISTED, COMMITS, SESSIONS = range(3)
-"""Counts: transactions that were listed and committed, and 1 more than the highest session."""
-
-# Columns of the table of transactions that began before a place and end after it.
-CROSSED_SESSION, CROSSED_BEGIN, CROSSED_END, CROSSED_COMMIT, CROSSED_NAME, CROSSED_HALVES = range(6)
-CROSSED_COLUMNS = 6
-"""``CROSSED_COMMIT`` is the number of its commit, or 0; ``CROSSED_NAME`` is the offset in the
-stream of its last prepare record, or -1; ``CROSSED_HALVES``: it may have been taken back."""
-ODD = -1
-
-
-@kernel
-def follow_sessions(
-    table: Any, rows: tuple[int, int], base: int, place: int, opened: Any, counts: Any, crossed: Any
-) -> int:
-    """Follow what sessions have open over rows of the table, from one up to another.
-
-    ``base`` is added to the offsets of the table. List those that began before ``place`` and end
-    here, and return how many; `ODD` where a session has no row, or too many names.
-    """
-    count = 0
-    for row in range(rows[0], rows[1]):
-        code = table[CODE, row]
-        if code < _COMMIT or code > _TRUNCATE:
-            continue
-        session = table[SESSION, row]
-        if session < 0 or session >= len(opened):
-            return ODD
-        at = base + table[START, row]
-        if opened[session, OPEN_RECORDS] == 0:
-            opened[session, OPEN_BEGIN] = at
-            counts[SESSIONS] = max(counts[SESSIONS], session + 1)
-        opened[session, OPEN_RECORDS] += 1
-        opened[session, OPEN_BYTES] += table[LENGTH, row]
-        if code >= _ADD:
-            opened[session, OPEN_CHANGES] += 1
-            continue
-        opened[session, OPEN_LAST] = at + 1
-        if code == _PREPARE:
-            names = opened[session, OPEN_NAMES]
-            if names == NAMES_MAX:
-                return ODD
-            opened[session, OPEN_PREPARED] = opened[session, OPEN_CHANGES] + 1
-            opened[session, OPEN_NAME + names] = at
-            opened[session, OPEN_NAMES] += 1
-        elif code == _COMMIT or opened[session, OPEN_PREPARED] == 0:
-            count += _end(session, at, code == _COMMIT, place, opened, counts, crossed, count)
-    return count
-
-
-@kernel
-def _end(
-    session: int, at: int, committed: bool, place: int, opened: Any, counts: Any, crossed: Any,
-    row: int,
-) -> int:  # fmt: skip
-    """End what a session has open; return 1 if it is listed in ``row``, else 0."""
-    changes, prepared = opened[session, OPEN_CHANGES], opened[session, OPEN_PREPARED]
-    begin, names = opened[session, OPEN_BEGIN], opened[session, OPEN_NAMES]
-    name = opened[session, OPEN_NAME + names - 1] if names else NONE
-    for column in range(OPEN_COLUMNS):
-        opened[session, column] = 0
-    if changes == 0 and prepared == 0:
-        return 0
-    halves = committed and prepared > 1 and changes == 2 * (prepared - 1)
-    counts[LISTED] += 1
-    counts[COMMITS] += committed and not halves
-    if begin >= place:
-        return 0
-    crossed[row, CROSSED_SESSION], crossed[row, CROSSED_BEGIN] = session, begin
-    crossed[row, CROSSED_END], crossed[row, CROSSED_NAME] = at, name
-    crossed[row, CROSSED_COMMIT] = counts[COMMITS] if committed and not halves else 0
-    crossed[row, CROSSED_HALVES] = halves
-    return 1

@@ -8,7 +8,7 @@ long: it loads NumPy and the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,6 @@ class OpenTransaction:
         figures: those of `session_kernels`.
         begin: the offset in the stream of its first record.
         parts: its changes: type, table and key each.
-        carried: it began in another part of the log, whose changes are not among ``parts``.
     """
 
     figures: Any
@@ -53,7 +52,6 @@ class OpenTransaction:
     names: list[str] = field(default_factory=list)
     last: Entry | None = None
     parts: list[Any] = field(default_factory=list)
-    carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,6 @@ class Endings:
         committed: which are committed; the others are rolled back.
         named: which were prepared under a name.
         by_hand: which were ended by hand.
-        doubtful: of which only `hand_commits` tells that.
     """
 
     numbers: Any
@@ -74,13 +71,10 @@ class Endings:
     committed: Any
     named: Any
     by_hand: Any
-    doubtful: Any
 
     def chosen(self, places: Any) -> Endings:
         """Return some of them."""
-        columns = (
-            self.numbers, self.rows, self.committed, self.named, self.by_hand, self.doubtful,
-        )  # fmt: skip
+        columns = self.numbers, self.rows, self.committed, self.named, self.by_hand
         return Endings(*(one[places] for one in columns))
 
 
@@ -156,7 +150,7 @@ class Page:
         doubtful = after_fill & ~named & ~hand
         if doubtful.any():
             hand[doubtful] = np.isin(self.piece.starts[rows[doubtful]], list(by_hand()))
-        return Endings(numbers, rows, self.committed(numbers), named, hand, doubtful)
+        return Endings(numbers, rows, self.committed(numbers), named, hand)
 
     def logged(self, endings: Endings) -> Iterator[LoggedTransaction]:
         """Yield transactions that end."""
@@ -180,14 +174,9 @@ class Page:
 class Ledger:
     """The transactions that are open between two pieces, as `transactions.Tracker` has them."""
 
-    def __init__(self, plain: PlainLog, opened: dict[int, OpenTransaction] | None = None) -> None:
+    def __init__(self, plain: PlainLog) -> None:
         self._plain = plain
-        self._open = opened or {}
-
-    @property
-    def opened(self) -> Mapping[int, OpenTransaction]:
-        """What is open, by session, in the order of beginnings."""
-        return self._open
+        self._open: dict[int, OpenTransaction] = {}
 
     def add(self, piece: Piece) -> Page:
         """Take the next piece; return the transactions in it."""

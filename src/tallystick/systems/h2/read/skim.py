@@ -17,7 +17,7 @@ from tallystick.systems.h2.read.scan import Scan, ScanEnd
 from tallystick.systems.h2.read.stream import LogStream
 
 if TYPE_CHECKING:
-    from tallystick.systems.h2.read.walk import Piece, Progress
+    from tallystick.systems.h2.read.walk import Piece
 
 OWN_TABLES = frozenset((TABLE_META, TABLE_CATALOG))
 COMPILED_FROM = 1 << 22
@@ -91,19 +91,12 @@ def plain_log(stream: LogStream, zone: Zone) -> PlainLog | None:
     """
     if not compiled(stream):
         return None
-    from tallystick.systems.h2.read.walk import Progress, walk
+    from tallystick.systems.h2.read.walk import Progress, rest_of, walk
 
     progress = Progress()
     for piece in walk(stream, ROWS, progress):
         if piece.has_odd_session():
             return None
-    return ended_plainly(stream, zone, progress)
-
-
-def ended_plainly(stream: LogStream, zone: Zone, progress: Progress) -> PlainLog | None:
-    """Return the log that was walked; None if more than a record that is cut off is left of it."""
-    from tallystick.systems.h2.read.walk import rest_of
-
     if progress.irregular:
         return None
     scan, rest = rest_of(stream, zone, progress)

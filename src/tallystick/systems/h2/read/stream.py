@@ -208,8 +208,6 @@ class LogStream:
     """Why the header that names this log cannot be right; empty where it can."""
     skip: int = 0
     """Stream bytes before the offset where a scan begins (a part read on its own)."""
-    cut: int = 0
-    """Stream bytes after the end of such a part, on its last page: only `walk.walk` heeds them."""
 
     @property
     def body_size(self) -> int:

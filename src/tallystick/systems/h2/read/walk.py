@@ -207,7 +207,6 @@ def walk(stream: LogStream, rows: int, progress: Progress) -> Iterator[Piece]:
         data = _join(file, stream, ids[page : page + pages], rest)
         page += pages
         last = page >= len(ids)
-        data = data[: len(data) - stream.cut] if last else data
         first, why = at, record_kernels.FULL
         while why == record_kernels.FULL:
             # a batch keeps its table
