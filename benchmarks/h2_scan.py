@@ -24,17 +24,24 @@ ROWS_PER_COMMIT = 1_000
 ROUNDS = 5
 
 
-def make(path: Path, size: int, row_bytes: int) -> None:
-    """A page store file whose log holds about ``size`` bytes of committed rows."""
+def make(path: Path, size: int, row_bytes: int, live: int = 0) -> None:
+    """A page store file whose log holds about ``size`` bytes of rows.
+
+    Those of ``live`` percent of the transactions, each of a session of its own, are not committed.
+    """
     PageStoreFile.create(str(path)).close()
     with PageStoreFile(str(path)) as store:
         log = PageLog(store)
         log.open_for_writing()
+        opened = 0
         for number in range(size // row_bytes):
+            is_open = number // ROWS_PER_COMMIT % 100 < live
             row = encode_row([number, "x" * (row_bytes - 16), None])
-            log.log_add_or_remove_row(SESSION, TABLE, number, row)
+            log.log_add_or_remove_row(SESSION + is_open * (1 + opened), TABLE, number, row)
             if number % ROWS_PER_COMMIT == ROWS_PER_COMMIT - 1:
-                log.commit(SESSION).wait()
+                opened += is_open
+                if not is_open:
+                    log.commit(SESSION).wait()
         log.commit(SESSION).wait()
         log.close()
 
