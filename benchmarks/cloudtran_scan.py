@@ -28,11 +28,16 @@ GROUP = 64
 """Transactions that are committed together."""
 
 
-def generate(folder: Path, mib: int, value_size: int, *, compress: bool) -> int:
-    """About ``mib`` MiB of transactions, each marked persisted. Returns the records."""
-    settings = LogSettings(file_size_mb=64, compress=compress, sync="none")
+def generate(
+    folder: Path, mib: int, value_size: int, *, compress: bool, live: int = 0, file_mb: int = 64
+) -> int:
+    """About ``mib`` MiB of transactions. Returns the records.
+
+    All are marked persisted but ``live`` percent of them.
+    """
+    settings = LogSettings(file_size_mb=file_mb, compress=compress, sync="none")
     values = [random.Random(n).randbytes(value_size) for n in range(64)]
-    number = 0
+    number = records = 0
     with BlockLog(str(folder), settings, disposer=None) as log:
         while number * (value_size + 200) < mib << 20:
             for _ in range(GROUP):
@@ -40,9 +45,12 @@ def generate(folder: Path, mib: int, value_size: int, *, compress: bool) -> int:
                     None, OperationKind.INSERT, "orders", b"key", values[number % 64]
                 )
                 number, ticket = log.persisting(TARGETS, [operation], f"order-{number}")
-                log.persisted(number, TARGETS)
+                records += 1
+                if number % 100 >= live:
+                    log.persisted(number, TARGETS)
+                    records += 1
             ticket.wait()
-    return 2 * number
+    return records
 
 
 def best(work: Callable[[], int], rounds: int = 5) -> tuple[float, int]:

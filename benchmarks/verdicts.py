@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bitronix_scan
+import cloudtran_scan
 import h2_scan
 import jboss_scan
 from tables_scan import WRITERS
@@ -42,6 +43,9 @@ ASKED: dict[str, Callable[[str], object]] = {
 }
 LIVE: dict[str, Callable[[Path, int, int], object]] = {
     "bitronix": lambda folder, mib, live: bitronix_scan.generate(folder, mib, live=live),
+    "cloudtran": lambda folder, mib, live: cloudtran_scan.generate(
+        folder, mib, 200, compress=False, live=live, file_mb=16
+    ),
     "jboss": lambda folder, mib, live: jboss_scan.generate(folder, mib, 200, live),
     "h2": lambda folder, mib, live: h2_scan.make(folder / "test.h2.db", mib << 20, 200, live),
 }

@@ -17,7 +17,7 @@ nothing else of a log. Nothing here reads a file or knows a format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
@@ -300,7 +300,7 @@ class LogFile:
     clock: Clock = Clock.NONE
     redundant: bool | None = None
     why: str = ""
-    spans: tuple[Span, ...] = ()
+    spans: Sequence[Span] = ()
 
     def __str__(self) -> str:
         return printable(f"{self.path}: {self.role}, {self.size:,} bytes")
@@ -544,6 +544,30 @@ class Deferred(Mapping[str, Any]):
         return len(self._made())
 
 
+class DeferredList(Sequence[Any]):
+    """A list that is made when it is first asked for: it may have an item for every record."""
+
+    def __init__(self, make: Callable[[], list[Any]]) -> None:
+        self._made = cache(make)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an item, or some."""
+        return self._made()[index]
+
+    def __len__(self) -> int:
+        """Return how many items there are."""
+        return len(self._made())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other one has the same items."""
+        return isinstance(other, Sequence) and self._made() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return repr(self._made())
+
+
 @dataclass(slots=True)
 class Verdict:
     """Both judgements of one log, and the answer that follows from them.
@@ -673,6 +697,6 @@ def jsonable(value: Any) -> Any:
         return bytes(value).hex()
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | DeferredList):
         return [jsonable(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form here")

@@ -18,10 +18,10 @@ from tallystick.systems.bitronix.format.layout import make_gtrid
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.bitronix.runs import chunk as bitronix_chunk
 from tallystick.systems.bitronix.runs import transactions as bitronix_states
-from tallystick.systems.cloudtran.columns import block_runs as cloudtran_runs
 from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
 from tallystick.systems.cloudtran.live.log import BlockLog
 from tallystick.systems.cloudtran.live.settings import LogSettings
+from tallystick.systems.cloudtran.runs import chunk as cloudtran_chunk
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import (
     compressed_int,
@@ -46,7 +46,7 @@ SMALL, LARGE = 600, 6000
 BODY = bytes(range(250))
 DIFFERENCE_MAX = 384 << 10
 """Bytes by which the two peaks may differ; the logs differ by more than two million."""
-WINDOWS = ((bitronix_chunk, "WINDOW"), (h2_walk, "WINDOW"), (cloudtran_runs, "RUN_BYTES"))
+WINDOWS = ((bitronix_chunk, "WINDOW"), (h2_walk, "WINDOW"), (cloudtran_chunk, "CHUNK_BYTES"))
 """What is looked at in one go; small here, so that the small log fills it too."""
 
 
@@ -152,7 +152,7 @@ def test_batches_of_ten_times_the_log_take_no_more_memory(
 
 
 @pytest.mark.parametrize(("in_runs", "transactions"), [(True, 4_000), (False, 400)])
-@pytest.mark.parametrize("make", [bitronix])
+@pytest.mark.parametrize("make", [bitronix, cloudtran])
 def test_a_verdict_on_ten_times_the_log_takes_no_more_memory(
     make: Callable[[Path, int], None],
     tmp_path: Path,
@@ -164,6 +164,7 @@ def test_a_verdict_on_ten_times_the_log_takes_no_more_memory(
     monkeypatch.setattr(source, "READ_WHOLE_MAX", 0)
     monkeypatch.setattr(bitronix_states, "CLOSED_MAX", 100)
     monkeypatch.setattr(bitronix_chunk, "WINDOW", 64 << 10)
+    monkeypatch.setattr(cloudtran_chunk, "CHUNK_BYTES", 64 << 10)
     read_in_runs(monkeypatch, always=in_runs)
     peaks = []
     for count in (transactions // 10, transactions):

@@ -20,7 +20,7 @@ from tallystick.systems.protocol import ClosesBySplit, LogReading, NotClosedInPa
 from tallystick.systems.rests import items, longs, packed, unpacked
 from tallystick.systems.tally.read.closing import Rest as TallyRest
 from tests.systems.cloudtran.blocks import reading as block_log
-from tests.systems.cloudtran.columns.test_block_runs import store, written
+from tests.systems.cloudtran.runs.test_pieces import store, written
 from tests.systems.tally.build import reading as native_log
 from tests.systems.tally.read.test_closing import interleaved
 

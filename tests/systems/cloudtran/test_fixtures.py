@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tallystick.records import Outcome
-from tallystick.systems.cloudtran.read.analysis import LOST_AT_END
 from tallystick.systems.cloudtran.read.scan import BlockState
 from tallystick.systems.cloudtran.reader import CloudtranReading
+from tallystick.systems.cloudtran.runs.analysis import LOST_AT_END
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import cases, fixture_dir

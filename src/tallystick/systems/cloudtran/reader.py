@@ -1,8 +1,8 @@
 """Reading one block log: files, records, transactions, changes, findings and both verdicts.
 
 In: the files of one log. Out: what `tallystick.systems.protocol.LogReading` promises. Nothing is
-written. One pass over all files gives files, findings and verdict; its memory grows with the
-number of blocks (for the spans) and with open transactions.
+written. One pass over all files gives files, findings and verdict; its memory grows with open
+transactions, some 100 bytes each, and with 32 bytes per block for the spans.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from tallystick.records import (
     LogFile,
     Outcome,
     Record,
-    Span,
     Transaction,
     Verdict,
 )
 from tallystick.storage.source import ByteSource, open_source, read_head, source_size
 from tallystick.systems.cloudtran.codes import CODES
-from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.cloudtran.columns.rests import Rest, close_rests
 from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
@@ -43,8 +41,6 @@ from tallystick.systems.cloudtran.format.layout import (
     SYSTEM_NAME,
     UNPACKED_MAX,
 )
-from tallystick.systems.cloudtran.read import changes
-from tallystick.systems.cloudtran.read.analysis import LogAnalysis
 from tallystick.systems.cloudtran.read.block_format import (
     BlockFormat,
     SizeTrial,
@@ -64,9 +60,11 @@ from tallystick.systems.cloudtran.read.files import (
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.records import block_records, count_records
 from tallystick.systems.cloudtran.read.scan import FileScan
-from tallystick.systems.cloudtran.read.spans import block_spans, rest_span, whole_spans
-from tallystick.systems.cloudtran.read.transactions import fold_transactions
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, occurrences_and_runs
+from tallystick.systems.cloudtran.read.spans import FileSpans
+from tallystick.systems.cloudtran.runs import changes
+from tallystick.systems.cloudtran.runs.analysis import LogAnalysis
+from tallystick.systems.cloudtran.runs.pieces import Piece, pieces
+from tallystick.systems.cloudtran.runs.transactions import fold_transactions
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.findings import FindingBuilder
@@ -80,6 +78,7 @@ from tallystick.systems.protocol import (
     Split,
 )
 from tallystick.systems.rests import unpacked
+from tallystick.systems.runs import RunCount
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,6 +97,7 @@ class LogContents:
     analysis: LogAnalysis
     files: list[LogFile]
     outcomes: Counter[str]
+    run_count: RunCount
 
 
 class CloudtranReading:
@@ -208,10 +208,9 @@ class CloudtranReading:
         """Yield every block of every file in order; see `block_order.occurrences`."""
         return occurrences(self._log_files, self.scan, beyond=beyond)
 
-    def _parts(self, *, beyond: bool = False) -> Iterator[BlockOccurrence | RunOccurrence]:
-        """Yield what `occurrences` does, whole blocks of a long log as runs."""
-        reads = DeferredRunReader()
-        return occurrences_and_runs(self._log_files, self.scan, reads, beyond=beyond)
+    def pieces(self, *, beyond: bool = False) -> Iterator[Piece]:
+        """Yield what `occurrences` does, whole blocks of a long log in chunks."""
+        return pieces(self._log_files, self.scan, beyond=beyond)
 
     # -- what LogReading promises ------------------------------------------------------------
 
@@ -226,7 +225,7 @@ class CloudtranReading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Return one per persisting entry's number; memory grows with the transactions."""
-        return fold_transactions(self._parts(), self.source.path)
+        return fold_transactions(self.pieces(), self.source.path)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `transactions` in the same order, as batches of at most ``rows`` rows.
@@ -236,7 +235,7 @@ class CloudtranReading:
         from tallystick.arrow.schemas import batches_of_transactions
         from tallystick.systems.cloudtran.columns.transactions import TransactionBatcher
 
-        found = TransactionBatcher(self.source.path, rows).batches(self._parts())
+        found = TransactionBatcher(self.source.path, rows).batches(self.pieces())
         if found is None:
             return batches_of_transactions(self.transactions(), self.clock.value, rows)
         return found
@@ -246,7 +245,7 @@ class CloudtranReading:
 
         A logged transaction was acknowledged. Carried entries are kept in memory, others stream.
         """
-        carried = changes.carried_changes(self._parts(), self.source.path)
+        carried = changes.carried_changes(self.pieces(), self.source.path)
         plain = changes.plain_changes(self.occurrences(), self.source.path)
         return merge(carried, plain, key=lambda change: unsigned(change.commit_sequence))
 
@@ -254,8 +253,8 @@ class CloudtranReading:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.cloudtran.columns.changes import ChangeBatcher
 
-        carried = changes.carried_changes(self._parts(), self.source.path)
-        return ChangeBatcher(carried, self.source.path, rows).batches(self._parts())
+        carried = changes.carried_changes(self.pieces(), self.source.path)
+        return ChangeBatcher(carried, self.source.path, rows).batches(self.pieces())
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return serial and size of every file; nothing follows a torn block in its file."""
@@ -333,26 +332,37 @@ class CloudtranReading:
         """The results of one pass over all blocks."""
         mark = mark_beside(self._log_files)  # first: a writer that goes on only adds to it
         analysis = LogAnalysis(self._log_files, mark or HighWaterMark(), mark is None)
-        spans: list[list[Span]] = [[] for _ in self._log_files]
+        run_count = RunCount()
+        spans: dict[int, FileSpans] = {}
         outcomes: Counter[str] = Counter()
-        for part in self._parts(beyond=True):
-            if isinstance(part, RunOccurrence):
-                analysis.add_run(part)
-                spans[part.index].extend(whole_spans(part.run.blocks()))
-                outcomes[Outcome.VALID] += part.run.count
+        for piece in self.pieces(beyond=True):
+            size = self._sizes[piece.file.path]
+            tiled = spans.setdefault(piece.index, FileSpans(size))
+            if isinstance(piece, BlockOccurrence):
+                analysis.add(piece)
+                tiled.add_block(piece.block)
+                count = count_records(piece.block)
+                outcomes[piece.block.outcome] += count
+                run_count.one_by_one += count
                 continue
-            analysis.add(part)
-            spans[part.index].extend(block_spans(part.block, self._sizes[part.file.path]))
-            outcomes[part.block.outcome] += count_records(part.block)
+            analysis.add_chunk(piece)
+            tiled.add_whole(piece.extents(), piece.end)
+            outcomes[Outcome.VALID] += piece.count
+            run_count.in_runs += piece.count
         for index, file in enumerate(self._log_files):
             if file.path in self._errors:
                 analysis.unreadable(index)
         analysis.finish()
         analysis.size = self._sizes[self._log_files[-1].path] if self._log_files else 0
-        return LogContents(analysis, self._files(analysis, spans), outcomes)
+        return LogContents(analysis, self._files(analysis, spans), outcomes, run_count)
 
-    def _files(self, analysis: LogAnalysis, spans: list[list[Span]]) -> list[LogFile]:
-        redundant = analysis.redundant()
+    @property
+    def run_count(self) -> RunCount:
+        """How many records the verdict read in runs, and one by one."""
+        return self._contents.run_count
+
+    def _files(self, analysis: LogAnalysis, spans: Mapping[int, FileSpans]) -> list[LogFile]:
+        redundant, why = analysis.redundant(), analysis.why_kept()
         return [
             LogFile(
                 file.path,
@@ -362,8 +372,8 @@ class CloudtranReading:
                 identity=None if file.serial == ANY_SERIAL else file.serial,
                 clock=self.clock,
                 redundant=redundant[index],
-                why=analysis.why_kept(index) or "everything in it has reached its targets",
-                spans=(*spans[index], *rest_span(spans[index], self._sizes[file.path])),
+                why=why.get(index, "everything in it has reached its targets"),
+                spans=spans.get(index, FileSpans(self._sizes[file.path])),
             )
             for index, file in enumerate(self._log_files)
         ]

@@ -12,7 +12,7 @@ from tallystick.systems.cloudtran.format.entries import Entry, EntryKind
 from tests.kit import closed_alike
 from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
-from tests.systems.cloudtran.columns.test_block_runs import LOGS, mutant, store, written
+from tests.systems.cloudtran.runs.test_pieces import LOGS, mutant, store, written
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
 
 SIZES = (1, 2000, 1 << 30)

@@ -9,15 +9,13 @@ import pytest
 
 from tallystick.arrow.schemas import batches_of_transactions
 from tallystick.storage.crc import crc32
-from tallystick.systems.cloudtran import reader
-from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.cloudtran.columns.transactions import TransactionBatcher
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind
 from tallystick.systems.cloudtran.reader import CloudtranReading
-from tests.kit import table_rows
+from tests.kit import read_in_runs, table_rows
 from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
-from tests.systems.cloudtran.columns.test_block_runs import LOGS, mutant, store, written
+from tests.systems.cloudtran.runs.test_pieces import LOGS, mutant, store, written
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
 
 MUTANTS = 24
@@ -26,7 +24,7 @@ ROWS = 7
 
 @pytest.fixture(autouse=True)
 def runs_of_short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "DeferredRunReader", lambda: DeferredRunReader(0, 0))
+    read_in_runs(monkeypatch)
 
 
 def same_transactions(log: CloudtranReading) -> bool:
@@ -35,7 +33,7 @@ def same_transactions(log: CloudtranReading) -> bool:
     assert all(0 < one.num_rows <= ROWS for one in batches)
     expected = batches_of_transactions(log.transactions(), log.clock.value)
     assert table_rows(batches, "transactions") == table_rows(expected, "transactions")
-    return TransactionBatcher(log.source.path, ROWS).batches(log._parts()) is not None
+    return TransactionBatcher(log.source.path, ROWS).batches(log.pieces()) is not None
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -84,6 +82,6 @@ def test_later_entries_of_an_ended_transaction_are_read_as_objects(
 def test_a_short_log_is_read_without_the_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "DeferredRunReader", DeferredRunReader)
+    read_in_runs(monkeypatch, always=False)
     store(tmp_path, written(1))
     assert same_transactions(reading_in(tmp_path))

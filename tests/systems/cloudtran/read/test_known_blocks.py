@@ -14,11 +14,12 @@ from tallystick.records import Change
 from tallystick.storage import source
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran import reader
-from tallystick.systems.cloudtran.read import block_order, changes
+from tallystick.systems.cloudtran.read import block_order
 from tallystick.systems.cloudtran.reader import CloudtranReading
+from tallystick.systems.cloudtran.runs import changes
 from tests.systems.cloudtran.blocks import block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
-from tests.systems.cloudtran.columns.test_block_runs import LOGS, mutant, store, written
+from tests.systems.cloudtran.runs.test_pieces import LOGS, mutant, store, written
 from tests.systems.cloudtran.test_fixtures import CASES, reading_of
 
 MUTANTS = 24

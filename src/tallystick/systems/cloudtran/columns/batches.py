@@ -2,8 +2,8 @@
 
 In: the files of a log, a function that opens one, and one split or none. Out: batches of the
 `RECORDS` schema that agree with ``records()`` row by row, bodies and names as views,
-``attributes`` null. Blocks with both headers whole go through compiled kernels, checksums
-included; the scan takes every other block.
+``attributes`` null. Whole blocks come in chunks, however short the log is; the scan takes every
+other block.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tallystick.arrow.columns import (
 )
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Kind, Outcome
-from tallystick.systems.cloudtran.columns import kernels
-from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run, target_lists
+from tallystick.systems.cloudtran.columns.kernels import put_targets
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.records import TYPES, block_records
-from tallystick.systems.cloudtran.read.scan import FileScan
+from tallystick.systems.cloudtran.runs import walk
+from tallystick.systems.cloudtran.runs.chunk import Chunk, Chunks
 from tallystick.systems.protocol import Split
 
 _KINDS = pa.array([Kind.PERSISTING.value, Kind.PERSISTED.value])
@@ -45,69 +45,77 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of at most ``rows`` rows, of one split or of all files in order."""
     order = BlockOrder()
-    for file in files:
+    for index, file in enumerate(files):
         if split is not None and file.path != split.file:
             continue
         order.enter(file.serial)
         begin, end = (0, None) if split is None else (split.begin, split.end)
         with opened(file) as scan:
-            walk = _Walk(scan, file, log, order, rows)
-            yield from walk.batches(begin, scan.end if end is None else min(end, scan.end))
+            reader = _FileReader(Chunks(scan, order, index, file), log, rows)
+            yield from reader.batches(begin, scan.end if end is None else min(end, scan.end))
 
 
 @dataclass(slots=True)
-class _Walk:
-    """The walk over one file."""
+class _FileReader:
+    """Makes batches of one file."""
 
-    scan: FileScan
-    file: BlockFile
+    chunks: Chunks
     log: str
-    order: BlockOrder
     rows: int
 
     def batches(self, offset: int, end: int) -> Iterator[pa.RecordBatch]:
-        while offset < end and not self.order.ended:
-            run = read_run(self.scan, self.order, offset, end)
-            if run is None:
+        while offset < end and not self.chunks.order.ended:
+            chunk = self.chunks.next(offset, end)
+            if chunk is None:
                 offset, records = self._scan_block(offset)
                 yield from records
                 continue
-            for begin in range(0, run.count, self.rows):
-                yield self._batch(run, begin, begin + self.rows)
-            offset = run.end
+            for begin in range(0, chunk.count, self.rows):
+                yield self._batch(chunk, begin, begin + self.rows)
+            offset = chunk.end
 
     def _scan_block(self, offset: int) -> tuple[int, Iterator[pa.RecordBatch]]:
         """Read one block by the scan, which knows all damage; return its end and records."""
-        block = self.scan.block_at(offset)
-        if not self.order.follows(block):
+        block = self.chunks.scan.block_at(offset)
+        if not self.chunks.order.follows(block):
             return block.end, iter(())
-        records = block_records(block, self.file.path)
+        records = block_records(block, self.chunks.file.path)
         return block.end, record_batches(records, self.log, Clock.WALL_US.value, self.rows)
 
-    def _batch(self, run: BlockRun, begin: int, end: int) -> pa.RecordBatch:
-        entries = run.entries[:, begin:end].view(np.int64)
+    def _batch(self, chunk: Chunk, begin: int, end: int) -> pa.RecordBatch:
+        entries = chunk.entries[:, begin:end].view(np.int64)
         count = entries.shape[1]
-        kinds = (entries[kernels.KIND] - 1).astype(np.int8)
-        sequences = run.table[:, kernels.SEQUENCE].view(np.int64)[entries[kernels.BLOCK]]
-        offsets, lengths = run.places(run.entries[:, begin:end])
-        bodies = entries[kernels.BODY] - run.base
+        kinds = (entries[walk.KIND] - 1).astype(np.int8)
+        sequences = chunk.table[:, walk.SEQUENCE].view(np.int64)[entries[walk.BLOCK]]
+        offsets, lengths = chunk.places(chunk.entries[:, begin:end])
+        bodies = entries[walk.BODY] - chunk.base
         columns = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self.log, count),
-            "file": constant(self.file.path, count),
+            "file": constant(self.chunks.file.path, count),
             "offset": numbers(offsets.view(np.int64), None),
             "length": numbers(lengths.view(np.int64), None),
             "outcome": constant(Outcome.VALID.value, count),
             "kind": coded(kinds, _KINDS),
             "type": coded(kinds, _TYPES),
             "sequence": numbers(sequences, None),
-            "time": numbers(entries[kernels.TIME], None),
+            "time": numbers(entries[walk.TIME], None),
             "clock": constant(Clock.WALL_US.value, count),
-            "transaction": numbers(entries[kernels.NUMBER], None),
-            "resources": target_lists(run.window, bodies, entries[kernels.TARGETS]),
-            "body": _bodies(run.window, bodies, entries[kernels.BODY_LENGTH]),
+            "transaction": numbers(entries[walk.NUMBER], None),
+            "resources": target_lists(chunk.window, bodies, entries[walk.TARGETS]),
+            "body": _bodies(chunk.window, bodies, entries[walk.BODY_LENGTH]),
         }
         return record_batch(columns, count)
+
+
+def target_lists(data: Any, bodies: Any, counts: Any) -> pa.Array:
+    """Return the lists of targets at ``bodies``, as views into ``data``."""
+    ends = np.zeros(len(bodies) + 1, np.int32)
+    np.cumsum(counts, out=ends[1:])
+    views = new_views(int(ends[-1]))
+    put_targets(data, bodies, counts, views)
+    names = viewed(views, None, pa.py_buffer(data), kind=pa.string_view())
+    return pa.ListArray.from_arrays(pa.array(ends), names)
 
 
 def _bodies(data: Any, starts: Any, lengths: Any) -> pa.Array:

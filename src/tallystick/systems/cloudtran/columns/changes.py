@@ -1,7 +1,7 @@
 """The changes of a block log as Arrow batches, without an object per operation of a whole block.
 
-In: blocks and runs of blocks in the order of reading, and the changes of carried entries. Out:
-batches of the `CHANGES` schema by ascending number. The compiled code is loaded for runs only.
+In: the pieces of a log in the order of reading, and the changes of carried entries. Out: batches of
+the `CHANGES` schema by ascending number. The compiled code is loaded for chunks only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from tallystick.arrow.schemas import batches_of_changes
 from tallystick.records import Change, Clock
 from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
-from tallystick.systems.cloudtran.read.changes import plain_changes
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
+from tallystick.systems.cloudtran.runs.changes import plain_changes
+from tallystick.systems.cloudtran.runs.pieces import Piece
 
 if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.columns.run_changes import RunChanges
+    from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
+    from tallystick.systems.cloudtran.runs.chunk import Chunk
 
 
 class ChangeBatcher:
@@ -32,15 +33,13 @@ class ChangeBatcher:
         self._rows = rows
         self._waiting: list[Change] = []
 
-    def batches(
-        self, occurrences: Iterable[BlockOccurrence | RunOccurrence]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of blocks and runs."""
-        for occurrence in occurrences:
-            if isinstance(occurrence, RunOccurrence):
-                yield from self._of_run(_run_changes(occurrence, self._log))
+    def batches(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of all pieces."""
+        for piece in pieces:
+            if not isinstance(piece, BlockOccurrence):
+                yield from self._of_chunk(_chunk_changes(piece, self._log))
                 continue
-            for change in plain_changes([occurrence], self._log):
+            for change in plain_changes([piece], self._log):
                 self._let_wait(unsigned(change.commit_sequence))
                 self._waiting.append(change)
             if len(self._waiting) >= self._rows:
@@ -48,7 +47,7 @@ class ChangeBatcher:
         self._let_wait(None)
         yield from self._flush()
 
-    def _of_run(self, changes: RunChanges) -> Iterator[pa.RecordBatch]:
+    def _of_chunk(self, changes: ChunkChanges) -> Iterator[pa.RecordBatch]:
         begin = 0
         while begin < changes.count:
             self._let_wait(changes.number(begin))
@@ -71,7 +70,7 @@ class ChangeBatcher:
         self._waiting.clear()
 
 
-def _run_changes(occurrence: RunOccurrence, log: str) -> RunChanges:
-    from tallystick.systems.cloudtran.columns.run_changes import RunChanges
+def _chunk_changes(chunk: Chunk, log: str) -> ChunkChanges:
+    from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
 
-    return RunChanges.of(occurrence, log)
+    return ChunkChanges.of(chunk, log)

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.records import Change, Clock, State, Transaction
-from tallystick.systems.cloudtran.columns import kernels
-from tallystick.systems.cloudtran.columns.block_runs import BlockRun, read_run
+from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
+from tallystick.systems.cloudtran.columns.chunk_transactions import settled_in
 from tallystick.systems.cloudtran.columns.rests import Left, Rest
-from tallystick.systems.cloudtran.columns.run_changes import RunChanges
-from tallystick.systems.cloudtran.columns.run_transactions import settled_in
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
-from tallystick.systems.cloudtran.read.transactions import TransactionFold, entry_of_row
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
+from tallystick.systems.cloudtran.read.transactions import TransactionFold
+from tallystick.systems.cloudtran.runs import walk
+from tallystick.systems.cloudtran.runs.chunk import Chunk, Chunks
+from tallystick.systems.cloudtran.runs.transactions import entry_of_row
 from tallystick.systems.protocol import Split
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
@@ -50,15 +50,15 @@ class ClosingSplit:
         order, offset, split = BlockOrder(), self.split.begin, self.split
         order.enter(self.file.serial)
         with self.opened(self.file) as scan:
-            stop = min(split.end, scan.end)
+            stop, chunks = min(split.end, scan.end), Chunks(scan, order, 0, self.file)
             while offset < stop:
-                run = read_run(scan, order, offset, stop)
-                if run is None or any(map(self._rest.closed.meets, run.numbers())):
+                chunk = chunks.next(offset, stop)
+                if chunk is None or any(map(self._rest.closed.meets, chunk.numbers())):
                     return
-                self._note(run)
-                yield from self._changes(run)
-                yield from self._close(run)
-                offset = run.end
+                self._note(chunk)
+                yield from self._changes(chunk)
+                yield from self._close(chunk)
+                offset = chunk.end
             at_end = offset == split.end or offset >= scan.end
             self._plain = at_end and len(scan.data) > 0
 
@@ -69,31 +69,30 @@ class ClosingSplit:
         self._rest.left = [one for entries in self._open.values() for one in entries]
         return self._rest.packed()
 
-    def _note(self, run: BlockRun) -> None:
-        first, last = run.table[0], run.table[-1]
+    def _note(self, chunk: Chunk) -> None:
+        first = chunk.table[0]
         if self._rest.serial is None:
-            self._rest.serial = int(first[kernels.SERIAL])
-            self._rest.first = int(first[kernels.SEQUENCE])
-        self._rest.last = int(last[kernels.SEQUENCE])
-        for numbers in run.logged():
+            self._rest.serial = int(first[walk.SERIAL])
+            self._rest.first = int(first[walk.SEQUENCE])
+        self._rest.last = chunk.last_sequence
+        for numbers in chunk.logged():
             self._rest.logged.add_range(numbers)
-        self._rest.carried += run.carried()
+        self._rest.carried += chunk.carried()
 
-    def _changes(self, run: BlockRun) -> Batches:
-        changes = RunChanges.of(RunOccurrence(0, self.file, run), self.log)
+    def _changes(self, chunk: Chunk) -> Batches:
+        changes = ChunkChanges.of(chunk, self.log)
         for begin in range(0, changes.count, self.rows):
             yield "changes", changes.batch(begin, min(begin + self.rows, changes.count))
 
-    def _close(self, run: BlockRun) -> Batches:
-        """Yield the transactions that a run ends and that began in the split."""
-        path, data = self.file.path, run.data()
-        settled, rows = settled_in(run, self._open, self.log, path)
+    def _close(self, chunk: Chunk) -> Batches:
+        """Yield the transactions that a chunk ends and that began in the split."""
+        settled, rows = settled_in(chunk, self._open, self.log)
         batch = settled.batch()
         for begin in range(0, batch.num_rows, self.rows):
             yield "transactions", batch.slice(begin, self.rows)
         touched: dict[int, None] = {}
         for row in rows:
-            one = entry_of_row(path, data, row)
+            one = entry_of_row(self.file.path, chunk.data, row)
             self._open.setdefault(one[0], []).append(one)
             touched[one[0]] = None
         closed = {number: _closed(self._open[number], self.log) for number in touched}

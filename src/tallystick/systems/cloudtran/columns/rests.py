@@ -19,9 +19,9 @@ from tallystick.systems.cloudtran.format.entries import (
     signed,
     unsigned,
 )
-from tallystick.systems.cloudtran.read.changes import entry_changes
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.transactions import Step, TransactionFold
+from tallystick.systems.cloudtran.runs.changes import entry_changes
 from tallystick.systems.protocol import NotClosedInPartsError
 from tallystick.systems.rests import items, packed
 

@@ -1,14 +1,14 @@
 """The transactions of a block log as Arrow batches, without an object per plain one.
 
-In: blocks and runs of blocks in the order of reading. Out: batches of the `TRANSACTIONS` schema by
-ascending number. The compiled code is loaded for runs only.
+In: the pieces of a log in the order of reading. Out: batches of the `TRANSACTIONS` schema by
+ascending number. The compiled code is loaded for chunks only.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,11 +17,12 @@ from tallystick.records import Clock, Transaction
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.transactions import TransactionFold
-from tallystick.systems.cloudtran.read.whole_blocks import Row, RunOccurrence
+from tallystick.systems.cloudtran.runs.pieces import Piece
+from tallystick.systems.cloudtran.runs.transactions import add_rows
 
 if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.columns.block_runs import BlockRun
-    from tallystick.systems.cloudtran.columns.run_transactions import RunTransactions
+    from tallystick.systems.cloudtran.columns.chunk_transactions import ChunkTransactions
+    from tallystick.systems.cloudtran.runs.chunk import Chunk, Row
 
 _CLOCK = Clock.WALL_US.value
 
@@ -29,7 +30,7 @@ _CLOCK = Clock.WALL_US.value
 class TransactionBatcher:
     """Makes batches of at most ``rows`` rows.
 
-    Transactions that begin and end in one run are held as columns, all others as objects, until
+    Transactions that begin and end in one chunk are held as columns, all others as objects, until
     the end of the log: a later entry may belong to any of them.
     """
 
@@ -37,23 +38,21 @@ class TransactionBatcher:
         self._rows = rows
         self._log = log
         self._fold = TransactionFold(log)
-        self._runs: list[RunTransactions] = []
+        self._chunks: list[ChunkTransactions] = []
         self._settled = IntervalSet()
-        """The numbers of the transactions in ``_runs``."""
+        """The numbers of the transactions in ``_chunks``."""
         self._last = 0
 
-    def batches(
-        self, occurrences: Iterable[BlockOccurrence | RunOccurrence]
-    ) -> Iterator[pa.RecordBatch] | None:
-        """Return all transactions; None if one has entries after the run that ended it.
+    def batches(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch] | None:
+        """Return all transactions; None if one has entries after the chunk that ended it.
 
-        None, too, if numbers do not grow from run to run.
+        None, too, if numbers do not grow from chunk to chunk.
         """
-        for occurrence in occurrences:
-            if isinstance(occurrence, RunOccurrence):
-                taken = self._take_run(occurrence)
+        for piece in pieces:
+            if isinstance(piece, BlockOccurrence):
+                taken = self._take_block(piece)
             else:
-                taken = self._take_block(occurrence)
+                taken = self._take_chunk(piece)
             if not taken:
                 return None
         return self._merged()
@@ -66,19 +65,18 @@ class TransactionBatcher:
             self._fold.add_block(occurrence)
         return True
 
-    def _take_run(self, occurrence: RunOccurrence) -> bool:
-        run, file = cast("BlockRun", occurrence.run), occurrence.file.path
-        if any(map(self._settled.meets, run.numbers())):
+    def _take_chunk(self, chunk: Chunk) -> bool:
+        if any(map(self._settled.meets, chunk.numbers())):
             return False
-        settled, rows = _settled(run, self._fold.numbers(), self._log, file)
-        self._fold.add_rows(file, run.data(), rows)
+        settled, rows = _settled(chunk, self._fold.numbers(), self._log)
+        add_rows(self._fold, chunk.file.path, chunk.data, rows)
         keys = settled.keys
         if not len(keys):
             return True
         first, self._last, before = int(keys[0]), int(keys[-1]), self._last
         for numbers in settled.ranges():
             self._settled.add_range(numbers)
-        self._runs.append(settled)
+        self._chunks.append(settled)
         return first > before
 
     def _merged(self) -> Iterator[pa.RecordBatch]:
@@ -102,15 +100,15 @@ class TransactionBatcher:
         return joined
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
-        """Yield the transactions of runs, cut where others come between them."""
+        """Yield the transactions of chunks, cut where others come between them."""
         others = sorted(self._fold.known)
         at = 0
-        for run in self._runs:
-            batch, begin = run.batch(), 0
-            last = bisect_left(others, int(run.keys[-1]), at)
+        for one in self._chunks:
+            batch, begin = one.batch(), 0
+            last = bisect_left(others, int(one.keys[-1]), at)
             while at < last:
-                place = int(run.keys.searchsorted(run.keys.dtype.type(others[at])))
-                end = bisect_left(others, int(run.keys[place]), at)
+                place = int(one.keys.searchsorted(one.keys.dtype.type(others[at])))
+                end = bisect_left(others, int(one.keys[place]), at)
                 yield batch.slice(begin, place - begin)
                 yield from self._objects(others[at:end])
                 begin, at = place, end
@@ -123,8 +121,8 @@ class TransactionBatcher:
 
 
 def _settled(
-    run: BlockRun, met: Collection[int], log: str, file: str
-) -> tuple[RunTransactions, Iterator[Row]]:
-    from tallystick.systems.cloudtran.columns.run_transactions import settled_in
+    chunk: Chunk, met: Collection[int], log: str
+) -> tuple[ChunkTransactions, Iterator[Row]]:
+    from tallystick.systems.cloudtran.columns.chunk_transactions import settled_in
 
-    return settled_in(run, met, log, file)
+    return settled_in(chunk, met, log)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.systems.cloudtran.read.analysis import LogAnalysis, Loss
+from tallystick.systems.cloudtran.runs.analysis import LogAnalysis, Loss
 
 
 def engine_verdict(analysis: LogAnalysis) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def _report_policy(analysis: LogAnalysis) -> dict[str, Any]:
     redundant = [name for name, flag in zip(names, analysis.redundant(), strict=True) if flag]
     return {
         "pending": [
-            {"txid": number, "targets": one.pending, "operations": one.operations}
+            {"txid": number, "targets": list(one.pending), "operations": one.operations}
             for number, one in sorted(analysis.open.items())
         ],
         "lost": [loss_json(loss) for loss in analysis.losses],

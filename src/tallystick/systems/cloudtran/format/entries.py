@@ -306,6 +306,18 @@ def _text(data: memoryview) -> str:
         raise LogFormatError(f"not UTF-8: {error}") from error
 
 
+@lru_cache(maxsize=1024)
+def target_names(listed: bytes) -> tuple[str, ...]:
+    """Return the names of an exact list of targets; cached, as a program has few of them."""
+    found = []
+    place = TARGET_COUNT_SIZE
+    while place < len(listed):
+        end = place + 1 + listed[place]
+        found.append(listed[place + 1 : end].decode())
+        place = end
+    return tuple(found)
+
+
 def signed(number: int) -> int:
     """Return the signed number of 64 bits with the bits of an unsigned one.
 

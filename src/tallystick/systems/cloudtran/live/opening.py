@@ -24,11 +24,11 @@ from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.live.high_water_mark import read_mark, write_mark
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState, OpenEntry
-from tallystick.systems.cloudtran.read.analysis import LogAnalysis, LogWarning, Loss
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, Opener, occurrences
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.scan import FileScan
+from tallystick.systems.cloudtran.runs.analysis import LogAnalysis, LogWarning, Loss
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.cloudtran.verdict.strict import judgement
 from tallystick.systems.findings import FindingBuilder

@@ -68,8 +68,7 @@ def ordered_blocks(
 ) -> Iterator[Block]:
     """Yield the blocks of one file from ``offset`` on, as `occurrences` does."""
     for block in scan.blocks(offset):
-        if not order.follows(block):
-            block.state = BlockState.STALE
+        order.follows(block)
         yield block
         if order.ended and not beyond:
             return
@@ -99,9 +98,11 @@ class BlockOrder:
         self.ended = False
 
     def follows(self, block: Block) -> bool:
-        """Return whether the block belongs to the log; call it for each block in order."""
+        """Return whether the block belongs to the log, stale if not; call it for each in order."""
         if block.readable and not self.ended:
             self.accepts(block.prologue.serial, block.prologue.sequence)
+        if self.ended:
+            block.state = BlockState.STALE
         return not self.ended
 
     def would_accept(self, serial: int) -> bool:

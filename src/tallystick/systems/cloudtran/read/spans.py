@@ -1,17 +1,18 @@
 """The bytes of a file as `Span` values that tile it.
 
-In: a block, or the spans of all blocks of a file. Out: the spans of the block's parts, and the span
-of what follows the last block.
+In: the blocks of a file in order. Out: the spans of the blocks' parts, and that of what follows the
+last one. Whole blocks are kept as numbers, because files may have millions of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import overload
 
 from tallystick.records import Outcome, Span
 from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
 from tallystick.systems.cloudtran.read.scan import Block, BlockState
-from tallystick.systems.cloudtran.read.whole_blocks import WholeBlock
 
 _REASONS = {
     BlockState.PAYLOAD_DAMAGED: "a header is whole, the checksum of the data fails",
@@ -23,7 +24,88 @@ _REPAIRED = "damaged; the other copy and the data give its content"
 _DAMAGED_FIRSTS = (BlockState.FIRST_HEADER_DAMAGED, BlockState.BOTH_HEADERS_REPAIRED)
 
 
-def block_spans(block: Block, file_size: int) -> Iterator[Span]:
+_EXTENT = "q"
+"""Offset, length, size of the data and place of the second header: signed, of 64 bits."""
+_EXTENT_NUMBERS = 4
+
+
+class FileSpans(Sequence[Span]):
+    """The spans of a file, made when they are asked for.
+
+    Args:
+        size: bytes of the file.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._end = 0
+        self._parts: list[tuple[Span, ...] | array[int]] = []
+        self._made: tuple[Span, ...] | None = None
+
+    def add_block(self, block: Block) -> None:
+        """Add the next block."""
+        self._end = block.end
+        if block.state is BlockState.OK and block.content is not None:
+            assert block.second_at is not None
+            extent = (block.offset, block.length, block.content.size, block.second_at)
+            self._extents().extend(extent)
+        else:
+            self._parts.append(tuple(_block_spans(block, self._size)))
+
+    def add_whole(self, extents: bytes, end: int) -> None:
+        """Add blocks with both headers whole by their extents; the last ends at an offset."""
+        self._end = end
+        self._extents().frombytes(extents)
+
+    def _extents(self) -> array[int]:
+        last = self._parts[-1] if self._parts else ()
+        if not isinstance(last, array):
+            last = array(_EXTENT)
+            self._parts.append(last)
+        return last
+
+    def __iter__(self) -> Iterator[Span]:
+        """Yield them in the order of the file."""
+        return self._each()
+
+    def _each(self) -> Iterator[Span]:
+        for part in self._parts:
+            yield from _whole_spans(part) if isinstance(part, array) else part
+        if self._end < self._size:
+            reason = "zero to the end of the file"
+            yield Span(self._end, self._size - self._end, Outcome.UNUSED, "preallocated", reason)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
+        """Return a span, or some."""
+        return self._all()[index]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other ones are the same."""
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def _all(self) -> tuple[Span, ...]:
+        if self._made is None:
+            self._made = tuple(self._each())
+        return self._made
+
+
+def _block_spans(block: Block, file_size: int) -> Iterator[Span]:
     """Yield header, data, padding and header of a block; a block that is lost as one span."""
     if block.content is None or not block.readable:
         what = "block" if block.content is not None else "damaged range"
@@ -42,9 +124,10 @@ def block_spans(block: Block, file_size: int) -> Iterator[Span]:
     yield from _padding(second_end, block.end)
 
 
-def whole_spans(blocks: Iterable[WholeBlock]) -> Iterator[Span]:
-    """Yield what `block_spans` does, of blocks with both headers whole."""
-    for offset, length, size, second, _, _ in blocks:
+def _whole_spans(extents: array[int]) -> Iterator[Span]:
+    """Yield what `_block_spans` does, of blocks with both headers whole."""
+    for place in range(0, len(extents), _EXTENT_NUMBERS):
+        offset, length, size, second = extents[place : place + _EXTENT_NUMBERS]
         yield _header_span(offset, HEADER_SIZE, damaged=False)
         yield Span(offset + HEADER_SIZE, size, Outcome.VALID, "data")
         yield from _padding(offset + HEADER_SIZE + size, second)
@@ -62,11 +145,3 @@ def _padding(start: int, end: int) -> Iterator[Span]:
     if end > start:
         reason = "fill up to the disk block boundary"
         yield Span(start, end - start, Outcome.UNUSED, "padding", reason)
-
-
-def rest_span(spans: Sequence[Span], file_size: int) -> Iterator[Span]:
-    """Yield the span of zeros after the last block, if there are any."""
-    end = spans[-1].end if spans else 0
-    if end < file_size:
-        reason = "zero to the end of the file"
-        yield Span(end, file_size - end, Outcome.UNUSED, "preallocated", reason)

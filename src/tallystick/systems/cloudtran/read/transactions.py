@@ -1,19 +1,16 @@
-"""From blocks to transactions.
+"""From entries to transactions.
 
-In: blocks and runs of blocks in the order of reading. Out: one `Transaction` per number with a
-persisting entry.
+In: entries in the order of reading. Out: one `Transaction` per number with a persisting entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tallystick.records import State, Transaction
 from tallystick.systems.cloudtran.format.entries import (
     ALL_TARGETS,
-    ENTRY_HEAD_SIZE,
     EntryKind,
     PersistedFlag,
     PersistingFlag,
@@ -22,7 +19,6 @@ from tallystick.systems.cloudtran.format.entries import (
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.records import TYPES
-from tallystick.systems.cloudtran.read.whole_blocks import Row, RunOccurrence, Settled, target_names
 
 _PERSISTING, _PERSISTED = int(EntryKind.PERSISTING), int(EntryKind.PERSISTED)
 _CARRIED, _DISCARDED = int(PersistingFlag.CARRIED_FORWARD), int(PersistedFlag.DISCARDED)
@@ -39,22 +35,6 @@ class Step(NamedTuple):
     flags: int
     time: int
     targets: tuple[str, ...]
-
-
-def fold_transactions(
-    occurrences: Iterable[BlockOccurrence | RunOccurrence], log: str
-) -> list[Transaction]:
-    """Return transactions by ascending number.
-
-    Persisted entries whose persisting entry is gone are left out, as replay ignores them.
-    """
-    fold = TransactionFold(log)
-    for occurrence in occurrences:
-        if isinstance(occurrence, RunOccurrence):
-            fold.add_run(occurrence)
-        elif occurrence.block.readable:
-            fold.add_block(occurrence)
-    return [fold.known[number] for number in sorted(fold.known)]
 
 
 @dataclass(slots=True)
@@ -76,47 +56,9 @@ class TransactionFold:
             step = Step(path, offset, length, kind, flags, time, entry.targets)
             self.add(entry.number, step, entry.reference, len(entry.operations))
 
-    def add_run(self, occurrence: RunOccurrence) -> None:
-        """Add the entries of a run of blocks."""
-        path, data = occurrence.file.path, occurrence.run.data()
-        settled, rows = occurrence.run.settled(self._met)
-        self.settle(path, data, settled)
-        self.add_rows(path, data, rows)
-
-    def add_rows(self, path: str, data: bytes, rows: Iterable[Row]) -> None:
-        """Add entries of a run whose bytes are ``data``."""
-        for row in rows:
-            self.add(*entry_of_row(path, data, row))
-
     def numbers(self) -> list[int]:
         """Return the numbers of all entries so far."""
         return [*self.known, *self._early]
-
-    def _met(self, number: int) -> bool:
-        return number in self.known or number in self._early
-
-    def settle(self, path: str, data: bytes, settled: Iterable[Settled]) -> None:
-        """Make transactions that begin and end in one run."""
-        known, log, files = self.known, self.log, (path,)
-        for number, first, last, offset, length, place, body, targets_end, count in settled:
-            targets = target_names(data[body:targets_end])
-            known[number] = Transaction(
-                SYSTEM_NAME,
-                log,
-                str(number),
-                State.COMMITTED,
-                signed(number),
-                name=data[place + ENTRY_HEAD_SIZE : body].decode() or None,
-                participants=targets,
-                first_time=first,
-                last_time=last,
-                records=2,
-                bytes=length,
-                files=files,
-                evidence=(path, offset),
-                evidence_type=_TYPES[_PERSISTED],
-                attributes={"operations": count},
-            )
 
     def add(self, number: int, step: Step, reference: str, operations: int) -> None:
         """Add an entry."""
@@ -155,14 +97,6 @@ class TransactionFold:
                 _apply(one, each)
         else:
             _advance(one, step)
-
-
-def entry_of_row(path: str, data: bytes, row: Row) -> tuple[int, Step, str, int]:
-    """Return an entry of a run as `TransactionFold.add` takes it."""
-    kind, flags, number, time, offset, length, place, body, targets_end, operations = row
-    targets = target_names(data[body:targets_end])
-    reference = data[place + ENTRY_HEAD_SIZE : body].decode()
-    return number, Step(path, offset, length, kind, flags, time, targets), reference, operations
 
 
 def _count(one: Transaction, path: str, length: int, time: int) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from tallystick.records import AtStake
 from tallystick.systems.answers import Ground
-from tallystick.systems.cloudtran.read.analysis import LogAnalysis
 from tallystick.systems.cloudtran.read.scan import SECTOR_SIZE
+from tallystick.systems.cloudtran.runs.analysis import LogAnalysis
 from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_numbers
 
 _COUNT_LIMIT = 1 << 63

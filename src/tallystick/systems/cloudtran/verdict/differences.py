@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tallystick.records import Difference, Severity
 from tallystick.systems.cloudtran.format.entries import EntryKind
-from tallystick.systems.cloudtran.read.analysis import TORN_TAIL, LogAnalysis, LogWarning, Loss
+from tallystick.systems.cloudtran.runs.analysis import TORN_TAIL, LogAnalysis, LogWarning, Loss
 from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_numbers, numbers_text
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
 from tallystick.systems.cloudtran.codes import ADVICE_ON_LOSS
-from tallystick.systems.cloudtran.read.analysis import (
+from tallystick.systems.cloudtran.runs.analysis import (
     LOST_AT_END,
     MISSING_BLOCKS,
     MISSING_FILE,

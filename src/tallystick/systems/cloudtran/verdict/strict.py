@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tallystick.records import Finding, Judgement, Verdict
+from tallystick.records import Deferred, DeferredList, Finding, Judgement, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.cloudtran.codes import CODES, REASONS
 from tallystick.systems.cloudtran.engine.report import engine_verdict, loss_json
 from tallystick.systems.cloudtran.format.layout import FORMAT_NAME, SYSTEM_NAME
-from tallystick.systems.cloudtran.read.analysis import LogAnalysis
+from tallystick.systems.cloudtran.runs.analysis import LogAnalysis
 from tallystick.systems.cloudtran.verdict.answer import grounds
 from tallystick.systems.cloudtran.verdict.differences import differences
 from tallystick.systems.cloudtran.verdict.findings import lost_numbers
@@ -33,7 +33,7 @@ def verdict(
         SYSTEM_NAME,
         log,
         FORMAT_NAME,
-        engine_verdict(analysis),
+        Deferred(lambda: engine_verdict(analysis)),
         _strict(analysis, outcomes, findings),
         tuple(differences(analysis)),
         judgement,
@@ -52,11 +52,15 @@ def _strict(
     return {
         "records": {outcome: count for outcome, count in outcomes.items() if count},
         "transactions": {"pending": len(analysis.open), "committed": len(analysis.closed)},
-        "in_doubt": [
-            {"transaction": number, "targets": one.pending}
-            for number, one in sorted(analysis.open.items())
-        ],
+        "in_doubt": DeferredList(lambda: _in_doubt(analysis)),
         "lost": [loss_json(loss) for loss in analysis.losses]
         + [{"transactions": [one[0], one[-1]]} for one in lost_numbers(analysis)],
         "findings": dict(Counter(finding.code for finding in findings)),
     }
+
+
+def _in_doubt(analysis: LogAnalysis) -> list[dict[str, Any]]:
+    return [
+        {"transaction": number, "targets": list(one.pending)}
+        for number, one in sorted(analysis.open.items())
+    ]

@@ -1,6 +1,6 @@
-"""The transactions that begin and end in a run of whole blocks, as columns of `TRANSACTIONS`.
+"""The transactions that begin and end in a chunk of whole blocks, as columns of `TRANSACTIONS`.
 
-In: a `BlockRun`. Out: `RunTransactions`, by ascending number.
+In: a `Chunk`. Out: `ChunkTransactions`, by ascending number.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tallystick.arrow.columns import byte_ranges, constant, no_texts, numbers, t
 from tallystick.arrow.schemas import TRANSACTIONS, json_text, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State
-from tallystick.systems.cloudtran.columns import kernels
-from tallystick.systems.cloudtran.columns.block_runs import BlockRun, ranges, target_lists
+from tallystick.systems.cloudtran.columns.batches import target_lists
 from tallystick.systems.cloudtran.format.entries import ENTRY_HEAD_SIZE, EntryKind
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.records import TYPES
-from tallystick.systems.cloudtran.read.whole_blocks import Row
+from tallystick.systems.cloudtran.runs import walk
+from tallystick.systems.cloudtran.runs.chunk import Chunk, Row, ranges
 
 _PERSISTED = TYPES[EntryKind.PERSISTED]
 _LIST = TRANSACTIONS.field("files").type
 
 
 @dataclass(frozen=True, slots=True)
-class RunTransactions:
-    """The transactions of a run.
+class ChunkTransactions:
+    """The transactions of a chunk.
 
     Attributes:
         keys: their numbers, unsigned and ascending.
@@ -50,22 +50,22 @@ class RunTransactions:
     targets: pa.Array
 
     @classmethod
-    def of(cls, run: BlockRun, firsts: Any, seconds: Any, log: str, file: str) -> RunTransactions:
-        """Return the transactions of these first and last entries of a run."""
-        begun, ended = run.entries[:, firsts], run.entries[:, seconds]
-        lengths, (offsets, rest) = run.places(begun)[1], run.places(ended)
-        names = begun[kernels.PLACE].view(np.int64) + (ENTRY_HEAD_SIZE - run.base)
-        bodies = begun[kernels.BODY].view(np.int64) - run.base
+    def of(cls, chunk: Chunk, firsts: Any, seconds: Any, log: str) -> ChunkTransactions:
+        """Return the transactions of these first and last entries of a chunk."""
+        begun, ended = chunk.entries[:, firsts], chunk.entries[:, seconds]
+        lengths, (offsets, rest) = chunk.places(begun)[1], chunk.places(ended)
+        names = begun[walk.PLACE].view(np.int64) + (ENTRY_HEAD_SIZE - chunk.base)
+        bodies = begun[walk.BODY].view(np.int64) - chunk.base
         sizes = np.where(bodies > names, bodies - names, -1)
         return cls(
             log,
-            file,
-            np.ascontiguousarray(begun[kernels.NUMBER]),
-            np.stack((begun[kernels.TIME], ended[kernels.TIME])).view(np.int64),
+            chunk.file.path,
+            np.ascontiguousarray(begun[walk.NUMBER]),
+            np.stack((begun[walk.TIME], ended[walk.TIME])).view(np.int64),
             np.stack((offsets, lengths + rest)).view(np.int64),
-            np.ascontiguousarray(begun[kernels.OPERATIONS]),
-            byte_ranges(run.window, names, sizes).cast(pa.binary()).view(pa.string()),
-            target_lists(run.window, bodies, begun[kernels.TARGETS]).cast(_LIST),
+            np.ascontiguousarray(begun[walk.OPERATIONS]),
+            byte_ranges(chunk.window, names, sizes).cast(pa.binary()).view(pa.string()),
+            target_lists(chunk.window, bodies, begun[walk.TARGETS]).cast(_LIST),
         )
 
     def ranges(self) -> list[range]:
@@ -110,16 +110,11 @@ class RunTransactions:
 
 
 def settled_in(
-    run: BlockRun, met: Collection[int], log: str, file: str
-) -> tuple[RunTransactions, Iterator[Row]]:
-    """Return the transactions that a run settles, and the entries of all others.
+    chunk: Chunk, met: Collection[int], log: str
+) -> tuple[ChunkTransactions, Iterator[Row]]:
+    """Return the transactions that begin and end in a chunk, and the entries of all others.
 
     Those whose numbers were ``met`` before it are among the others.
     """
-    firsts, seconds = run.pairs()
-    if met:
-        numbers = run.entries[kernels.NUMBER][firsts]
-        kept = ~np.isin(numbers, np.fromiter(met, np.uint64, len(met)))
-        firsts, seconds = firsts[kept], seconds[kept]
-    settled = RunTransactions.of(run, firsts, seconds, log, file)
-    return settled, run.rows_but(firsts, seconds)
+    firsts, seconds = chunk.settled(met)
+    return ChunkTransactions.of(chunk, firsts, seconds, log), chunk.rows(firsts, seconds)

@@ -1,6 +1,7 @@
 """The operations of persisting entries as `Change` values.
 
-In: blocks in the order of reading. Out: the changes of all transactions by ascending number.
+In: the pieces of a log in the order of reading. Out: the changes of all transactions by ascending
+number.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tallystick.systems.cloudtran.format.entries import (
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
+from tallystick.systems.cloudtran.runs.pieces import Piece
 
 CHANGE_KINDS = {
     OperationKind.OPAQUE: Kind.UNKNOWN,
@@ -38,33 +39,28 @@ def plain_changes(occurrences: Iterable[BlockOccurrence], log: str) -> Iterator[
             yield from entry_changes(placed.entry, offset, occurrence.file.path, log)
 
 
-def carried_changes(
-    occurrences: Iterable[BlockOccurrence | RunOccurrence], log: str
-) -> list[Change]:
+def carried_changes(pieces: Iterable[Piece], log: str) -> list[Change]:
     """Return the operations of transactions with carried entries only, by ascending number."""
     carried: dict[int, list[Change]] = {}
     plain = IntervalSet()
-    for occurrence in occurrences:
-        path = occurrence.file.path
-        for entry, offset in _carried_entries(occurrence, plain):
+    for piece in pieces:
+        for entry, offset in _carried_entries(piece, plain):
             if entry.number not in carried:
-                carried[entry.number] = list(entry_changes(entry, offset, path, log))
+                carried[entry.number] = list(entry_changes(entry, offset, piece.file.path, log))
     numbers = sorted(number for number in carried if number not in plain)
     return [change for number in numbers for change in carried[number]]
 
 
-def _carried_entries(
-    occurrence: BlockOccurrence | RunOccurrence, plain: IntervalSet
-) -> Iterator[tuple[Entry, int]]:
+def _carried_entries(piece: Piece, plain: IntervalSet) -> Iterator[tuple[Entry, int]]:
     """Yield carried entries with their offsets; add the numbers of all others to ``plain``."""
-    if isinstance(occurrence, RunOccurrence):
-        for numbers in occurrence.run.logged():
+    if not isinstance(piece, BlockOccurrence):
+        for numbers in piece.logged():
             plain.add_range(numbers)
-        yield from occurrence.run.carried()
+        yield from piece.carried()
         return
-    for _, placed in _persisting([occurrence]):
+    for _, placed in _persisting([piece]):
         if placed.entry.carried_forward:
-            yield placed.entry, occurrence.block.place_of(placed)[0]
+            yield placed.entry, piece.block.place_of(placed)[0]
         else:
             plain.add(placed.entry.number)
 

@@ -1,12 +1,16 @@
 """The analysis of all files of a log: losses, warnings, pending transactions, redundant files.
 
-In: `BlockOccurrence`s and `RunOccurrence`s in the order of reading. Out: the `LogAnalysis`. Memory
-grows with open transactions and with damage.
+In: the pieces of a log in the order of reading. Out: the `LogAnalysis`. Memory grows with open
+transactions, some 100 bytes each, and with damage.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind, Suspect
 from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
@@ -14,7 +18,9 @@ from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.files import ANY_SERIAL, BlockFile
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.scan import LOST, BlockState
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence, target_names
+
+if TYPE_CHECKING:
+    from tallystick.systems.cloudtran.runs.chunk import Chunk
 
 LOST_AT_END = "lost-at-end"
 MISSING_BLOCKS = "missing-blocks"
@@ -62,15 +68,24 @@ class LogWarning:
     offset: int
 
 
-@dataclass(slots=True)
-class OpenTransaction:
-    """A transaction that some target does not hold yet, in the order of its entry."""
+class OpenTransaction(NamedTuple):
+    """What is known of a transaction that some target does not hold yet.
 
-    number: int
-    pending: list[str]
+    Attributes:
+        pending: those targets, in the order of its entry.
+        operations: how many it has.
+        file: index of the file that holds its latest persisting entry.
+    """
+
+    pending: tuple[str, ...]
     operations: int
     file: int
-    """Index of the file that holds its latest persisting entry."""
+
+
+@lru_cache(maxsize=1024)
+def _shared(pending: tuple[str, ...], operations: int, file: int) -> OpenTransaction:
+    """Return one object for all open transactions that are alike: there may be a million."""
+    return OpenTransaction(pending, operations, file)
 
 
 @dataclass(slots=True)
@@ -126,28 +141,26 @@ class LogAnalysis:
         else:
             self._read(occurrence)
 
-    def add_run(self, occurrence: RunOccurrence) -> None:
+    def add_chunk(self, chunk: Chunk) -> None:
         """Add whole blocks that follow each other; it comes to what `add` makes of each.
 
         An entry that says that every target holds a transaction leaves nothing of the others of
         its number, before or after it, but that they were logged.
         """
-        index, run = occurrence.index, occurrence.run
-        self._enter(index)
-        self._end = run.end
+        self._enter(chunk.index)
+        self._end = chunk.end
         self.odd_tail = False
-        for block in run.blocks():
-            self._follow(index, occurrence.file, block.offset, block.sequence)
-            self.ends_closed = bool(block.closing)
-        for numbers in run.logged():
+        self.ends_closed = chunk.ends_closed
+        for offset, first, last in chunk.unbroken():
+            self._follow(chunk.index, chunk.file, offset, first)
+            self.last_sequence = last
+        for numbers in chunk.logged():
             self.seen.add_range(numbers)
-        for numbers in run.closed():
+        for numbers in chunk.closed():
             self._close(numbers)
-        data = run.data()
-        for kind, _, number, _, _, _, _, body, targets_end, operations in run.open_rows():
-            targets = target_names(data[body:targets_end])
+        for kind, number, targets, operations in chunk.left_open():
             if kind == EntryKind.PERSISTING:
-                self._persisting(number, targets, operations, index)
+                self._persisting(number, targets, operations, chunk.index)
             else:
                 self._persisted(number, targets)
 
@@ -286,26 +299,24 @@ class LogAnalysis:
         if number in self.closed:
             return
         if (known := self.open.get(number)) is not None:
-            known.file = index
+            self.open[number] = _shared(known.pending, known.operations, index)
             return
-        held = self._partly.pop(number, set())
-        pending = [target for target in targets if target not in held]
-        self._keep(OpenTransaction(number, pending, operations, index))
+        held = self._partly.pop(number, ())
+        self._keep(number, _but(targets, held), operations, index)
 
     def _persisted(self, number: int, targets: tuple[str, ...]) -> None:
         one = self.open.get(number)
         if one is not None:
-            one.pending = [target for target in one.pending if target not in targets]
-            self._keep(one)
+            self._keep(number, _but(one.pending, targets), one.operations, one.file)
         elif number not in self.closed:
             self._partly.setdefault(number, set()).update(targets)
 
-    def _keep(self, one: OpenTransaction) -> None:
-        if one.pending:
-            self.open[one.number] = one
+    def _keep(self, number: int, pending: tuple[str, ...], operations: int, file: int) -> None:
+        if pending:
+            self.open[number] = _shared(pending, operations, file)
         else:
-            self.open.pop(one.number, None)
-            self.closed.add(one.number)
+            self.open.pop(number, None)
+            self.closed.add(number)
 
     # -- files -------------------------------------------------------------------------------
 
@@ -322,12 +333,19 @@ class LogAnalysis:
         flags = self.redundant()
         return flags.index(False) if False in flags else len(flags)
 
-    def why_kept(self, index: int) -> str:
-        """Return why a file is not redundant; empty if it is."""
-        if any(loss.file == index for loss in self.losses):
-            return "blocks of it are lost; only an operator may set it aside"
-        numbers = [one.number for one in self.open.values() if one.file == index]
-        if not numbers:
-            return ""
-        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
-        return f"transaction {min(numbers)}{more} still waits for a target"
+    def why_kept(self) -> dict[int, str]:
+        """Return why files are not redundant, by their indices."""
+        waiting = Counter(one.file for one in self.open.values())
+        least: dict[int, int] = {}
+        for number, one in self.open.items():
+            least[one.file] = min(number, least.get(one.file, number))
+        found = {}
+        for index, count in waiting.items():
+            more = f" and {count - 1} more" if count > 1 else ""
+            found[index] = f"transaction {least[index]}{more} still waits for a target"
+        lost = "blocks of it are lost; only an operator may set it aside"
+        return found | {loss.file: lost for loss in self.losses}
+
+
+def _but(targets: tuple[str, ...], held: Container[str]) -> tuple[str, ...]:
+    return tuple(target for target in targets if target not in held)

@@ -1,12 +1,12 @@
-"""The operations of a run of whole blocks as columns of the `CHANGES` schema.
+"""The operations of a chunk of whole blocks as columns of the `CHANGES` schema.
 
-In: a `RunOccurrence`. Out: `RunChanges`: the operations of its entries in their first place.
+In: a `Chunk`. Out: `ChunkChanges`: the operations of its entries in their first place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +15,17 @@ from tallystick.arrow.columns import byte_ranges, coded, constant, numbers, tabl
 from tallystick.arrow.schemas import CHANGES, plain
 from tallystick.records import Clock
 from tallystick.systems.cloudtran.columns import kernels
-from tallystick.systems.cloudtran.columns.block_runs import BlockRun
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
-from tallystick.systems.cloudtran.read.changes import CHANGE_KINDS, key_text
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
+from tallystick.systems.cloudtran.runs import walk
+from tallystick.systems.cloudtran.runs.changes import CHANGE_KINDS, key_text
+from tallystick.systems.cloudtran.runs.chunk import Chunk
 
 _KINDS = pa.array([CHANGE_KINDS[code].value for code in sorted(CHANGE_KINDS)])
 
 
 @dataclass(frozen=True, slots=True)
-class RunChanges:
-    """The changes of a run.
+class ChunkChanges:
+    """The changes of a chunk.
 
     Attributes:
         entries: the table of their entries.
@@ -45,19 +45,18 @@ class RunChanges:
     text_keys: bool
 
     @classmethod
-    def of(cls, occurrence: RunOccurrence, log: str) -> RunChanges:
-        """Return the changes of a run that this package has read."""
-        run = cast(BlockRun, occurrence.run)
-        entries = run.entries[:, run.in_first_place()]
-        starts = entries[kernels.TARGETS_END].view(np.int64) - run.base
-        count = int(entries[kernels.OPERATIONS].sum())
+    def of(cls, chunk: Chunk, log: str) -> ChunkChanges:
+        """Return the changes of a chunk."""
+        entries = chunk.entries[:, chunk.in_first_place()]
+        starts = entries[walk.TARGETS_END].view(np.int64) - chunk.base
+        count = int(entries[walk.OPERATIONS].sum())
         operations: Any = np.empty((kernels.OPERATION_COLUMNS, count), np.int64)
-        text_keys = kernels.put_operations(run.window, starts, operations)
-        found = entries[kernels.NUMBER][operations[kernels.ENTRY]]
+        text_keys = kernels.put_operations(chunk.window, starts, operations)
+        found = entries[walk.NUMBER][operations[kernels.ENTRY]]
         greatest = np.maximum.accumulate(found)
-        offsets, _ = run.places(entries)
+        offsets, _ = chunk.places(entries)
         return cls(
-            log, occurrence.file.path, run.window, entries, offsets, operations, greatest, text_keys
+            log, chunk.file.path, chunk.window, entries, offsets, operations, greatest, text_keys
         )
 
     @property
@@ -67,7 +66,7 @@ class RunChanges:
 
     def number(self, index: int) -> int:
         """Return the number of the transaction of one change."""
-        return int(self.entries[kernels.NUMBER, self.operations[kernels.ENTRY, index]])
+        return int(self.entries[walk.NUMBER, self.operations[kernels.ENTRY, index]])
 
     def first_from(self, number: int) -> int:
         """Return the index of the first change whose number is not below this one."""
@@ -78,7 +77,7 @@ class RunChanges:
         operations = self.operations[:, begin:end]
         count = operations.shape[1]
         chosen = operations[kernels.ENTRY]
-        found = self.entries[kernels.NUMBER][chosen]
+        found = self.entries[walk.NUMBER][chosen]
         columns = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self.log, count),
@@ -88,7 +87,7 @@ class RunChanges:
             "collection": self._texts(operations[kernels.NAME], operations[kernels.NAME_LENGTH]),
             "key": self._keys(operations),
             "transaction": pa.array(found).cast(pa.string()),
-            "time": numbers(self.entries[kernels.TIME].view(np.int64)[chosen], None),
+            "time": numbers(self.entries[walk.TIME].view(np.int64)[chosen], None),
             "clock": constant(Clock.WALL_US.value, count),
             "after": self._bytes(operations[kernels.VALUE], operations[kernels.VALUE_LENGTH]),
             "file": constant(self.file, count),

@@ -1,4 +1,4 @@
-"""Runs of whole blocks give what the blocks give one by one: fixtures, logs of ours, mutants."""
+"""Read in runs and block by block a log says the same: fixtures, logs of ours, mutants."""
 
 from __future__ import annotations
 
@@ -8,52 +8,38 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.arrow.schemas import batches_of_changes
 from tallystick.storage.crc import crc32
-from tallystick.systems.cloudtran import reader
-from tallystick.systems.cloudtran.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.cloudtran.format.entries import (
+    ENTRY_KIND_AT,
     Entry,
     EntryKind,
     Operation,
     OperationKind,
 )
-from tallystick.systems.cloudtran.format.layout import CODEC_NONE, CODEC_ZLIB, HEADER_SIZE
-from tallystick.systems.cloudtran.read.whole_blocks import RunOccurrence
-from tallystick.systems.cloudtran.reader import CloudtranReading
+from tallystick.systems.cloudtran.format.layout import (
+    CODEC_NONE,
+    CODEC_ZLIB,
+    HEADER_SIZE,
+    PROLOGUE_SIZE,
+)
+from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
+from tallystick.systems.cloudtran.runs import chunk
 from tests.fixtures import fixture_dir
 from tests.fuzz.seals import seal_cloudtran
-from tests.kit import table_rows
-from tests.systems.cloudtran.blocks import block
+from tests.kit import read_in_runs, same_both_ways
+from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
 from tests.systems.cloudtran.test_fixtures import CASES
 
 TARGETS = ("a", "b", "ü")
 PLACES = 512
+ROWS = 7
 MUTANTS = 48
 LOGS = 16
 
 
-def picture(log: CloudtranReading, monkeypatch: pytest.MonkeyPatch, *, runs: bool) -> object:
-    """Return all that a reading says, with every whole block in a run or with none."""
-    least = 0 if runs else 1 << 62
-    monkeypatch.setattr(reader, "DeferredRunReader", lambda: DeferredRunReader(least, least))
-    batches = list(log.change_batches(7))
-    assert all(one.num_rows <= 7 for one in batches)
-    changes = table_rows(batches, "changes")
-    assert changes == table_rows(batches_of_changes(log.changes(), "wall_us"), "changes")
-    return (
-        list(log.files()),
-        list(log.transactions()),
-        list(log.findings()),
-        log.verdict().to_dict(),
-        changes,
-    )
-
-
 def compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = picture(reading_in(folder), monkeypatch, runs=False)
-    assert picture(reading_in(folder), monkeypatch, runs=True) == slow
+    same_both_ways(lambda: reading_in(folder), monkeypatch, ROWS)
 
 
 def written(seed: int) -> dict[str, bytes]:
@@ -156,12 +142,32 @@ def test_runs_agree_with_blocks_in_mutants(tmp_path: Path, monkeypatch: pytest.M
         compare(tmp_path / "log", monkeypatch)
 
 
+def test_blocks_that_hold_no_entries_are_verified_twice_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytearray(b"".join(block(PLACES * n, n + 1, entry(n + 1)) for n in range(50)))
+    for place in range(0, len(data), PLACES):
+        data[place + HEADER_SIZE + PROLOGUE_SIZE + ENTRY_KIND_AT] = 99
+    seal_cloudtran(NAME, data)
+    store(tmp_path / "log", {NAME: bytes(data)})
+    verified = []
+
+    def counted(data: memoryview) -> int:
+        verified.append(len(data))
+        return crc32(data)
+
+    monkeypatch.setattr(chunk, "crc32", counted)
+    read_in_runs(monkeypatch)
+    found = list(reading_in(tmp_path / "log").pieces(beyond=True))
+    assert all(isinstance(one, BlockOccurrence) and not one.block.readable for one in found)
+    assert 0 < sum(verified) <= len(data)
+
+
 def test_a_short_log_is_read_block_by_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(tmp_path / "log", written(1))
-    parts = list(reading_in(tmp_path / "log")._parts())
-    assert not any(isinstance(one, RunOccurrence) for one in parts)
-    monkeypatch.setattr(reader, "DeferredRunReader", lambda: DeferredRunReader(0, 0))
-    parts = list(reading_in(tmp_path / "log")._parts())
-    assert any(isinstance(one, RunOccurrence) for one in parts)
+    assert all(isinstance(one, BlockOccurrence) for one in reading_in(tmp_path / "log").pieces())
+    read_in_runs(monkeypatch)
+    found = list(reading_in(tmp_path / "log").pieces())
+    assert not all(isinstance(one, BlockOccurrence) for one in found)
