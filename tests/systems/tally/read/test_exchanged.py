@@ -9,6 +9,7 @@ import pytest
 from tallystick.errors import CorruptLogError, LogUnreadableError, TallystickError
 from tallystick.records import Outcome
 from tallystick.systems.tally.format.layout import CONTROL_NAME
+from tallystick.systems.tally.live.tail import Tail
 from tallystick.testing import MemoryFileSystem
 from tests.systems.tally.build import FOLDER, bodies, reading, segments_of_plain, tiny_log
 
@@ -61,8 +62,11 @@ def test_older_copy_of_any_one_file_is_refused_or_loses_nothing() -> None:
     assert tried > refused, "an older control block alone loses nothing"
 
 
-def test_segment_of_a_copy_that_went_its_own_way_is_refused() -> None:
-    """Both have one identity, and their segments begin with the same records."""
+def _siblings() -> tuple[dict[str, bytes], dict[str, bytes], list[str]]:
+    """The files of two copies of a log that went their own ways, and the paths of segments.
+
+    Both have one identity, and their segments begin with the same records.
+    """
     begun = MemoryFileSystem()
     log = tiny_log(begun)
     log.append(_body(0)).wait()
@@ -78,8 +82,26 @@ def test_segment_of_a_copy_that_went_its_own_way_is_refused() -> None:
     one, other = last
     exchanged = [path for path in one if path != CONTROL and path.endswith(".tally")]
     assert len(exchanged) > 4
+    return one, other, sorted(exchanged)
+
+
+def test_segment_of_a_copy_that_went_its_own_way_is_refused() -> None:
+    one, other, exchanged = _siblings()
     for path in exchanged:
         assert _opened(one | {path: other[path]}) is None, path
+
+
+def test_follower_ends_at_a_segment_of_a_copy_that_went_its_own_way() -> None:
+    one, other, exchanged = _siblings()
+    own = [_body(0), *(_body(1000 + number) for number in range(COUNT))]
+    for path in exchanged[1:]:  # the first one begins the log: nothing stands before it
+        tail = Tail(FOLDER, fs=MemoryFileSystem(one | {path: other[path]}))
+        found: list[bytes] = []
+        with pytest.raises(CorruptLogError, match="another copy of the log"):
+            found.extend(record.body for record in tail.read())
+        tail.close()
+        assert 0 < len(found) < len(own)
+        assert found == own[: len(found)], path
 
 
 def test_control_block_of_another_log_is_refused() -> None:

@@ -288,12 +288,25 @@ class Tail(Uncopied):
         return header if header is not None and header.previous == self.segment else None
 
     def _next_segment(self) -> bool:
-        """Go on with the next segment if the current one is read to its end."""
+        """Go on with the next segment if the current one is read to its end.
+
+        Raises:
+            CorruptLogError: the next segment was begun after another record than the last one here.
+        """
         follower = self._follower()
         due = self._due
-        if follower is None or due is None or follower.previous_end != due.offset:
+        if follower is None or due is None or follower.previous_end > due.offset:
             return False
         path = posixpath.join(self._folder, segment_name(follower.number))
+        found = follower.previous_end, follower.first_lsn, follower.chain
+        if found != (due.offset, due.lsn, due.chain):
+            raise CorruptLogError(
+                f"the segment was begun after another record {due.lsn - 1} than this log has: it "
+                "is of another copy of the log, or the segment before it is",
+                file=path,
+                offset=0,
+                advice="Look at the log with `tallystick explain`",
+            )
         first = Expected(DATA_OFFSET, follower.first_lsn, follower.checksum())
         self._enter(self._fs.open(path, write=False), follower, first)
         return True
