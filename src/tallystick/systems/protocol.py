@@ -627,6 +627,8 @@ class System:
             whose logs cannot be converted.
         role_finder: function ``(folder, FileSystem, key) -> Role | None`` that tells what a log is
             used for; empty where the roles of the system tell.
+        name_finder: function ``(folder, FileSystem) -> (identity, owner)`` that tells what a log says
+            of itself; empty where its logs say nothing.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
         named_without: end of the names of its files that its own addresses leave out: a path
@@ -661,6 +663,7 @@ class System:
     settings: Mapping[str, str] = field(default_factory=dict)
     reopener: str = ""
     role_finder: str = ""
+    name_finder: str = ""
     log_file: str = ""
     named_without: str = ""
     other_file: str = ""
@@ -709,6 +712,11 @@ class System:
         if self.role_finder:
             return cast("Role | None", resolve_name(self.role_finder)(path, fs, key))
         return next(iter(self.roles), None)
+
+    def names_in(self, path: str, fs: FileSystem) -> tuple[str, str]:
+        """Return identity and owner of the log of this system in a folder, each empty if unknown."""
+        found = resolve_name(self.name_finder)(path, fs) if self.name_finder else ("", "")
+        return cast("tuple[str, str]", found)
 
     def findings_of(self, log: str, file: str | None = None) -> FindingBuilder:
         """Return the builder for findings of the log of that name."""

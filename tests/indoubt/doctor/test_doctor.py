@@ -26,7 +26,9 @@ from tallystick.reconcile.gid import format_gid
 from tallystick.records import Xid
 from tallystick.services.journal import Journal
 from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.xids import XidFactory
 from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
+from tallystick.systems.registry import open_decision_log
 from tests.disposal.kit import until
 from tests.kit import untouched
 from tests.servers import START_SECONDS, Server, make_postgres, make_standby
@@ -249,7 +251,69 @@ def test_a_small_file_with_which_the_manager_refuses_to_open_is_a_problem(
     with pytest.raises(TallystickError):
         TransactionManager(tmp_path, {}).close()
     with untouched(tmp_path):
-        assert [one.what for one in _problems(tmp_path)] == [file]
+        (problem,) = _problems(tmp_path)
+    assert problem.what == file
+    _type(problem)
+    assert not _problems(tmp_path)
+    TransactionManager(tmp_path, {}).close()
+
+
+def _type(problem: Check) -> None:
+    subprocess.run(["bash", "-c", problem.type_next], check=True)
+
+
+@pytest.mark.parametrize("decided", [False, True])
+@pytest.mark.parametrize("system", ["tally", "bitronix"])
+def test_a_lost_node_is_written_anew_by_the_line_that_is_named(
+    system: str, decided: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "it's a \t folder"
+    log = None if system == "tally" else open_decision_log(folder / "decisions", system)
+    with TransactionManager(folder, {}, node="shop no. 1", log=log) as tm:
+        if decided:
+            tm.decisions.decide(XidFactory("shop no. 1").gtrid(), ["gone"]).wait()
+    node = (folder / "node").read_bytes()
+    (folder / "node").unlink()
+    with untouched(folder):
+        (problem,) = _problems(folder)
+    assert problem.what == "node"
+    if system == "tally" or decided:
+        _type(problem)
+        assert (folder / "node").read_bytes() == node
+    else:
+        assert "printf '%s\\n' NODE > " in problem.type_next
+
+
+@pytest.mark.parametrize("content", [None, b"", b"three words here\n"])
+@pytest.mark.parametrize("system", ["tally", "cloudtran"])
+def test_a_lost_identity_is_written_anew_by_the_line_that_is_named(
+    system: str, content: bytes | None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "spool of ours"
+    with WriteBehind(folder, {"shop": lambda _: None}, system=system) as behind:
+        with behind.begin() as tx:
+            tx.insert("orders", {"id": 1}, {})
+        assert behind.drain(60)
+    assert not _problems(folder)
+    file = folder / "identity"
+    identity = file.read_bytes()
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(CorruptLogError, match="identity of the service is"):
+        WriteBehind(folder, {"shop": lambda _: None}, system=system)
+    with untouched(folder):
+        (problem,) = _problems(folder)
+    assert problem.what == "identity"
+    if system == "tally":
+        _type(problem)
+        assert file.read_bytes() == identity
+    else:
+        assert f"printf '%s\\n' ID cloudtran > '{file}'" in problem.type_next
+        assert "SELECT DISTINCT log FROM tallystick_applied" in problem.type_next
+        file.write_bytes(identity)
+    WriteBehind(folder, {"shop": lambda _: None}, system=system).close()
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["empty", "missing"])

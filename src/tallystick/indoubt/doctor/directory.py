@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -11,13 +12,22 @@ from pathlib import Path
 from tallystick.errors import TallystickError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
 from tallystick.indoubt.doctor.volumes import check_volume
-from tallystick.printable import counted, printable
+from tallystick.printable import counted, printable, shell_quoted
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, State
+from tallystick.roles import Role
 from tallystick.roles.coordinator_files import IDENTITIES_FILE, LOG_FOLDER, LOST_FILE, NODE_FILE
-from tallystick.services.transactions.coordinator_dir import Identities, lost_moment
-from tallystick.services.transactions.xids import check_node
+from tallystick.services.transactions.coordinator_dir import (
+    Identities,
+    lost_moment,
+    owning_node,
+)
+from tallystick.services.transactions.xids import check_node, node_of
+from tallystick.storage.local import LOCAL
+from tallystick.systems.folders import logs_in
+from tallystick.systems.protocol import LogSource
+from tallystick.systems.registry import system, systems
 
 _FREE_PROBLEM = 64 << 20
 """Bytes: about what a few segments of the decision log take."""
@@ -37,10 +47,7 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
     folder = Path(path)
     node = folder / NODE_FILE
     if not node.is_file():
-        yield Check(
-            str(folder), "directory", Level.PROBLEM, "this is not the directory of a coordinator",
-            "ls -d */node  # the directory that the manager was opened with holds a file 'node'",
-        )  # fmt: skip
+        yield _without_node(folder)
         return
     name = printable(node.read_text("ascii", "replace").strip()) or str(folder)
     yield _owner(folder, name)
@@ -57,6 +64,47 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
         )  # fmt: skip
 
 
+def _without_node(folder: Path) -> Check:
+    if logs_of(folder / LOG_FOLDER, Role.DECISION_LOG):
+        found = f"the file {NODE_FILE!r} is lost: the coordinator may get another name, and not find"
+        return Check(
+            str(folder), NODE_FILE, Level.PROBLEM, f"{found} the branches of its own",
+            _write_node(folder / NODE_FILE),
+        )  # fmt: skip
+    return Check(
+        str(folder), "directory", Level.PROBLEM, "this is not the directory of a coordinator",
+        "ls -d */node  # the directory that the manager was opened with holds a file 'node'",
+    )  # fmt: skip
+
+
+def logs_of(folder: Path, role: Role) -> list[LogSource]:
+    """Return the logs in a folder that are used for this."""
+    try:
+        found = logs_in(str(folder), LOCAL, systems())
+        return [one for one in found if system(one.system).role_in(str(folder), LOCAL) is role]
+    except (TallystickError, OSError):
+        return []
+
+
+def _write_node(file: Path) -> str:
+    """Return the line that writes the node id anew: as the log says, or as its decisions do."""
+    folder, known = file.parent / LOG_FOLDER, set[str | None]()
+    for one in logs_of(folder, Role.DECISION_LOG):
+        known.add(owning_node(system(one.system).names_in(str(folder), LOCAL)[1]) or None)
+    if known <= {None}:
+        found = survey(str(folder))
+        for reading in found.readings():
+            with found.guard(reading.source):
+                known |= {node_of(one.gtrid) for one in reading.transactions() if one.gtrid}
+    nodes = [one for one in known if one]
+    if len(nodes) == 1:
+        return f"printf '%s\\n' {shlex.quote(nodes[0])} > {shell_quoted(str(file))}"
+    return (
+        f"printf '%s\\n' NODE > {shell_quoted(str(file))}  # NODE: as the program says, "
+        "TransactionManager(..., node=NODE), or its log of messages"
+    )
+
+
 def _small_files(folder: Path, name: str) -> Iterator[Check]:
     """Yield a problem for each small file that the manager refuses to open with.
 
@@ -69,16 +117,18 @@ def _small_files(folder: Path, name: str) -> Iterator[Check]:
     }
     for file, opened in read.items():
         path = folder / file
+        at, aside = shell_quoted(str(path)), shell_quoted(f"{path}.damaged")
         try:
             if path.is_file():
                 opened(path)
-        except (TallystickError, OSError) as error:
-            said = error.message if isinstance(error, TallystickError) else str(error)
-            advice = error.advice if isinstance(error, TallystickError) else None
-            yield Check(
-                name, file, Level.PROBLEM, f"the coordinator cannot be opened: {said}",
-                f"cat -v {path}  # {advice or 'read it as the user of the coordinator'}",
-            )  # fmt: skip
+            continue
+        except OSError as error:
+            said, line = str(error), f"ls -l {at}  # the user of the coordinator has to read it"
+        except TallystickError as error:
+            said, line = error.message, f"mv {at} {aside}  # {error.advice}"
+        if file == NODE_FILE:
+            line = _write_node(path)
+        yield Check(name, file, Level.PROBLEM, f"the coordinator cannot be opened: {said}", line)
 
 
 def known_identities(path: str) -> dict[str, str]:

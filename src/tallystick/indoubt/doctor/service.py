@@ -1,4 +1,4 @@
-"""The directory of a write-behind service: its log, and what its disposer refuses.
+"""The directory of a write-behind service: its log, its identity, and what its disposer refuses.
 
 In: a path. Out: checks; nothing is written.
 """
@@ -10,18 +10,31 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tallystick.errors import TallystickError
 from tallystick.indoubt.doctor.checks import Check, Level, judged
-from tallystick.printable import printable
-from tallystick.services.write_behind.service_dir import IDENTITY_FILE, LOG_FOLDER, REFUSED_FILE
+from tallystick.indoubt.doctor.directory import logs_of
+from tallystick.printable import printable, shell_quoted
+from tallystick.roles import Role
+from tallystick.services.write_behind.service_dir import (
+    IDENTITY_FILE,
+    LOG_FOLDER,
+    REFUSED_FILE,
+    recorded_system,
+)
+from tallystick.storage.local import LOCAL
+from tallystick.systems.registry import system
 
 
 def is_service(path: str) -> bool:
-    """Return True for the directory of a write-behind service."""
-    return (Path(path) / IDENTITY_FILE).is_file()
+    """Return True for the directory of a write-behind service, also without its identity."""
+    folder = Path(path)
+    return (folder / IDENTITY_FILE).is_file() or bool(
+        logs_of(folder / LOG_FOLDER, Role.PERSIST_LOG)
+    )
 
 
 def check_service(path: str) -> Iterator[Check]:
-    """Yield whether the log is there, and whether its files can be disposed of.
+    """Yield whether log and identity are there, and whether log files can be disposed of.
 
     Args:
         path: the directory.
@@ -34,11 +47,31 @@ def check_service(path: str) -> Iterator[Check]:
         None if there else "the log of this service is missing: the service refuses to open",
         f"ls -d {log}  # is its volume mounted?", Level.PROBLEM,
     )  # fmt: skip
+    if there:
+        yield _identity(folder)
     yield judged(
         path, "disposal", "nothing is refused", _refused(folder / REFUSED_FILE),
         f"tallystick backlog {path}  # once the destination takes the file, it goes by itself",
         Level.PROBLEM,
     )  # fmt: skip
+
+
+def _identity(folder: Path) -> Check:
+    """Check that the service can be opened by its identity, which names it to its targets."""
+    file, place = folder / IDENTITY_FILE, str(folder / LOG_FOLDER)
+    bad, known, name = None, "", ""
+    for one in logs_of(folder / LOG_FOLDER, Role.PERSIST_LOG):
+        known, name = system(one.system).names_in(place, LOCAL)[0], one.system
+    try:
+        recorded_system(str(folder), LOCAL)
+        if not file.is_file():
+            bad = "the identity of the service is lost: without it targets do not know what they hold"
+    except TallystickError as error:
+        bad = error.message
+    line = f"printf '%s\\n' {known or 'ID'} {name or 'SYSTEM'} > {shell_quoted(str(file))}"
+    if not known:
+        line += "  # ID: SELECT DISTINCT log FROM tallystick_applied, in a SQL target; else of uuidgen"
+    return judged(str(folder), "identity", "it is there", bad, line, Level.PROBLEM)
 
 
 def _refused(note: Path) -> str | None:

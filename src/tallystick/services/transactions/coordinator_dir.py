@@ -469,6 +469,11 @@ def read_node(file: str, fs: FileSystem = LOCAL) -> str:
     return check_node(read_file(fs, file).decode("ascii", "replace").strip())
 
 
+def owning_node(owner: str) -> str:
+    """Return the node id that a decision log names as its owner; empty if it names none."""
+    return owner.removeprefix(_OWNER) if owner.startswith(_OWNER) else ""
+
+
 def _recorded_node(fs: FileSystem, file: str, wanted: str | None) -> str | None:
     """Return the node id of the directory, None of a new one; refuse another than ``wanted``."""
     if not fs.exists(file):
@@ -486,7 +491,7 @@ def _recorded_node(fs: FileSystem, file: str, wanted: str | None) -> str | None:
 def _node(fs: FileSystem, file: str, wanted: str | None, decisions: DecisionLog) -> str:
     if fs.exists(file) and (node := _recorded_node(fs, file, wanted)) is not None:
         return node
-    owner = str(getattr(decisions, "owner", "")).removeprefix(_OWNER)
+    owner = owning_node(str(getattr(decisions, "owner", "")))
     decided = {node_of(gtrid) for gtrid in decisions.open_decisions()} - {None}
     node = check_node(wanted or ("" if decided else owner) or _new_node())
     for other in (decided | {owner}) - {node, ""}:

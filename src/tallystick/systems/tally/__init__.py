@@ -33,6 +33,7 @@ SYSTEM = System(
     shared={Role.DECISION_LOG: f"{_ROLES}.decision_log:TallySharedDecisionLog"},
     reopener=f"{_ROLES}.reopen:reopen",
     role_finder="tallystick.systems.tally.read.claim:role_in",
+    name_finder="tallystick.systems.tally.read.claim:names_in",
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,
     secrets=frozenset({"encryption_key"}),

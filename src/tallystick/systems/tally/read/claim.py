@@ -158,3 +158,9 @@ def _codes(catalog: Catalog, access: FileAccess, key: bytes | None) -> Iterator[
 def role_in(folder: str, fs: FileSystem, key: bytes | None = None) -> Role | None:
     """Return the role of the log in a folder; encrypted records tell it with the ``key`` only."""
     return role_of(*read_folder(fs, folder), key)
+
+
+def names_in(folder: str, fs: FileSystem) -> tuple[str, str]:
+    """Return identity, in hex, and owner of the log in a folder, each empty if nothing tells it."""
+    control = control_in(fs, folder)
+    return ("", "") if control is None else (control.identity.hex(), claim_of(control).owner)
