@@ -7,11 +7,14 @@ import json
 import re
 import shlex
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from tallystick.cli.commands import backlog, replay
@@ -93,7 +96,36 @@ def test_replay_tries_a_target_that_is_away_for_as_long_as_it_may(
     target = "orders=mysql+pymysql://root@127.0.0.1:1/orders"
     code, text = run(replay.command, str(left_behind[0]), "--target", target, "--timeout", "0.3")
     assert code == 1
-    assert "still pending: 3 order-3" in text
+    assert "still pending: 3 order-3: orders: " in text
+
+
+def test_replay_to_a_target_of_another_moment_is_one_answer(tmp_path: Path) -> None:
+    """No traceback of the thread that has found it out, and no log line, stands beside it."""
+    database, settings = tmp_path / "orders.db", WriteBehindSettings(close_timeout=0.0)
+    url = f"sqlite:///{database}"
+    asked(database, "CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    engine = sa.create_engine(url)
+    with WriteBehind(tmp_path / "spool", {"orders": engine}) as behind:
+        with behind.begin() as tx:
+            tx.insert("orders", {"id": 1}, {"state": "new"})
+        assert behind.drain(60)
+    engine.dispose()
+    with WriteBehind(tmp_path / "spool", {"orders": down}, settings=settings) as behind:
+        with behind.begin() as tx:
+            tx.insert("orders", {"id": 2}, {"state": "new"})
+    asked(database, "DROP TABLE tallystick_applied")
+    command = [sys.executable, "-m", "tallystick", "replay", str(tmp_path / "spool")]
+    for _ in range(2):
+        ran = subprocess.run(
+            [*command, "--target", f"orders={url}"], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 2
+        assert ran.stdout == ""
+        assert ran.stderr.startswith("tallystick: the target and the log are of two moments")
+        assert "Traceback" not in ran.stderr
+        assert "gets nothing any more" not in ran.stderr
+        assert f"rm {tmp_path}/spool/targets" in ran.stderr
+    assert [one for (one,) in asked(database, "SELECT id FROM orders")] == [1]
 
 
 @pytest.mark.parametrize(

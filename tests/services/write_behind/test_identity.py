@@ -122,6 +122,8 @@ def test_log_older_than_its_target_stops_and_skips_nothing(tmp_path: Path, syste
             behind.commit([put(b"k")])
     assert behind.find(number) is not None
     behind.close()
+    with pytest.raises(TargetAheadError, match="two moments"):
+        WriteBehind(folder, {"shop": target(engine)}, system=system, on_incomplete="replay")
     assert len(orders(engine)) == 6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,10 @@ def command(
         if (Path(path) / LOG_FOLDER).is_dir():
             text += f", or one that has lost its file {IDENTITY_FILE}: restore it first"
         raise click.BadParameter(f"{path} is {text}", param_hint="PATH")
+    # What the service logs, the command says: what is pending, where, and why.
+    log, nowhere = logging.getLogger("tallystick.write_behind"), logging.NullHandler()
+    log.addHandler(nowhere)
+    ctx.call_on_close(lambda: log.removeHandler(nowhere))
     engines = _engines(targets)
     chosen = system or recorded_system(path, LOCAL) or NATIVE
     with WriteBehind(path, engines, system=chosen, on_incomplete="hold") as behind:
@@ -78,7 +83,8 @@ def command(
     else:
         Printer().line(f"{before - len(left):,} of {before:,} applied or given up")
         for one in left:
-            Printer().line(f"  still pending: {one.number} {one.reference}", style="yellow")
+            why = f": {'; '.join(map(str, one.targets))}"
+            Printer().line(f"  still pending: {one.number} {one.reference}{why}", style="yellow")
     ctx.exit(int(bool(left)))
 
 

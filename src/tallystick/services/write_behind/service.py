@@ -27,7 +27,7 @@ from tallystick.arguments import choice, flag, mapping, settings_of, text, time_
 from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters
-from tallystick.errors import BusyError, IncompleteLogError, LogClosedError
+from tallystick.errors import BusyError, IncompleteLogError, LogClosedError, copy_error
 from tallystick.roles import Operation, PersistEntry, PersistLog, recovery_result
 from tallystick.services.write_behind.admission import Admission
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
@@ -43,6 +43,7 @@ from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.services.write_behind.status import PendingTransaction, pending_transaction
 from tallystick.services.write_behind.targets.contact import Contacts
 from tallystick.services.write_behind.targets.persisted_marks import PersistedMarks
+from tallystick.services.write_behind.targets.target import TargetAheadError
 from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
@@ -80,6 +81,8 @@ class WriteBehind(Uncopied):
         IncompleteLogError: Transactions are pending, or are for unknown targets.
         CorruptLogError: The log or the identity file is damaged, or they do not belong together.
         LogLockedError: The service is open elsewhere.
+        TargetAheadError: A target and the log did not belong together at an earlier opening, and
+            still do not, or the target cannot be asked.
     """
 
     @opens
@@ -117,6 +120,7 @@ class WriteBehind(Uncopied):
         )  # fmt: skip
         self._disposal: Disposal | None = None
         self._closed = self._forked = False
+        self._ahead: TargetAheadError | None = None
         with opening_log(self.path):
             self._log = open_log(self.path, system, fs) if log is None else log
         try:
@@ -124,7 +128,6 @@ class WriteBehind(Uncopied):
         except BaseException:
             self._log.close()
             raise
-        self._holding = on_incomplete == "hold" and last > 0
         self._marks = PersistedMarks(self.path, self._log, self._backlog, renamed)
         with opening_log(self.path), contextlib.ExitStack() as undo:
             self._start(undo, last)
@@ -150,7 +153,17 @@ class WriteBehind(Uncopied):
             contacts = Contacts(posixpath.join(self.path, TARGETS_FILE), fs)
         number = self._log.last_number
         uninterrupted.outside(partial(self._workers.open, identity, number, contacts))
+        self._holding = on_incomplete == "hold" and last > 0
+        if not self._holding:
+            self._require_not_refused()
         return last
+
+    def _require_not_refused(self) -> None:
+        try:
+            uninterrupted.outside(self._workers.require_not_refused)
+        except BaseException:
+            self._workers.close()
+            raise
 
     def _start(self, undo: contextlib.ExitStack, last: int) -> None:
         """Start what takes commits; ``undo`` ends it, and closes log and targets."""
@@ -361,15 +374,19 @@ class WriteBehind(Uncopied):
 
         Raises:
             IncompleteLogError: Some of it is for unknown targets; nothing is applied.
+            TargetAheadError: A target and the log do not belong together; it gets nothing.
         """
         self._require_own()
         timeout = time_left(timeout, "timeout")
         unknown = {name for one in self._backlog.all() for name in one.left} - self._workers.keys()
         if unknown:
             raise unknown_targets(self.path, unknown, self._workers)
+        self._workers.require_not_refused()
         deadline = None if timeout is None else time.monotonic() + timeout
         self._workers.start()
         self._drain(deadline, wait_for_target=timeout is not None)
+        if self._ahead is not None:
+            raise copy_error(self._ahead)
         self._holding = False
         return self.pending()
 
@@ -457,6 +474,8 @@ class WriteBehind(Uncopied):
 
     def _on_broken(self, error: BaseException) -> None:
         """Stop the service: one of its threads cannot go on."""
+        if isinstance(error, TargetAheadError):
+            self._ahead = error
         self._backlog.refuse(
             LogClosedError(
                 f"the service has stopped: {error!r}",

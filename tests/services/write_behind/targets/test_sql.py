@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -230,11 +231,21 @@ def closed(service: WriteBehind) -> None:
 
 
 def refused(folder: Path, targets: Mapping[str, object], number: int) -> None:
-    """Open a service as one that is started again and again, and commit before it has found out."""
+    """Open a service as one that is started again and again: only the first one takes commits."""
     behind = WriteBehind(folder, targets, on_incomplete="replay", settings=quick())
     with suppress(LogClosedError):
         put_order(behind, number, "acknowledged")
     stops(behind)
+    for _ in range(3):
+        with pytest.raises(TargetAheadError):
+            WriteBehind(folder, targets, on_incomplete="replay", settings=quick())
+    with WriteBehind(folder, targets, on_incomplete="hold", settings=quick()) as held:
+        before = held.pending()
+        assert before, "an operator can look"
+        for _ in range(2):
+            with pytest.raises(TargetAheadError):
+                held.replay()
+        assert held.pending() == before
 
 
 def test_an_older_state_of_a_log_never_grows_until_its_numbers_pass_for_applied(
@@ -247,8 +258,7 @@ def test_an_older_state_of_a_log_never_grows_until_its_numbers_pass_for_applied(
     for number in range(1, 4):
         put_order(first, number, "before")
     closed(first)
-    for number in range(10, 16):
-        refused(tmp_path / "copy", {"db": engine}, number)
+    refused(tmp_path / "copy", {"db": engine}, 10)
     assert len(table(engine)) == 4
 
 
@@ -276,29 +286,68 @@ def test_nor_does_it_while_the_database_is_down(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_a_database_that_was_restored_is_not_taken_for_that_of_the_log(tmp_path: Path) -> None:
-    path = tmp_path / "target.db"
-    targets = {"db": f"sqlite:///{path}"}
-    with sqlite3.connect(path) as made:
+@pytest.mark.parametrize("before", ["the first contact", "the last opening", "all: it is new"])
+def test_a_database_that_was_restored_is_not_taken_for_that_of_the_log(
+    before: str, tmp_path: Path
+) -> None:
+    path, backup = tmp_path / "target.db", tmp_path / "backup.db"
+    targets = {"db": sa.create_engine(f"sqlite:///{path}")}
+    with contextlib.closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
-    made.close()
+        made.execute("CREATE TABLE tallystick_applied (log VARCHAR(36), number BIGINT)")
+        made.execute("INSERT INTO tallystick_applied VALUES ('another log', -7)")
+        made.commit()
+    if before == "the first contact":
+        shutil.copy(path, backup)
     for number in range(3):
-        behind = WriteBehind(tmp_path / "log", {"db": sa.create_engine(targets["db"])})
+        behind = WriteBehind(tmp_path / "log", targets)
         put_order(behind, number, "applied")
         closed(behind)
-        if number == 1:
-            shutil.copy(path, tmp_path / "backup.db")
-    shutil.copy(tmp_path / "backup.db", path)
-    again = {"db": sa.create_engine(targets["db"])}
-    refused(tmp_path / "log", again, 3)
-    with sqlite3.connect(path) as mended:  # as the error says, by one who knows what is missing
-        mended.execute("DELETE FROM tallystick_applied WHERE number < 0")
-    mended.close()
-    with WriteBehind(tmp_path / "log", again, on_incomplete="replay") as behind:
+        if number == 1 and before == "the last opening":
+            shutil.copy(path, backup)
+    targets["db"].dispose()
+    path.unlink()
+    if backup.exists():
+        shutil.copy(backup, path)
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as made:
+            made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    refused(tmp_path / "log", targets, 3)
+    (tmp_path / "log" / "targets").unlink()  # as the error says, by one who knows what is missing
+    with WriteBehind(tmp_path / "log", targets, on_incomplete="replay") as behind:
         closed(behind)
-    with sqlite3.connect(path) as found:
-        assert [one for (one,) in found.execute("SELECT id FROM orders ORDER BY id")][:2] == [0, 1]
-    found.close()
+    with contextlib.closing(sqlite3.connect(path)) as found:
+        states = found.execute("SELECT state FROM orders WHERE id = 3").fetchall()
+    assert states == [("acknowledged",)]
+
+
+def test_a_refused_target_that_is_away_is_no_reason_to_take_commits(tmp_path: Path) -> None:
+    path = tmp_path / "target.db"
+    targets = {"db": sa.create_engine(f"sqlite:///{path}")}
+    with contextlib.closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    for _ in range(2):
+        closed(WriteBehind(tmp_path / "log", targets))
+    with WriteBehind(tmp_path / "log", targets) as behind:
+        put_order(behind, 1, "applied")
+        assert behind.drain(60)
+    right = path.read_bytes()
+    with contextlib.closing(sqlite3.connect(path)) as changed:
+        changed.execute("UPDATE tallystick_applied SET number = -5 WHERE number < 0")
+        changed.commit()
+    refused(tmp_path / "log", targets, 2)
+    targets["db"].dispose()
+    path.rename(tmp_path / "away.db")
+    path.mkdir()
+    with pytest.raises(TargetAheadError, match="cannot be asked again"):
+        WriteBehind(tmp_path / "log", targets, on_incomplete="replay")
+    path.rmdir()
+    path.write_bytes(right)
+    with WriteBehind(tmp_path / "log", targets, on_incomplete="replay") as behind:
+        closed(behind)
+    with WriteBehind(tmp_path / "log", targets) as behind:
+        put_order(behind, 5, "applied")
+        assert behind.drain(60)
 
 
 def test_tokens_of_two_openings_at_once_leave_at_most_one_at_work(engine: Engine) -> None:

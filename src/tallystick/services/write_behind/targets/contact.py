@@ -3,19 +3,24 @@
 In: the names of targets, the numbers of the log, the tokens that openings put into a target. Out:
 for each target the greatest number of the log when it last answered, and the tokens that it may
 hold. By them a target is found that belongs to another state of this log: one of both was
-restored, or a copy of the log is applied to it, too.
+restored, or a copy of the log is applied to it, too. One that was refused is asked again before a
+later opening takes commits.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, read_file, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
+
+
+NO_TOKEN = 0
+"""Stands for no token among those that a target may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +30,21 @@ class Contact:
     Attributes:
         since: The greatest number of the log at the first opening after which the target has not
             answered: of later numbers it can hold none. None: it has answered since it was opened.
-        tokens: The token that it holds is one of these; empty if it may hold any.
+        tokens: The token that it holds is one of these; `NO_TOKEN` stands for none. Empty if it may
+            hold any, or none.
+        refused: It was refused, and has not answered as it should since.
     """
 
     since: int | None = None
     tokens: tuple[int, ...] = ()
+    refused: bool = False
 
 
 class Contacts(Uncopied):
     """The contacts of all targets of a service, kept durably at ``path``."""
 
     def __init__(self, path: str, fs: FileSystem) -> None:
-        self._path = path
+        self.path = path
         self._fs = fs
         self._lock = threading.Lock()
         self._known = _read(path, fs)
@@ -45,8 +53,16 @@ class Contacts(Uncopied):
         """Note that a log with this greatest number is opened with a target of this name."""
         contact = self._known.get(name, Contact())
         if contact.since is None:
-            self.note(name, Contact(last_number, contact.tokens))
+            self.note(name, replace(contact, since=last_number))
         return KnownTarget(self, name)
+
+    def refused(self, name: str) -> None:
+        """Note that a target and the log do not belong together, durably."""
+        self.note(name, replace(self.of(name), refused=True))
+
+    def cleared(self, name: str) -> None:
+        """Note that a target which was refused is not any more, durably."""
+        self.note(name, replace(self.of(name), refused=False))
 
     def of(self, name: str) -> Contact:
         """Return what is known of a target."""
@@ -57,7 +73,7 @@ class Contacts(Uncopied):
         with self._lock:
             known = {**self._known, name: contact}
             content = json.dumps({one: asdict(of) for one, of in known.items()})
-            write_whole(self._fs, self._path, [content.encode()])
+            write_whole(self._fs, self.path, [content.encode()])
             self._known = known
 
 
@@ -73,9 +89,14 @@ class KnownTarget:
         """What is known."""
         return self._contacts.of(self._name)
 
+    @property
+    def file(self) -> str:
+        """The file that says so."""
+        return self._contacts.path
+
     def expect(self, tokens: Sequence[int]) -> None:
         """Note which tokens the target may hold from now on, durably."""
-        self._contacts.note(self._name, Contact(self.contact.since, tuple(tokens)))
+        self._contacts.note(self._name, replace(self.contact, tokens=tuple(tokens)))
 
     def answered(self, token: int) -> None:
         """Note, durably, that the target holds this token, and nothing that the log never had."""
@@ -89,7 +110,9 @@ def _read(path: str, fs: FileSystem) -> Mapping[str, Contact]:
         found = json.loads(read_file(fs, path))
         return {
             str(name): Contact(
-                None if one["since"] is None else int(one["since"]), tuple(map(int, one["tokens"]))
+                None if one["since"] is None else int(one["since"]),
+                tuple(map(int, one["tokens"])),
+                bool(one.get("refused")),
             )
             for name, one in found.items()
         }

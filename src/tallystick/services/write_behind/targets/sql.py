@@ -16,9 +16,10 @@ from sqlalchemy.engine import Connection, Engine
 
 from tallystick.callables import checked
 from tallystick.errors import TallystickError
+from tallystick.printable import shell_quoted
 from tallystick.roles import PersistEntry
 from tallystick.services.driver_errors import is_down, is_of_driver
-from tallystick.services.write_behind.targets.contact import KnownTarget
+from tallystick.services.write_behind.targets.contact import NO_TOKEN, KnownTarget
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
 from tallystick.storage.fork import Uncopied
@@ -65,17 +66,25 @@ class SqlTarget(Uncopied):
         """The table of numbers, in its database."""
         if self._numbers is None:
             return None
+        return (
+            self._engine.url, id(self._engine) if self._in_memory else 0, self._numbers.name
+        )  # fmt: skip
+
+    @property
+    def _in_memory(self) -> bool:
         url = self._engine.url
-        in_memory = url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
-        return url, id(self._engine) if in_memory else 0, self._numbers.name
+        return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
     def given(self, last_number: int) -> None:
         """Note the greatest number of the log so far."""
         self._given = last_number
 
     def known(self, known: KnownTarget) -> None:
-        """Note what the service knows of this database from earlier openings."""
-        self._known = known
+        """Note what the service knows of this database from earlier openings.
+
+        Of one in memory it knows nothing: a new one is empty.
+        """
+        self._known = None if self._in_memory else known
 
     def open(self, log_id: str) -> None:
         """Note the log's id. The first batch is what connects: the database may be down now."""
@@ -192,12 +201,12 @@ class SqlTarget(Uncopied):
         tokens = (numbers.c.log == self._log_id, numbers.c.number < 0)
         # A read that locks: what is read after it is not of a moment before it has waited.
         query = sa.select(numbers.c.number).where(*tokens).with_for_update()
-        found = set(connection.execute(query).scalars())
+        found = set(connection.execute(query).scalars()) or {NO_TOKEN}
         self._token = -1 - secrets.randbits(62)
         if self._known is not None:
             expected = self._known.contact.tokens
             if expected and not found <= set(expected):
-                raise _of_another_moment(numbers, self._log_id)
+                raise _of_another_moment(numbers, self._known.file, found)
             with _keeping():
                 self._known.expect([self._token, *found])
         connection.execute(sa.delete(numbers).where(*tokens))
@@ -280,14 +289,14 @@ def _keeping() -> Iterator[None]:
         raise TargetDownError(f"what is known of the target cannot be kept: {error}") from error
 
 
-def _of_another_moment(numbers: sa.Table, log_id: str) -> TargetAheadError:
+def _of_another_moment(numbers: sa.Table, file: str, found: set[int]) -> TargetAheadError:
+    which = "no token of this log" if found == {NO_TOKEN} else "the token of another opening"
     return TargetAheadError(
-        "the target and the log are of two moments: one of both was restored from a backup, or "
-        "another service has applied a copy of this log",
-        found=f"the token of another opening in {numbers.name}",
+        "the target and the log are of two moments: one of both was restored from a backup, the "
+        "target is another database, or another service has applied a copy of this log",
+        found=f"{which} in {numbers.name}",
         advice="What is pending here was not applied. Bring both back from the same moment. If you "
-        "know that the target lacks nothing and no copy is at work: DELETE FROM "
-        f"{numbers.name} WHERE log = '{log_id}' AND number < 0",
+        f"know that the target lacks nothing and no copy is at work: rm {shell_quoted(file)}",
     )
 
 

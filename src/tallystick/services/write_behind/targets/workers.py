@@ -8,10 +8,13 @@ one; one that keeps failing is set aside, and only transactions on the same keys
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tallystick.callables import require_done
+from tallystick.errors import TallystickError
 from tallystick.printable import logger
 from tallystick.roles import PersistEntry
 from tallystick.services.driver_errors import is_down, is_of_driver
@@ -81,6 +84,8 @@ class TargetQueue(Uncopied):
         self._delay = settings.retry_seconds
         self._last_error = ""
         self._any_stuck = False
+        self.note_refusal: Callable[[], None] = bool
+        """Keeps, durably, that the target and the log do not belong together."""
         self._threads = [
             threading.Thread(target=self._run, name=f"write-behind {name}", daemon=True)
             for _ in range(workers)
@@ -157,9 +162,10 @@ class TargetQueue(Uncopied):
             while (batch := self._take()) is not None:
                 self._apply(batch)
         except BaseException as error:  # otherwise the target would stop without a message
+            why = None if isinstance(error, TargetAheadError) else error  # it says all by itself
+            _log.critical("%s gets nothing any more: %r", self.name, error, exc_info=why)
+            self._on_broken(error)  # before: who sees it stopped knows why
             self._stopping.set()
-            _log.critical("%s gets nothing any more: %r", self.name, error, exc_info=error)
-            self._on_broken(error)
 
     def _take(self) -> list[PersistEntry] | None:
         with self._changed:
@@ -213,6 +219,8 @@ class TargetQueue(Uncopied):
         if error is None or isinstance(error, TargetAheadError):
             self._put_back(rest)
             if error is not None:
+                with contextlib.suppress(TallystickError, OSError):  # then the next batch finds it
+                    self.note_refusal()
                 raise error
             return
         if first and rest[1:]:
@@ -347,9 +355,11 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
 
     def open(self, identity: str, last_number: int, contacts: Contacts) -> None:
         """Open all targets, or none."""
+        self._contacts = contacts
         try:
             for name, queue in self.items():
                 target = queue.target
+                queue.note_refusal = partial(contacts.refused, name)
                 if isinstance(target, CountingTarget):
                     target.given(last_number)
                 if isinstance(target, KnownByToken) and target.place is not None:
@@ -359,6 +369,27 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
         except BaseException:
             self.close()
             raise
+
+    def require_not_refused(self) -> None:
+        """Ask the targets again that an earlier opening has refused, before commits are taken.
+
+        Raises:
+            TargetAheadError: One is refused again, or cannot be asked.
+        """
+        for name, queue in self.items():
+            if self._contacts.of(name).refused:
+                try:
+                    queue.target.apply([])
+                except TargetAheadError:
+                    raise
+                except Exception as error:
+                    raise TargetAheadError(
+                        f"the target {name!r} and the log did not belong together, and it cannot "
+                        f"be asked again: {error!r}",
+                        advice="Start the service again once the target can be reached; what is "
+                        "pending is kept",
+                    ) from error
+                self._contacts.cleared(name)
 
     def start(self) -> None:
         """Start to apply; a second call does nothing."""
