@@ -96,3 +96,17 @@ class Demanding:
 def test_name_that_leads_to_no_disposer_is_refused(name: str) -> None:
     with pytest.raises(ValueError):
         disposer_of(name)
+
+
+@pytest.mark.parametrize("make", [MoveDisposer, CompressDisposer, ArchiveDisposer])
+def test_a_file_is_not_taken_for_the_copy_of_itself(
+    file: Path, tmp_path: Path, make: Callable[[str], LogDisposer]
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(file.parent)
+    for folder in (str(file.parent), str(link)):
+        with pytest.raises(FileExistsError, match="already"):
+            make(folder).dispose(str(file))
+    with pytest.raises(FileExistsError, match="already"):
+        ArchiveDisposer(f"file://{file.parent}").dispose(str(file))
+    assert file.read_bytes() == CONTENT

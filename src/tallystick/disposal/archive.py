@@ -7,12 +7,12 @@ file is in the archive, read back and compared, and gone from the log directory.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tallystick.disposal.disposers import digest, make_durable
+from tallystick.disposal.disposers import digest, make_durable, require_away
 from tallystick.errors import LogFormatError, MissingExtraError
 from tallystick.storage.files import absolute
 from tallystick.storage.local import FILE_MODE, LOCAL
@@ -38,6 +38,11 @@ class ArchiveDisposer:
         self._system: Any = None
         self._root = ""
 
+    def places(self) -> Sequence[str]:
+        """Return the folder, if it is a local one."""
+        protocol, _, rest = self.url.rpartition("://")
+        return (absolute(rest),) if protocol.rpartition("::")[2] in ("", "file", "local") else ()
+
     def dispose(self, path: str) -> None:
         """Archive the file at ``path``; see `dispose_as`."""
         self.dispose_as(path, posixpath.basename(path))
@@ -46,10 +51,12 @@ class ArchiveDisposer:
         """Archive the file at ``path`` as ``name``.
 
         Raises:
-            FileExistsError: The archive has another file of that name.
+            FileExistsError: The archive has another file of that name, or the file itself.
             LogFormatError: The archive returned other bytes than it was given.
             MissingExtraError: fsspec is not installed.
         """
+        for place in self.places():
+            require_away(path, place)
         system = self._connect()
         target = posixpath.join(self._root, name)
         wanted = digest(path)

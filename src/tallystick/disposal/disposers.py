@@ -117,6 +117,10 @@ class MoveDisposer:
         """Make the folder absolute: the working directory may change."""
         object.__setattr__(self, "folder", absolute(self.folder))
 
+    def places(self) -> Sequence[str]:
+        """Return the folder."""
+        return (self.folder,)
+
     def dispose(self, path: str) -> None:
         """Move the file; see `dispose_as`."""
         self.dispose_as(path, posixpath.basename(path))
@@ -125,8 +129,9 @@ class MoveDisposer:
         """Move the file to ``name`` in the folder; durable on return.
 
         Raises:
-            FileExistsError: The folder has another file of that name.
+            FileExistsError: The folder has another file of that name, or the file itself.
         """
+        require_away(path, self.folder)
         LOCAL.mkdir(self.folder)
         target = Path(self.folder) / name
         if not target.exists():
@@ -152,6 +157,10 @@ class CompressDisposer:
         """Make the folder absolute: the working directory may change."""
         object.__setattr__(self, "folder", absolute(self.folder))
 
+    def places(self) -> Sequence[str]:
+        """Return the folder."""
+        return (self.folder,)
+
     def dispose(self, path: str) -> None:
         """Compress the file into the folder; see `dispose_as`."""
         self.dispose_as(path, posixpath.basename(path))
@@ -160,8 +169,9 @@ class CompressDisposer:
         """Compress the file into the folder, as ``name`` and ``.gz``; durable on return.
 
         Raises:
-            FileExistsError: The folder has another file of that name.
+            FileExistsError: The folder has another file of that name, or the file itself.
         """
+        require_away(path, self.folder)
         LOCAL.mkdir(self.folder)
         target = Path(self.folder) / f"{name}.gz"
         if not target.exists():
@@ -179,6 +189,18 @@ class CompressDisposer:
             gzip.GzipFile("", "wb", self.level, raw, mtime=0) as packed,
         ):
             shutil.copyfileobj(plain, packed, _PIECE)
+
+
+def require_away(path: str, folder: str) -> None:
+    """Require that a file is not in the folder already that it goes to.
+
+    It would be taken for the copy of itself there, and deleted.
+
+    Raises:
+        FileExistsError: it is.
+    """
+    if os.path.realpath(posixpath.dirname(absolute(path))) == os.path.realpath(folder):
+        raise FileExistsError(f"{path} is in {folder} already: dispose of it elsewhere")
 
 
 def install(source: str, target: Path, write: Callable[[str, Path], None]) -> None:

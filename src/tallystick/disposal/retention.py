@@ -17,6 +17,7 @@ from tallystick.disposal.worker import (
     LogDisposer,
     Postponed,
     dispose_of,
+    places_of,
     require_disposer,
 )
 from tallystick.errors import CorruptLogError
@@ -52,6 +53,10 @@ class KeepForReader:
     def agrees(self, path: str) -> bool:
         """Return True once the reader has finished with the file."""
         return self._waiting(path) is None and agreed_by(self.disposer, path)
+
+    def places(self) -> Sequence[str]:
+        """Return the local folders into which files are put."""
+        return places_of(self.disposer)
 
     def dispose(self, path: str) -> None:
         """Dispose of the file; see `dispose_as`."""
@@ -139,6 +144,10 @@ class Chain:
         """Return True once every step agrees."""
         return all(agreed_by(step, path) for step in self.steps)
 
+    def places(self) -> Sequence[str]:
+        """Return the local folders into which files are put."""
+        return places_of(*self.steps)
+
     def dispose(self, path: str) -> None:
         """Call every step in turn."""
         self.dispose_as(path, posixpath.basename(path))
@@ -164,6 +173,10 @@ class Copying:
     def agrees(self, path: str) -> bool:
         """Return True once the disposer agrees."""
         return agreed_by(self.disposer, path)
+
+    def places(self) -> Sequence[str]:
+        """Return the local folders into which files are put."""
+        return places_of(self.disposer)
 
     def dispose(self, path: str) -> None:
         """Make the link and dispose of it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,43 @@ class NamingDisposer(Protocol):
     def dispose_as(self, path: str, name: str) -> None:
         """Do what `LogDisposer.dispose` does; the file is called ``name`` from then on."""
         ...
+
+
+@runtime_checkable
+class PlacingDisposer(Protocol):
+    """A disposer that says into which local folders it puts files."""
+
+    def places(self) -> Sequence[str]:
+        """Return the folders; none where it puts files elsewhere, or cannot tell."""
+        ...
+
+
+def places_of(*disposers: object) -> list[str]:
+    """Return the local folders into which disposers put files, as far as they say so."""
+    return [
+        place for one in disposers if isinstance(one, PlacingDisposer) for place in one.places()
+    ]
+
+
+def require_elsewhere(disposer: object, log: str, *services: str) -> None:
+    """Require that a disposer puts no file where its log would be looked for, or lies.
+
+    Args:
+        disposer: the disposer.
+        log: the folder of the log; nor may files go to folders in it.
+        services: folders that may hold no log themselves; folders in them may.
+
+    Raises:
+        ValueError: it does. Nothing was disposed of.
+    """
+    own, around = os.path.realpath(log), {os.path.realpath(one) for one in services}
+    for place in places_of(disposer):
+        real = os.path.realpath(place)
+        if real in around or os.path.commonpath((real, own)) == own:
+            raise ValueError(
+                f"the disposer puts the files of the log in {log} into {place}, where they would "
+                "be taken for the log: give it a folder beside it"
+            )
 
 
 @runtime_checkable

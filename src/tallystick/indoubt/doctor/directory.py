@@ -66,7 +66,9 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
 
 def _without_node(folder: Path) -> Check:
     if logs_of(folder / LOG_FOLDER, Role.DECISION_LOG):
-        found = f"the file {NODE_FILE!r} is lost: the coordinator may get another name, and not find"
+        found = (
+            f"the file {NODE_FILE!r} is lost: the coordinator may get another name, and not find"
+        )
         return Check(
             str(folder), NODE_FILE, Level.PROBLEM, f"{found} the branches of its own",
             _write_node(folder / NODE_FILE),

@@ -65,12 +65,16 @@ def _identity(folder: Path) -> Check:
     try:
         recorded_system(str(folder), LOCAL)
         if not file.is_file():
-            bad = "the identity of the service is lost: without it targets do not know what they hold"
+            bad = (
+                "the identity of the service is lost: without it targets do not know what they hold"
+            )
     except TallystickError as error:
         bad = error.message
     line = f"printf '%s\\n' {known or 'ID'} {name or 'SYSTEM'} > {shell_quoted(str(file))}"
     if not known:
-        line += "  # ID: SELECT DISTINCT log FROM tallystick_applied, in a SQL target; else of uuidgen"
+        line += (
+            "  # ID: SELECT DISTINCT log FROM tallystick_applied, in a SQL target; else of uuidgen"
+        )
     return judged(str(folder), "identity", "it is there", bad, line, Level.PROBLEM)
 
 

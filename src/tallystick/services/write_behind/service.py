@@ -26,7 +26,7 @@ from typing import Any, Self
 from tallystick.arguments import choice, flag, mapping, settings_of, text, time_left
 from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
-from tallystick.disposal.worker import Disposal, DisposalCounters
+from tallystick.disposal.worker import Disposal, DisposalCounters, require_elsewhere
 from tallystick.errors import BusyError, IncompleteLogError, LogClosedError, copy_error
 from tallystick.roles import Operation, PersistEntry, PersistLog, recovery_result
 from tallystick.services.write_behind.admission import Admission
@@ -34,6 +34,7 @@ from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import BacklogSize, Statistics, WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.services.write_behind.service_dir import (
+    LOG_FOLDER,
     REFUSED_FILE,
     TARGETS_FILE,
     identify,
@@ -66,7 +67,8 @@ class WriteBehind(Uncopied):
         system: The system of the log: ``tally`` or ``cloudtran``.
         log: An open log instead of ``system``. The service closes it, also if it cannot open.
         disposer: What happens to files of the log that are no longer needed; see
-            `tallystick.disposal.disposers.disposer_of`. None: they stay.
+            `tallystick.disposal.disposers.disposer_of`. None: they stay. None goes to a folder
+            where a log would be looked for: the service's, or that of its log.
         settings: Limits and delays, or a mapping of names of `WriteBehindSettings`.
         on_incomplete: What happens to transactions that an earlier run left pending. ``fail``:
             opening raises `IncompleteLogError` with their numbers; ``replay``: they are applied,
@@ -111,6 +113,7 @@ class WriteBehind(Uncopied):
         chosen = None if disposer is None else disposer_of(disposer, fs)
         self._serializer = checked(serializer, "serializer of a write-behind service")
         self.path = absolute(path)
+        require_elsewhere(chosen, posixpath.join(self.path, LOG_FOLDER), self.path)
         self.settings = settings_of(settings, WriteBehindSettings)
         self._backlog = Backlog(self.settings)
         self._metrics = WriteBehindMetrics(self.path, self._backlog.size, self._disposed_files)

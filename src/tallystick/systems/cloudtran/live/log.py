@@ -16,7 +16,7 @@ from typing import Self
 
 from tallystick.arguments import integer, integers, text, texts
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
-from tallystick.disposal.worker import Disposal, LogDisposer
+from tallystick.disposal.worker import Disposal, LogDisposer, require_elsewhere
 from tallystick.errors import (
     LogClosedError,
     LogFormatError,
@@ -81,7 +81,7 @@ class BlockLog(Uncopied):
 
     Raises:
         ValueError: there is no folder, or what is to be the disposer cannot be imported or cannot
-            dispose of a file. Nothing is opened or written.
+            dispose of a file, or puts it into this folder. Nothing is opened or written.
         LogLockedError: another process has the log open.
         CorruptLogError: acknowledged blocks are lost and ``on_damage`` is ``stop``.
         IncompleteLogError: transactions are pending and ``on_incomplete`` is ``fail``.
@@ -105,6 +105,7 @@ class BlockLog(Uncopied):
             raise ValueError("no folder is given, and the settings have no directory")
         self.folder = folder = absolute(folder)
         chosen = None if disposer is None else self._disposer(disposer, fs)
+        require_elsewhere(chosen, folder)
         self._clock = clock
         self._order = threading.Lock()
         self._closed = False
