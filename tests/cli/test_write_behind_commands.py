@@ -110,9 +110,11 @@ def test_replay_to_a_target_of_another_moment_is_one_answer(tmp_path: Path) -> N
             tx.insert("orders", {"id": 1}, {"state": "new"})
         assert behind.drain(60)
     engine.dispose()
-    with WriteBehind(tmp_path / "spool", {"orders": down}, settings=settings) as behind:
-        with behind.begin() as tx:
-            tx.insert("orders", {"id": 2}, {"state": "new"})
+    with (
+        WriteBehind(tmp_path / "spool", {"orders": down}, settings=settings) as behind,
+        behind.begin() as tx,
+    ):
+        tx.insert("orders", {"id": 2}, {"state": "new"})
     asked(database, "DROP TABLE tallystick_applied")
     command = [sys.executable, "-m", "tallystick", "replay", str(tmp_path / "spool")]
     for _ in range(2):

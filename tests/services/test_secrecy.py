@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import os
 import signal
 import time
@@ -295,6 +296,36 @@ def test_the_search_finds_what_a_log_without_a_key_leaves(tmp_path: Path) -> Non
     assert "shared.1" in names
     (tmp_path / "packed.gz").write_bytes(gzip.compress(SECRET))
     assert "packed.gz" in in_clear(tmp_path)
+
+
+def test_what_was_written_before_the_key_was_given_is_told_and_sealed_by_a_conversion(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def findings(name: str) -> list[str]:
+        answer = CliRunner().invoke(tallystick, ["verify", str(tmp_path / name), "--json"])
+        return [json.loads(line)["code"] for line in answer.output.splitlines()]
+
+    with Journal(tmp_path / "log", settings=SETTINGS) as journal:
+        use(journal, 1)
+        number = journal.append(SECRET)
+    assert "clear-text" not in findings("log"), "it is no encrypted log"
+    for _ in range(2):
+        caplog.clear()
+        with Journal(tmp_path / "log", **SEALED) as journal:
+            journal.append(SECRET)
+        assert f"{number} records are in clear text" in caplog.text
+        assert "clear-text" in findings("log")
+    convert(
+        tmp_path / "log", tmp_path / "new", NATIVE,
+        options=ReadOptions(encryption_key=KEY), key_to=KEY,
+    )  # fmt: skip
+    caplog.clear()
+    with Journal(tmp_path / "new", **SEALED) as journal:
+        journal.append(SECRET)
+    assert "clear text" not in caplog.text
+    assert "clear-text" not in findings("new")
+    assert in_clear(tmp_path / "log")
+    assert in_clear(tmp_path / "new") == []
 
 
 def test_a_page_store_refuses_an_encrypted_log_as_its_pages_are_not(tmp_path: Path) -> None:

@@ -627,8 +627,8 @@ class System:
             whose logs cannot be converted.
         role_finder: function ``(folder, FileSystem, key) -> Role | None`` that tells what a log is
             used for; empty where the roles of the system tell.
-        name_finder: function ``(folder, FileSystem) -> (identity, owner)`` that tells what a log says
-            of itself; empty where its logs say nothing.
+        name_finder: function ``(folder, FileSystem) -> (identity, owner)`` that tells what a log
+            says of itself; empty where its logs say nothing.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
         named_without: end of the names of its files that its own addresses leave out: a path
@@ -714,7 +714,7 @@ class System:
         return next(iter(self.roles), None)
 
     def names_in(self, path: str, fs: FileSystem) -> tuple[str, str]:
-        """Return identity and owner of the log of this system in a folder, each empty if unknown."""
+        """Return identity and owner of the log in a folder, each empty if it says nothing."""
         found = resolve_name(self.name_finder)(path, fs) if self.name_finder else ("", "")
         return cast("tuple[str, str]", found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def test_a_relative_path_is_the_same_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="give it a folder beside it"):
-        WriteBehind("spool", {}, disposer=MoveDisposer(os.path.join("spool", "log")))
+        WriteBehind("spool", {}, disposer=MoveDisposer("spool/log"))
     assert not list(tmp_path.iterdir())
 
 

@@ -23,6 +23,14 @@ CODES = codes(
         "Restore the files of the log from one copy, or salvage what can be read",
     ),
     Code(
+        "clear-text",
+        Severity.WARNING,
+        "Some records of an encrypted log are in clear text: they were written before its key was "
+        "given.",
+        "`tallystick convert LOG NEW --to tally --encryption-key KEY --encryption-key-to KEY` "
+        "writes all of them encrypted; then delete the old files",
+    ),
+    Code(
         "control-repaired",
         Severity.DAMAGE,
         "One copy of the control block is damaged; the other one is used.",

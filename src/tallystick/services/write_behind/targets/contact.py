@@ -18,7 +18,6 @@ from tallystick.storage.files import FileSystem, read_file, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
-
 NO_TOKEN = 0
 """Stands for no token among those that a target may hold."""
 

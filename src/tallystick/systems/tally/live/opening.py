@@ -248,17 +248,22 @@ def _rebuild(scan: Scan, key: bytes | None, known: Known | None = None) -> tuple
     since = known.lsn if known is not None else 0
     index: _Index = []
     last: SegmentFile | None = None
+    clear = 0
     for step in scan.steps():
         if step.file is not last:
             index, last = [], step.file
         if scan.broken or not step.place.case.whole:
             continue
         index += step.place.index_entries()
+        clear += step.place.count_in_clear
         try:
             apply_step(state, step, key, since)
         except KeyMissingError as error:
             error.advice = "Open the log with its key"
             raise
+    if key is not None and clear:
+        advice = CODES["clear-text"].advice
+        _log.warning("%s: %d records are in clear text. %s", scan.catalog.folder, clear, advice)
     return state, index
 
 

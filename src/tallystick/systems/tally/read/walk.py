@@ -18,6 +18,7 @@ from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import (
+    AES_GCM,
     DATA_OFFSET,
     HEADER_SIZE,
     INDEX,
@@ -124,6 +125,12 @@ class Place:
         if self.run is not None:
             return self.run.count
         return self.header.count if self.header is not None else 0
+
+    @property
+    def count_in_clear(self) -> int:
+        """Number of records of the whole groups here that are not encrypted."""
+        sealed = self.run is None and self.header is not None and self.header.flags & AES_GCM
+        return 0 if sealed else self.count
 
     def index_entries(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each whole group here."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
+from tallystick.printable import counted
 from tallystick.records import (
     Difference,
     Finding,
@@ -154,10 +155,12 @@ def judge(scan: Scan, key: bytes | None, *, live: bool = True) -> JudgedLog:
     state = state_of(scan.catalog.control)
     outcomes: Counter[str] = Counter()
     finding = scan.catalog.finding
-    encrypted = 0
+    encrypted = clear = 0
     readable = True
     for step in scan.steps():
         _count(step.place, outcomes)
+        if step.place.case.whole:
+            clear += step.place.count_in_clear
         if step.after_damage or not readable or not step.place.case.whole:
             continue
         try:
@@ -174,6 +177,9 @@ def judge(scan: Scan, key: bytes | None, *, live: bool = True) -> JudgedLog:
             "only their envelopes were verified"
         )
         scan.findings.append(finding("encrypted", message))
+    if 0 < clear < outcomes[Outcome.VALID.value]:
+        message = f"{counted(clear, 'record')} of an encrypted log are in clear text"
+        scan.findings.append(finding("clear-text", message))
     scan.findings += [
         finding(
             "incomplete-transaction", f"transaction {number} ended with elements missing: {holes}"
