@@ -84,7 +84,7 @@ class TargetQueue(Uncopied):
         self._delay = settings.retry_seconds
         self._last_error = ""
         self._any_stuck = False
-        self.note_refusal: Callable[[], None] = bool
+        self.note_refusal: Callable[[], object] = bool
         """Keeps, durably, that the target and the log do not belong together."""
         self._threads = [
             threading.Thread(target=self._run, name=f"write-behind {name}", daemon=True)
