@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.schemas import CHANGES, COLLECTIONS
 from tallystick.errors import TallystickError
-from tallystick.pipeline.images import BEFORE_VALUES, without_images
+from tallystick.pipeline.row_images import BEFORE_VALUES, without_images
 from tallystick.reading.profiling import PROFILE
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS

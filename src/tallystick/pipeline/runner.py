@@ -14,21 +14,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
-from tallystick.arrow.schemas import finding_rows
 from tallystick.callables import checked
-from tallystick.pipeline import stages
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
 from tallystick.pipeline.tables.bucket import publish
 from tallystick.pipeline.tables.decoded import decoded, on_one_machine
+from tallystick.pipeline.tables.exchanged import ExchangedTables, TablePlace
 from tallystick.pipeline.tables.incremental import BundledTables
-from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, LakeTables, published
-from tallystick.pipeline.tables.output_dir import TableSpace, check_form, kept_rows
+from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, published
+from tallystick.pipeline.tables.output_dir import TableFolder, TableSpace, check_form
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES
@@ -53,6 +52,13 @@ _NOT_COUNTED = ("logs", "changes", "profile")
 """Tables that a summary says nothing of."""
 
 Progress = Callable[[str, int, int], None]
+
+
+class RunTables(Protocol):
+    """The making of all tables of one run."""
+
+    def write(self, progress: Progress) -> None:
+        """Write every table; they are published when their place commits."""
 
 
 @dataclass(slots=True)
@@ -103,21 +109,14 @@ class Run:
         self._require_logs(plan)
         if self._source_options().mode == "failfast":
             plan.require_readable()
-        if self.form in LAKE_FORMS:
-            return self._advance_lake(spark, plan, progress or _silent)
-        space = self._space()
-        last = space.open()
-        now = self._state(plan)
-        if self.anew or not all(map(space.has, OUTPUT)):
+        place, now = self._place(spark), self._state(plan)
+        last = place.open()
+        if self.anew:
             last = None
         if last is None or last != now:
-            if space.staged and self.form == "parquet":
-                options = self._source_options()
-                tables = BundledTables(spark, plan, space, last, now, options, self.resources)
+            with self._tables(place, plan, last, now) as tables:
                 tables.write(progress or _silent)
-            else:
-                _Work(spark, self, plan, space, last, now).write(progress or _silent)
-            space.commit(list(OUTPUT), now)
+            place.commit(OUTPUT, now)
             self.anew = False
         if self.publish:
             publish(self.out, self.publish, OUTPUT)
@@ -134,19 +133,6 @@ class Run:
                     found=log,
                 )
 
-    def _advance_lake(self, spark: SparkSession, plan: Plan, progress: Progress) -> list[str]:
-        """Bring tables of Delta or Iceberg up to date."""
-        lake, now = Lake(spark, self.out.rstrip("/"), self.form), self._state(plan)
-        last = lake.open()
-        if self.anew:
-            last = None
-        if last is None or last != now:
-            with self._fresh_rows(spark, plan, now, last) as rows:
-                LakeTables(lake, plan, last, now, rows, self.resources).write(progress, OUTPUT)
-            lake.commit(OUTPUT, now)
-            self.anew = False
-        return sorted(now.changed(last))
-
     def follow(
         self, spark: SparkSession, every: float, stopped: threading.Event
     ) -> Iterator[list[str]]:
@@ -161,18 +147,26 @@ class Run:
     def _space(self) -> TableSpace:
         return TableSpace(self.out.rstrip("/"), self.form)
 
+    def _place(self, spark: SparkSession) -> TablePlace:
+        if self.form in LAKE_FORMS:
+            return Lake(spark, self.out.rstrip("/"), self.form)
+        return TableFolder(spark, self._space())
+
     @contextmanager
-    def _fresh_rows(
-        self, spark: SparkSession, plan: Plan, now: RunState, last: RunState | None
-    ) -> Iterator[Callable[[str], DataFrame]]:
-        """Give what returns the rows of changed logs: decoded once for all tables, if possible."""
-        if not on_one_machine(spark):
-            yield partial(_fresh, spark, self, plan, now, last)
-            return
-        changed = now.changed(last)
-        logs = [log for log in plan.logs if log_name(log) in changed]
-        with decoded(spark, logs, self._source_options()) as rows:
-            yield rows
+    def _tables(
+        self, place: TablePlace, plan: Plan, last: RunState | None, now: RunState
+    ) -> Iterator[RunTables]:
+        """Give what makes the tables: Parquet in bundles, written by tasks; others by Spark."""
+        spark, options = place.spark, self._source_options()
+        if self.form == "parquet" and self._space().staged:
+            yield BundledTables(spark, plan, self._space(), last, now, options, self.resources)
+        elif on_one_machine(spark):
+            logs = [log for log in plan.logs if log_name(log) in now.changed(last)]
+            with decoded(spark, logs, options) as rows:  # once for all tables
+                yield ExchangedTables(place, plan, last, now, rows, self.resources)
+        else:
+            rows = partial(_fresh, spark, self, plan, now, last)
+            yield ExchangedTables(place, plan, last, now, rows, self.resources)
 
     def _source_options(self) -> SourceOptions:
         return parse({**self.options, "paths": json.dumps(list(self.sources))})
@@ -181,70 +175,6 @@ class Run:
         settings = {"form": self.form, "options": dict(self.options)}
         settings["resources"] = dict(self.resources or {})
         return state_of(plan.logs, settings, plan.problems)
-
-
-@dataclass
-class _Work:
-    """The making of all tables of one run."""
-
-    spark: SparkSession
-    run: Run
-    plan: Plan
-    space: TableSpace
-    last: RunState | None
-    now: RunState
-
-    def write(self, progress: Progress) -> None:
-        for number, table in enumerate(OUTPUT):
-            progress(table, number, len(OUTPUT))
-            self.space.write(self._table(table), table)
-        progress("", len(OUTPUT), len(OUTPUT))
-
-    def _table(self, table: str) -> DataFrame:
-        if table == "global_transactions":
-            return self._reconciled.rows
-        if table == "findings":
-            alarms = self.space.written(self.spark, "global_transactions")
-            return stages.findings(self._of_logs(), alarms, self._reconciled.copies)
-        if table == "profile":
-            return self._with_kept(table, self._profile())
-        return self._with_kept(
-            table, _fresh(self.spark, self.run, self.plan, self.now, self.last, table)
-        )
-
-    def _profile(self) -> DataFrame:
-        changed = list(self._changed())
-        records, transactions = (
-            self.space.written(self.spark, name) for name in ("records", "transactions")
-        )
-        return stages.profile(
-            records.where(records["log"].isin(changed)),
-            transactions.where(transactions["log"].isin(changed)),
-        )
-
-    @cached_property
-    def _reconciled(self) -> stages.Reconciled:
-        transactions = self.space.written(self.spark, "transactions")
-        return stages.reconciled(transactions, self.run.resources, self._of_logs())
-
-    def _of_logs(self) -> DataFrame:
-        """Return the findings of single logs, and of the search for them."""
-        fresh = _fresh(self.spark, self.run, self.plan, self.now, self.last, "findings")
-        if self.plan.problems:
-            rows = [tuple(row.values()) for row in finding_rows(self.plan.problems)]
-            schema = spark_schema(TABLES["findings"])
-            fresh = fresh.unionByName(self.spark.createDataFrame(rows, schema))
-        return self._with_kept("findings", fresh)
-
-    def _changed(self) -> set[str]:
-        return self.now.changed(self.last)
-
-    def _with_kept(self, table: str, fresh: DataFrame) -> DataFrame:
-        """Fresh rows, and those of the last run whose logs did not change."""
-        kept = set(self.now.logs) - self._changed()
-        if self.last is None or not kept:
-            return fresh
-        return kept_rows(self.space.read(self.spark, table), table, kept).unionByName(fresh)
 
 
 def _fresh(

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes
 from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import EVERYTHING, NEEDED, TIMESTAMP, feed, stamped, within
-from tallystick.pipeline.images import images_of, without_images
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOSING, Piece, Task, current, require_undamaged, went
+from tallystick.pipeline.row_images import images_of, without_images
 from tallystick.pipeline.typed import collection_rows, typed
 from tallystick.reading.names import log_name
 from tallystick.reading.profiling import PROFILE, profile_rows

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone
-from tallystick.pipeline.images import images_of
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import LOGS_MAX, RecordsLostError, find, stored_size
+from tallystick.pipeline.row_images import images_of
 from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import FollowedLog
 from tallystick.pipeline.source.positions import (

@@ -7,23 +7,18 @@ In: the logs that changed, and what the last run left. Out: the tables of that f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
-from tallystick.arrow.schemas import batch_of, finding_rows
-from tallystick.pipeline import stages
 from tallystick.pipeline.options import OptionError
-from tallystick.pipeline.planning import Plan
-from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state
-from tallystick.pipeline.tables.judge_task import JUDGED_AT_ONCE, judged
-from tallystick.pipeline.tables.output_dir import SCHEMAS, kept_rows
+from tallystick.pipeline.tables.output_dir import OF_LOGS
 from tallystick.pipeline.tables.run_state import RunState
+from tallystick.pipeline.tables.write_task import PROFILE_TABLE
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
@@ -34,9 +29,6 @@ LAKE_FORMS = ("delta", "iceberg")
 
 RUNS = "runs"
 """The table of at most two rows: the run that is published, and one that began after it."""
-
-OF_LOGS = ("logs", "files", "records", "transactions", "changes")
-"""Tables whose rows each come from one log; they, and the profile, are partitioned by it."""
 
 _RUNS_COLUMNS = (
     "generation bigint, state string, touched array<string>, versions map<string,string>"
@@ -80,7 +72,7 @@ class Lake:
         row = (now.generation, None, sorted(touched), None)
         self._note([row] if published is None else [tuple(published), row])
 
-    def commit(self, tables: Iterable[str], now: RunState) -> None:
+    def commit(self, tables: Sequence[str], now: RunState) -> None:
         """Publish the present versions of the tables, all at once."""
         versions = {table: self._version(table) for table in tables}
         self._note([(now.generation, json.dumps(asdict(now)), [], versions)])
@@ -91,6 +83,10 @@ class Lake:
         return {} if published is None else dict(published["versions"])
 
     # -- tables ---------------------------------------------------------------------------
+
+    def last(self, table: str) -> DataFrame:
+        """Return a table before this run exchanges its rows."""
+        return self.read(table)
 
     def read(self, table: str, version: str | None = None) -> DataFrame:
         """Return a table as it is now, or as it was at a version."""
@@ -107,7 +103,7 @@ class Lake:
         if names == []:
             return
         fields = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in rows.schema)
-        self._make(table, fields, by_log=table in (*OF_LOGS, "profile"))
+        self._make(table, fields, by_log=table in (*OF_LOGS, PROFILE_TABLE))
         ours = F.lit(True) if names is None else F.col("log").isin(names)
         rows = rows.where(ours)  # a log that came meanwhile is for the next run
         if self.form == "iceberg":
@@ -158,80 +154,6 @@ class Lake:
     def _place(self, table: str) -> str:
         root = self.root if is_remote(self.root) else str(Path(self.root).absolute())
         return f"{root}/{table}"
-
-
-@dataclass
-class LakeTables:
-    """The making of all tables of one run in Delta or Iceberg."""
-
-    lake: Lake
-    plan: Plan
-    last: RunState | None
-    now: RunState
-    fresh: Callable[[str], DataFrame]
-    """Returns the rows of a table that the changed logs give."""
-    resources: Mapping[str, str] | None = None
-
-    def write(self, progress: Callable[[str, int, int], None], tables: Sequence[str]) -> None:
-        """Exchange what changed in every table; `Lake.commit` publishes it."""
-        self.now.generation = 1 + (self.last.generation if self.last else 0)
-        self.lake.begin(self.now, self.last)
-        for number, table in enumerate(OF_LOGS):
-            progress(table, number, len(tables))
-            self.lake.exchange(self.fresh(table), table, self._stale)
-        progress("profile", len(OF_LOGS), len(tables))
-        self.lake.exchange(self._profile(), "profile", self._stale)
-        progress("global_transactions", len(OF_LOGS) + 1, len(tables))
-        self._judge()
-        progress("", len(tables), len(tables))
-
-    @property
-    def _stale(self) -> set[str] | None:
-        """Logs whose rows are exchanged; None for all rows there are."""
-        changed = self.now.changed(self.last)
-        if self.last is None or changed == set(self.now.logs):
-            return None
-        return changed | self.now.vanished(self.last)
-
-    def _profile(self) -> DataFrame:
-        changed = list(self.now.changed(self.last))
-        records, transactions = (
-            table.where(table["log"].isin(changed))
-            for table in map(self.lake.read, ("records", "transactions"))
-        )
-        return stages.profile(records, transactions)
-
-    def _judge(self) -> None:
-        """Write what only all logs together show, and the findings."""
-        transactions, of_logs = self.lake.read("transactions"), self._findings()
-        some = transactions.limit(JUDGED_AT_ONCE + 1).toArrow()
-        if some.num_rows <= JUDGED_AT_ONCE:
-            known = of_logs.select("system", "log", "code", "severity").toArrow()
-            rows, over = judged(some.to_pylist(), known.to_pylist(), (), self.resources)
-            self.lake.exchange(self._frame(rows, "global_transactions"), "global_transactions")
-            found = of_logs.unionByName(self._frame(over, "findings"))
-        else:
-            reconciled = stages.reconciled(transactions, self.resources, of_logs)
-            self.lake.exchange(reconciled.rows, "global_transactions")
-            alarms = self.lake.read("global_transactions")
-            found = stages.findings(of_logs, alarms, reconciled.copies)
-        self.lake.exchange(found, "findings")
-
-    def _findings(self) -> DataFrame:
-        """Return the findings of single logs, kept and fresh, and of the search for them."""
-        found = self.fresh("findings")
-        if self.plan.problems:
-            rows = finding_rows(self.plan.problems)
-            found = found.unionByName(self._frame(rows, "findings"))
-        kept = set(self.now.logs) - self.now.changed(self.last)
-        if self.last is not None and kept:
-            found = found.unionByName(kept_rows(self.lake.read("findings"), "findings", kept))
-        return found
-
-    def _frame(self, rows: list[dict[str, Any]], table: str) -> DataFrame:
-        schema = SCHEMAS[table]
-        made = pa.Table.from_batches([batch_of(rows, schema)])
-        return self.lake.spark.createDataFrame(made, spark_schema(schema))
 
 
 def published(spark: SparkSession, root: str, form: str) -> dict[str, DataFrame]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.run_state import RunState
+from tallystick.pipeline.tables.write_task import PROFILE_TABLE
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.alarms import COPY_CODE, SEVERITIES
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
@@ -33,6 +34,9 @@ PLAIN_FORMATS = ("parquet", "orc", "avro", "json", "csv")
 
 FLAT_FORMATS = ("csv", "text")
 """Formats that hold neither lists nor structures nor bytes."""
+
+OF_LOGS = ("logs", "files", "records", "transactions", "changes")
+"""Tables whose rows each come from one log; the profile's do, too, and are made of theirs."""
 
 STATE = "_tallystick.json"
 _SCHEMA = "_schema.json"
@@ -109,11 +113,11 @@ class TableSpace:
         folder = f"{_STAGING}/{table}" if self.staged else table
         return self._load(spark, folder)
 
-    def commit(self, tables: list[str], now: RunState) -> None:
+    def commit(self, tables: Sequence[str], now: RunState) -> None:
         """Make the written tables the current ones."""
         home = Path(self.root)
         if self.staged:
-            intent = {"tables": tables, "state": asdict(now)}
+            intent = {"tables": list(tables), "state": asdict(now)}
             (home / "_swap.partial").write_text(json.dumps(intent))
             (home / "_swap.partial").rename(home / _INTENT)
             self._swap(intent)
@@ -142,6 +146,41 @@ class TableSpace:
         (home / _INTENT).unlink()
         shutil.rmtree(home / _OLD, ignore_errors=True)
         shutil.rmtree(home / _STAGING, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """A `TableSpace` as a run exchanges its rows: tables are written anew, with what they keep."""
+
+    spark: SparkSession
+    space: TableSpace
+
+    def open(self) -> RunState | None:
+        """Return what the tables hold; None if they must all be made."""
+        last = self.space.open()
+        return last if all(map(self.space.has, (*SCHEMAS, PROFILE_TABLE))) else None
+
+    def begin(self, now: RunState, last: RunState | None) -> None:
+        """Do nothing: what is staged by a run that is killed is in nobody's way."""
+
+    def last(self, table: str) -> DataFrame:
+        """Return a table as the last run left it."""
+        return self.space.read(self.spark, table)
+
+    def read(self, table: str) -> DataFrame:
+        """Return a table that this run has written."""
+        return self.space.written(self.spark, table)
+
+    def exchange(self, rows: DataFrame, table: str, logs: Iterable[str] | None = None) -> None:
+        """Write rows, and those of the last run but of some logs, or of all."""
+        if logs is not None:
+            old = self.last(table)
+            rows = old.where(~old["log"].isin(list(logs))).unionByName(rows)
+        self.space.write(rows, table)
+
+    def commit(self, tables: Sequence[str], now: RunState) -> None:
+        """Make the written tables the current ones."""
+        self.space.commit(tables, now)
 
 
 def kept_rows(old: DataFrame, table: str, logs: Collection[str]) -> DataFrame:

@@ -14,9 +14,9 @@ import pytest
 from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import FEED, feed
-from tallystick.pipeline.images import WITH_IMAGES, images_of
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.row_images import WITH_IMAGES, images_of
 from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
