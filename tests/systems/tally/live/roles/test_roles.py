@@ -80,3 +80,36 @@ def test_owners_that_write_one_item_each_give_up_what_is_redundant(role: str) ->
         most = max(most, len(fs.list("/log")))
     assert int(log.last_segment) > 4
     assert most < 9  # lock, control block, two spares, and what is in use
+
+
+@pytest.mark.parametrize("role", ["decisions", "records", "transactions"])
+def test_only_the_first_item_of_a_segment_asks_for_reclaiming(
+    role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked by each, every commit would write a second item: no caller was alone any more."""
+    asked = 0
+    reclaim = TallyLog.reclaim_soon
+
+    def counted(log: TallyLog) -> None:
+        nonlocal asked
+        asked += 1
+        reclaim(log)
+
+    monkeypatch.setattr(TallyLog, "reclaim_soon", counted)
+    with TallyLog("/log", settings=SMALL, fs=MemoryFileSystem()) as log:
+        records, decisions = TallyRecordJournal(log), TallyDecisionLog(log)
+        records.add(10_000, b"keeps the first segment").wait()
+        while log.last_segment < log.first_segment + 3:
+            log.append_durably(bytes(4_000))
+        for number in range(30):
+            if role == "decisions":
+                decisions.decide(b"%d" % number, ("a",)).wait()
+                decisions.finish(b"%d" % number, ("a",), DecisionOutcome.COMMITTED)
+            elif role == "records":
+                records.add(number, b"").wait()
+                records.delete(number).wait()
+            else:
+                records.add_in(number + 1, number, b"")
+                records.commit(number + 1).wait()
+        segments = 1 + log.last_segment - log.first_segment
+    assert 1 <= asked <= segments

@@ -61,7 +61,7 @@ class TallyRole(Uncopied, Generic[Log]):
 
     def _reclaim_after_roll(self) -> None:
         if self.log.last_segment != self._last_segment:
-            self._last_segment = self.log.first_segment  # an earlier owner may have left more
+            self._last_segment = self.log.last_segment
             self.log.reclaim_soon()
 
     def roll_back_open(self) -> None:
