@@ -58,8 +58,8 @@ def batches_of(
     only. The column ``log`` is `log_name`, so that no two logs share a name.
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
-    ``attributes`` is False: the column may then be null. Otherwise those of systems that do not
-    give it in batches are decoded one by one. ``judged`` gives the answer about the log.
+    ``attributes`` is False: the column may then be null. Otherwise the records of a system that has
+    no `AttributeBatches` are decoded one by one. ``judged`` gives the answer about the log.
 
     Raises:
         FileShrankError: After the last batch: a file lost bytes while it was read.

@@ -120,7 +120,7 @@ class AsyncTransaction(GlobalTransaction):
         return self[name]
 
     async def connection(self, name: str, kind: type[_Handle]) -> _Handle:
-        """Return the handle of a resource as what it is, so that type checkers know it.
+        """Return the handle of a resource with its class, for type checkers.
 
         Args:
             name: the resource, which is enlisted at its first use.

@@ -256,7 +256,7 @@ class ProvingResource(Resource, Protocol):
         ...
 
     def outcomes_of(self, name: str) -> Sequence[bytes]:
-        """List those that it stored under another name, which it had before."""
+        """List the global ids of outcome rows stored under an earlier name of the resource."""
         ...
 
     def forget_outcomes(self, gtrids: Sequence[bytes]) -> None:

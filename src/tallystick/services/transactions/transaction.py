@@ -585,7 +585,7 @@ class Transaction(GlobalTransaction):
         return self[name]
 
     def connection(self, name: str, kind: type[_Handle]) -> _Handle:
-        """Return ``transaction[name]`` as what it is, so that type checkers know it.
+        """Return ``transaction[name]`` with its class, for type checkers.
 
         Args:
             name: the resource, which is enlisted at its first use.

@@ -3,11 +3,11 @@
 In: `JournalFiles`. Out: `Change`s. Those of one transaction share the place of its commit: file
 id << 32 | offset after the record. It stays as long as no compaction moves the record.
 
-A stream asks for what records between two places commit. A commit tells how many elements its own
-file holds, and nothing of earlier files. So a step reads the files from that of its first place to
-that of its last, and those of the earlier ones that hold elements of transactions that it commits.
-To find these, it has to be known of every earlier file which transactions it leaves open and which
-it ends (`Crossing`). That is read once, and kept in memory as long as the file does not change.
+A step of a stream asks for the changes that commits between two places make. A commit record counts
+the elements in its own file only, so elements of its transaction may lie in earlier files. A step
+reads the files between its two places, and every earlier file that left one of its transactions
+open. Which transactions a file leaves open or ends (`Crossing`) is read once, and kept in memory as
+long as the file does not change.
 """
 
 from __future__ import annotations

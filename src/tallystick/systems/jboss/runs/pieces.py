@@ -262,7 +262,7 @@ def _copied(shape: Shape, raw: Any, own: Any) -> bool | None:
 
 
 def _not_copied(shape: Shape, raw: Any, rows: Any) -> Any:
-    """Return of which records it can be told that no compaction wrote them."""
+    """Return a mask of the records that certainly no compaction wrote."""
     at = rows[:, _OFFSET]
     if not shape.compact:
         return np.ones(len(rows), np.bool_)
