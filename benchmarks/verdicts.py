@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,11 +27,12 @@ import bitronix_scan
 import cloudtran_scan
 import h2_scan
 import jboss_scan
-from tables_scan import WRITERS
+from tables_scan import ROWS, WRITERS
 
 from tallystick.reading.discovery import discover
 from tallystick.reading.survey import explain, inspect, verify
 from tallystick.reading.triaging import triage
+from tallystick.services.journal import Journal
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import system
@@ -41,6 +43,22 @@ ASKED: dict[str, Callable[[str], object]] = {
     "inspect": inspect,
     "verify": verify,
 }
+
+
+def _native(folder: Path, mib: int, live: int) -> None:
+    """Write a journal of which each transaction deletes most of what the one before has added."""
+    added: deque[int] = deque()
+    with Journal(str(folder)) as journal:
+        for number in range((mib << 20) // (ROWS * 400)):
+            with journal.transaction() as transaction:
+                for row in range(ROWS):
+                    transaction.add(number * ROWS + row, bytes(200))
+                while added:
+                    transaction.delete(added.popleft())
+            rows = range(number * ROWS, (number + 1) * ROWS)
+            added.extend(row for row in rows if row % 100 >= live)
+
+
 LIVE: dict[str, Callable[[Path, int, int], object]] = {
     "bitronix": lambda folder, mib, live: bitronix_scan.generate(folder, mib, live=live),
     "cloudtran": lambda folder, mib, live: cloudtran_scan.generate(
@@ -48,6 +66,7 @@ LIVE: dict[str, Callable[[Path, int, int], object]] = {
     ),
     "jboss": lambda folder, mib, live: jboss_scan.generate(folder, mib, 200, live),
     "h2": lambda folder, mib, live: h2_scan.make(folder / "test.h2.db", mib << 20, 200, live),
+    "tally": _native,
 }
 """Writers that leave a share of what they write live, in percent."""
 SMALL_MIB = 3

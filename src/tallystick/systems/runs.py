@@ -23,6 +23,11 @@ RUN_MIN = 16
 """Records of a run from which on it is read in chunks: a fold over a chunk costs as much."""
 
 
+def pay(size: int) -> bool:
+    """Return whether it saves time to read so many bytes of records in runs."""
+    return pays(size, LOADED_FROM, COMPILED_FROM)
+
+
 def walk_for(size: int, load: Callable[[], _Walk]) -> _Walk | None:
     """Return what ``load`` imports, if it saves time to read so many bytes in runs.
 
@@ -33,7 +38,7 @@ def walk_for(size: int, load: Callable[[], _Walk]) -> _Walk | None:
     Returns:
         None for few bytes, and without a compiler.
     """
-    return loaded_compiled(load) if pays(size, LOADED_FROM, COMPILED_FROM) else None
+    return loaded_compiled(load) if pay(size) else None
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import (
-    Answer,
     Change,
     Clock,
     Finding,
@@ -40,7 +39,7 @@ from tallystick.systems.protocol import (
     Split,
 )
 from tallystick.systems.rests import unpacked
-from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
+from tallystick.systems.runs import RunCount
 from tallystick.systems.tally.columns.splits import (
     SplitWalk,
     durable_near,
@@ -64,15 +63,14 @@ from tallystick.systems.tally.read.files import (
 from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import (
-    add_place,
     cut,
     doubled_spans,
     remains,
     segment_spans,
 )
-from tallystick.systems.tally.read.transactions import ended_first, transactions_of
-from tallystick.systems.tally.read.walk import RunReader, SegmentView
-from tallystick.systems.tally.verdict.answer import end_findings
+from tallystick.systems.tally.read.walk import ReadRun, SegmentView
+from tallystick.systems.tally.runs.pieces import Runs, chunk_of
+from tallystick.systems.tally.runs.transactions import transactions_of
 from tallystick.systems.tally.verdict.strict import JudgedLog, judge
 
 if TYPE_CHECKING:
@@ -116,9 +114,9 @@ class TallyReading:
         """
         return read_catalog(self.source.path, self.source.files, self._access)
 
-    def _steps(self, run_reader: RunReader | None = None) -> Iterator[Step]:
+    def _steps(self, read_run: ReadRun | None = None) -> Iterator[Step]:
         """Yield the places of the log before any damage."""
-        for step in Scan(self.catalog, self._access, run_reader=run_reader).steps():
+        for step in Scan(self.catalog, self._access, read_run=read_run).steps():
             if step.after_damage:
                 return
             yield step
@@ -127,9 +125,7 @@ class TallyReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the control file, the segments by number, then freed, spare and foreign files."""
-        judged: dict[str, list[Span]] = {}
-        for step in Scan(self.catalog, self._access, run_reader=DeferredRunReader()).steps():
-            add_place(judged.setdefault(step.file.path, []), step.place)
+        judged = self._judged.spans
         found = [self._control_file()] if self.catalog.control_path else []
         for file in (*self.catalog.segments, *self.catalog.others):
             found.append(self._file(file, judged.get(file.path, []), len(found)))
@@ -251,7 +247,7 @@ class TallyReading:
         Memory grows with their number. Groups that hold changes outside of transactions only are
         verified, not decoded.
         """
-        steps = self._steps(DeferredRunReader())
+        steps = self._steps(Runs.of(self.catalog))
         yield from transactions_of(self.source.path, steps, self._key, self._incomplete)
 
     def changes(self) -> Iterator[Change]:
@@ -314,18 +310,18 @@ class TallyReading:
                 expected=f"record {lsn}",
                 advice="Hold segments back until their readers have come past them",
             )  # fmt: skip
-        scan = Scan(self.catalog, self._access, start, DeferredRunReader())
+        scan = Scan(self.catalog, self._access, start, Runs.of(self.catalog))
         for step in scan.steps():
             if step.after_damage or step.place.case is Case.CORRUPT:
                 raise CorruptLogError(
                     "records are damaged", file=step.file.path, offset=step.place.offset,
                     advice="Look at the log with `tallystick explain`",
                 )  # fmt: skip
-            header, run = step.place.header, step.place.run
+            header, chunk = step.place.header, chunk_of(step.place)
             if header is not None and header.last_lsn <= known and not begun:
                 continue
-            if run is not None:
-                yield from run.followed(step.file.path, step.view.header.number, known, begun)
+            if chunk is not None:
+                yield from chunk.followed(step.file.path, step.view.header.number, known, begun)
                 continue
             for one in step_records(step, self._key):
                 if (one.sequence or 0) > known or one.transaction in begun:
@@ -348,41 +344,33 @@ class TallyReading:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.changes import change_batches
 
-        steps = self._steps(compiled_reader())
+        steps = self._steps(Runs.of(self.catalog))
         return change_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
     # -- verdicts -----------------------------------------------------------------------
 
     @cached_property
     def _judged(self) -> JudgedLog:
-        return self._judge(live=False)
-
-    @cached_property
-    def _judged_with_live_records(self) -> JudgedLog:
-        judged = self.__dict__["_judged"] = self._judge(live=True)
-        return judged
-
-    def _judge(self, *, live: bool) -> JudgedLog:
-        scan = Scan(self.catalog, self._access, run_reader=DeferredRunReader())
-        return judge(scan, self._key, live=live)
+        scan = Scan(self.catalog, self._access, read_run=Runs.of(self.catalog))
+        return judge(scan, self._key)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
-        judged = self._judged
-        return (*judged.scan.findings, *end_findings(judged.scan))
+        return self._judged.findings
 
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove."""
-        judged, steps = self._judged_with_live_records, self._steps(DeferredRunReader())
-        incomplete = judged.state.incomplete
-        transactions = ended_first(self.source.path, steps, self._key, incomplete)
-        return judged.verdict(self.format, transactions)
+        return self._judged.verdict(self.format)
 
-    @cached_property
+    @property
     def judgement(self) -> Judgement:
-        """The answer; only what is at stake needs the whole verdict."""
-        one = self._judged.judgement()
-        return one if one.answer is Answer.SAFE else self.verdict().judgement
+        """The answer; files, findings and the verdict are found with it, in one pass."""
+        return self._judged.judgement
+
+    @property
+    def run_count(self) -> RunCount:
+        """How many records were read in runs."""
+        return self._judged.run_count
 
     @property
     def _incomplete(self) -> Mapping[int, str]:
@@ -395,9 +383,9 @@ class TallyReading:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split, or all, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.batches import step_batches
-        from tallystick.systems.tally.columns.group_runs import CompiledRunReader
+        from tallystick.systems.tally.runs.groups import ChunkReader
 
-        steps = self._steps_of(split, CompiledRunReader(rows))
+        steps = self._steps_of(split, Runs(read=ChunkReader(rows)))
         return step_batches(self.source.path, steps, self._key, rows)
 
     def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
@@ -407,7 +395,7 @@ class TallyReading:
         steps = self._steps_of(split, None)
         return step_batches(self.source.path, steps, self._key, rows, attributes=True)
 
-    def _steps_of(self, split: Split | None, reader: RunReader | None) -> Iterator[Step]:
+    def _steps_of(self, split: Split | None, reader: ReadRun | None) -> Iterator[Step]:
         if split is None:
             return self._steps(reader)
         return split_steps(self.catalog, self._access, split, reader)

@@ -20,8 +20,8 @@ from tallystick.storage.local import LOCAL
 from tallystick.systems.protocol import ChangeBatches, LogSource, ReadOptions
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
-from tallystick.systems.tally.read.transactions import transactions_of
 from tallystick.systems.tally.reader import TallyReading
+from tallystick.systems.tally.runs.transactions import transactions_of
 from tests.systems.tally.build import every_item
 
 KEY = bytes(range(32))

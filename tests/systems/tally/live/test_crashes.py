@@ -7,14 +7,12 @@ acknowledged, not longer than what was begun.
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 
 import pytest
 
 from tallystick.services.journal import Journal
-from tallystick.systems.tally.columns.deferred_runs import WALKED_FIRST, DeferredRunReader
-from tallystick.systems.tally.live import opening as recovery
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.runs import pieces
 from tallystick.testing import CrashState, RecordingFileSystem, check_recovery
 from tests.systems.tally.build import FOLDER, TINY, bodies, reading, say
 from tests.systems.tally.script import Live, Script, recover, short_script
@@ -66,11 +64,11 @@ def test_every_operation_recovers_to_a_prefix_exhaustively(
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("walked_first", [WALKED_FIRST, 1], ids=["by steps", "by runs"])
+@pytest.mark.parametrize("in_runs", [False, True])
 def test_every_crash_state_of_appends_and_rolls(
-    walked_first: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    in_runs: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "DeferredRunReader", partial(DeferredRunReader, walked_first))
+    monkeypatch.setattr(pieces, "pay_at_opening", lambda _size: in_runs)
     fs = RecordingFileSystem()
     log = TallyLog(FOLDER, settings=TINY, fs=fs)
     for number in range(8):

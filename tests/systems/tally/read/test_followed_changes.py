@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tallystick.storage.files import FileSystem
-from tallystick.systems.tally import reader
-from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.testing import MemoryFileSystem
+from tests.kit import read_in_runs
 from tests.systems.tally.build import every_item, reading, tiny_log
 from tests.systems.tally.read.test_closing import interleaved
 
@@ -27,12 +26,12 @@ def numbers_used_again() -> FileSystem:
     return fs
 
 
-@pytest.mark.parametrize("walked_first", [1, 1 << 60], ids=["in runs", "group by group"])
+@pytest.mark.parametrize("in_runs", [True, False])
 @pytest.mark.parametrize("written", [lambda: interleaved(20), numbers_used_again])
 def test_steps_give_what_they_commit(
-    written: Callable[[], FileSystem], walked_first: int, monkeypatch: pytest.MonkeyPatch
+    written: Callable[[], FileSystem], in_runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "DeferredRunReader", lambda: DeferredRunReader(walked_first))
+    read_in_runs(monkeypatch, always=in_runs)
     log = reading(written())
     every = list(log.changes())
     last = max(one.sequence or 0 for one in log.records())

@@ -28,8 +28,6 @@ from tallystick.arrow.columns import (
 from tallystick.arrow.schemas import RECORDS, json_text, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Clock, Outcome, Record
-from tallystick.systems.tally.columns.kernels import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
-from tallystick.systems.tally.columns.runs import ColumnarRun
 from tallystick.systems.tally.format.columns import Columns
 from tallystick.systems.tally.format.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.format.layout import HEADER_SIZE, PACKED, SYSTEM_NAME, GroupHeader
@@ -41,6 +39,9 @@ from tallystick.systems.tally.read.records import (
     step_records,
 )
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.runs.chunk import Chunk
+from tallystick.systems.tally.runs.pieces import chunk_of
+from tallystick.systems.tally.runs.walk import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
 
 _JOIN_ROWS_MAX = 1024
 """Groups of at least so many records are wrapped without copying; smaller ones are joined."""
@@ -93,17 +94,16 @@ class BatchBuilder:
 
     def add(self, step: Step) -> list[pa.RecordBatch]:
         """Take the groups of a step; return the batches that are complete by now."""
-        run = step.place.run
-        part = _part(step, self._key) if run is None else None
+        chunk = chunk_of(step.place)
+        part = _part(step, self._key) if chunk is None else None
         alone = part is None or part.count >= _JOIN_ROWS_MAX
         full = self._waiting_rows + (part.count if part else 0) > self._rows
         changed = step.file.path != self._path
         batches = self.flush() if alone or full or changed else []
         self._path = step.file.path
-        if run is not None:
-            assert isinstance(run, ColumnarRun)
-            if run.count:
-                batches.append(_run_batch(self._log, self._path, run))
+        if chunk is not None:
+            if chunk.count:
+                batches.append(_chunk_batch(self._log, self._path, chunk))
         elif part is None:
             records = step_records(step, self._key)
             batches += record_batches(records, self._log, Clock.WALL_US.value)
@@ -134,7 +134,7 @@ def step_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the steps in batches of at most ``rows`` rows.
 
-    With ``attributes`` that column is filled; the steps must have no runs then.
+    With ``attributes`` that column is filled; the steps must have no chunks then.
     """
     builder = BatchBuilder(log, key, rows, attributes=attributes)
     for step in steps:
@@ -343,12 +343,12 @@ def _unpacked(header: GroupHeader) -> GroupHeader:
     return replace(header, flags=header.flags & ~PACKED)
 
 
-# -- runs of groups -----------------------------------------------------------------------
+# -- chunks -----------------------------------------------------------------------
 
 
-def _run_batch(log: str, path: str, run: ColumnarRun) -> pa.RecordBatch:
-    """Return the records of a run as one batch; bodies are views into the segment."""
-    count, columns = run.count, run.numbers
+def _chunk_batch(log: str, path: str, chunk: Chunk) -> pa.RecordBatch:
+    """Return the records of a chunk as one batch; bodies are views into the segment."""
+    count, columns = chunk.count, chunk.numbers
     bits = -(-count // 8)
     arrays = {
         "system": constant(SYSTEM_NAME, count),
@@ -360,12 +360,12 @@ def _run_batch(log: str, path: str, run: ColumnarRun) -> pa.RecordBatch:
         "sequence": numbers(columns[LSN], None),
         "time": numbers(columns[TIME], None),
         "clock": constant(Clock.WALL_US.value, count),
-        "transaction": numbers(columns[TRANSACTION], run.valid[0, :bits]),
-        "record_id": numbers(columns[KEY], run.valid[1, :bits]),
+        "transaction": numbers(columns[TRANSACTION], chunk.valid[0, :bits]),
+        "record_id": numbers(columns[KEY], chunk.valid[1, :bits]),
         "resources": no_texts(count),
-        "body": viewed(run.views, None, pa.py_buffer(run.data)),
+        "body": viewed(chunk.views, None, pa.py_buffer(chunk.data)),
     }
-    return record_batch(arrays | _kinds_and_types(run.codes), count)
+    return record_batch(arrays | _kinds_and_types(chunk.codes), count)
 
 
 def _kinds_and_types(codes: npt.NDArray[np.uint8]) -> dict[str, pa.Array]:

@@ -1,8 +1,8 @@
 """The change feed of a native log as Arrow batches, without an object per plain record.
 
 In: steps of a scan. Out: batches of the `CHANGES` schema in commit order. Whole transactions of a
-run, and groups whose records are changes outside of transactions, become columns; other changes are
-made one by one and merged with these columns.
+chunk, and groups whose records are changes outside of transactions, become columns; other changes
+are made one by one and merged with these columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Change, Clock, Kind
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
-from tallystick.systems.tally.columns.kernels import (
+from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
+from tallystick.systems.tally.format.kinds import NAMES, name_of
+from tallystick.systems.tally.format.layout import SYSTEM_NAME
+from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed
+from tallystick.systems.tally.read.records import has_only_loose_changes, step_records
+from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.runs.chunk import OF_ROWS, Chunk, Numbers, SortedChunk
+from tallystick.systems.tally.runs.pieces import chunk_of
+from tallystick.systems.tally.runs.walk import (
     KEY,
     LENGTH,
     LSN,
@@ -28,13 +36,6 @@ from tallystick.systems.tally.columns.kernels import (
     TRANSACTION,
     marked,
 )
-from tallystick.systems.tally.columns.runs import OF_ROWS, ColumnarRun, Numbers, SortedRun
-from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
-from tallystick.systems.tally.format.kinds import NAMES, name_of
-from tallystick.systems.tally.format.layout import SYSTEM_NAME
-from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed
-from tallystick.systems.tally.read.records import has_only_loose_changes, step_records
-from tallystick.systems.tally.read.scan import Step
 
 _KINDS = (Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value)
 _KIND_NAMES = [kind.value for kind in Kind]
@@ -54,14 +55,13 @@ def change_batches(
     batches: list[pa.RecordBatch] = []
     others: list[Change] = []
     for step in steps:
-        header, run = step.place.header, step.place.run
+        header, chunk = step.place.header, chunk_of(step.place)
         if header is None or not step.place.case.whole:
             continue
-        if run is not None:
-            assert isinstance(run, ColumnarRun)
-            work = run.sorted(header.segment, feed.numbers | incomplete.keys())
+        if chunk is not None:
+            work = chunk.sorted(header.segment, feed.numbers | incomplete.keys())
             batches += map(_changes, loose.flush())  # they come before it
-            batches.append(run_changes(log, step.file.path, work))
+            batches.append(chunk_changes(log, step.file.path, work))
             others += feed.take(work.other_records(step.file.path))
         elif has_only_loose_changes(header):
             batches += map(_changes, loose.add(step))
@@ -119,36 +119,36 @@ def _text(batch: pa.RecordBatch, name: str) -> pa.Array:
 # -- runs of groups -----------------------------------------------------------------------
 
 
-def run_changes(log: str, file: str, work: SortedRun) -> pa.RecordBatch:
-    """Return what the whole transactions, and the loose changes, of a run change."""
+def chunk_changes(log: str, file: str, work: SortedChunk) -> pa.RecordBatch:
+    """Return what the whole transactions, and the loose changes, of a chunk change."""
     rows, commits, ordinals = _in_order(work)
-    run, count = work.run, len(rows)
-    codes, places = run.codes[rows], run.numbers[OFFSET, rows]
+    chunk, count = work.chunk, len(rows)
+    codes, places = chunk.codes[rows], chunk.numbers[OFFSET, rows]
     of_rows = OF_ROWS[codes]
     heads = np.where(of_rows, ROW_HEAD_SIZE, 0)
-    lengths = np.where(_WITH_BODY[codes], run.numbers[LENGTH, rows] - heads, -1)
-    inside, keyed = run.present[:, rows].astype(np.bool_)
+    lengths = np.where(_WITH_BODY[codes], chunk.numbers[LENGTH, rows] - heads, -1)
+    inside, keyed = chunk.present[:, rows].astype(np.bool_)
     columns = {
         "system": _repeated(SYSTEM_NAME, count),
         "log": _repeated(log, count),
-        "commit_sequence": pa.array(run.numbers[LSN, commits]),
+        "commit_sequence": pa.array(chunk.numbers[LSN, commits]),
         "ordinal": pa.array(ordinals),
         "kind": coded(_KIND_OF[codes], pa.array(_KIND_NAMES)).cast(pa.string()),
-        "collection": _tables(run, places, of_rows),
-        "key": pc.fill_null(_texts(run.numbers[KEY, rows], keyed), ""),
-        "transaction": _texts(run.numbers[TRANSACTION, rows], inside),
-        "time": pa.array(run.numbers[TIME, commits]),
+        "collection": _tables(chunk, places, of_rows),
+        "key": pc.fill_null(_texts(chunk.numbers[KEY, rows], keyed), ""),
+        "transaction": _texts(chunk.numbers[TRANSACTION, rows], inside),
+        "time": pa.array(chunk.numbers[TIME, commits]),
         "clock": _repeated(Clock.WALL_US.value, count),
-        "after": byte_ranges(run.data, places + heads, lengths).cast(pa.binary()),
+        "after": byte_ranges(chunk.data, places + heads, lengths).cast(pa.binary()),
         "file": _repeated(file, count),
         "offset": pa.array(places),
     }
     return table_batch(CHANGES, columns, count)
 
 
-def _in_order(work: SortedRun) -> tuple[Numbers, Numbers, Numbers]:
+def _in_order(work: SortedChunk) -> tuple[Numbers, Numbers, Numbers]:
     """Return the rows of changes in commit order, those of their commits, and their ordinals."""
-    codes = work.run.codes[work.rows]
+    codes = work.chunk.codes[work.rows]
     changing = _CHANGING[codes]
     sizes = work.ends - work.begins + 1
     before: Numbers = np.cumsum(changing) - changing
@@ -161,11 +161,11 @@ def _in_order(work: SortedRun) -> tuple[Numbers, Numbers, Numbers]:
     return rows[order], commits[order], ordinals[order]
 
 
-def _tables(run: ColumnarRun, places: Numbers, of_rows: npt.NDArray[np.bool_]) -> pa.Array:
+def _tables(chunk: Chunk, places: Numbers, of_rows: npt.NDArray[np.bool_]) -> pa.Array:
     """Return the table of each change of a row; else an empty text."""
     if not of_rows.any():
         return _repeated("", len(places))
-    heads = run.data[places[of_rows, None] + np.arange(ROW_HEAD_SIZE)]
+    heads = chunk.data[places[of_rows, None] + np.arange(ROW_HEAD_SIZE)]
     numbers = np.zeros(len(places), np.int64)
     numbers[of_rows] = np.ascontiguousarray(heads).view("<i4")[:, 0]
     return pc.fill_null(_texts(numbers, of_rows), "")

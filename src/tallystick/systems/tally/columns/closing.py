@@ -16,9 +16,7 @@ from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Transaction
 from tallystick.systems.tally.columns.batches import sliced
-from tallystick.systems.tally.columns.changes import run_changes
-from tallystick.systems.tally.columns.deferred_runs import compiled_reader
-from tallystick.systems.tally.columns.runs import ColumnarRun, Numbers
+from tallystick.systems.tally.columns.changes import chunk_changes
 from tallystick.systems.tally.columns.splits import SplitWalk
 from tallystick.systems.tally.read.closing import (
     Closed,
@@ -30,6 +28,8 @@ from tallystick.systems.tally.read.closing import (
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.walk import Expected
+from tallystick.systems.tally.runs.chunk import Numbers
+from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
 
@@ -58,18 +58,18 @@ class ClosingSplit:
             raise NotPlainError("the segment is gone", file=self.walk.split.file)
         log, segment = self.walk.catalog.folder, file.header.number
         self._closer = SplitCloser(log, segment)
-        for step in self.walk.steps(compiled_reader()):
+        size = self.walk.split.end - self.walk.split.begin
+        for step in self.walk.steps(Runs(size)):
             if step.place.case is Case.CORRUPT:
                 raise NotPlainError("a split is damaged", file=file.path)
-            run = step.place.run
-            if run is None:
+            chunk = chunk_of(step.place)
+            if chunk is None:
                 yield from self._closer.take(step_records(step, self.key))
                 continue
-            assert isinstance(run, ColumnarRun)
-            work = run.sorted(segment, self._closer.begun)
+            work = chunk.sorted(segment, self._closer.begun)
             self._numbers.append(work.numbers)
             yield from (one for _, one in work.transactions(log, file.path))
-            yield from sliced(run_changes(log, file.path, work), self.rows)
+            yield from sliced(chunk_changes(log, file.path, work), self.rows)
             yield from self._closer.take(work.other_records(file.path))
 
     def rest(self) -> bytes | None:

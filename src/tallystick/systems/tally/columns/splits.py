@@ -24,7 +24,7 @@ from tallystick.systems.tally.format.layout import (
 from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
 from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.systems.tally.read.scan import Step, open_segment
-from tallystick.systems.tally.read.walk import Expected, RunReader, SegmentView
+from tallystick.systems.tally.read.walk import Expected, ReadRun, SegmentView
 
 _INDEX_READ = 64 << 10
 """Bytes at the end of a segment that are read first: the whole index of up to 2,700 groups."""
@@ -118,10 +118,10 @@ def durable_near(catalog: Catalog, access: FileAccess, path: str, end: int) -> i
 
 
 def split_steps(
-    catalog: Catalog, access: FileAccess, split: Split, run_reader: RunReader | None = None
+    catalog: Catalog, access: FileAccess, split: Split, read_run: ReadRun | None = None
 ) -> Iterator[Step]:
     """Yield the places of one split; nothing before the split is read."""
-    return SplitWalk(catalog, access, split).steps(run_reader)
+    return SplitWalk(catalog, access, split).steps(read_run)
 
 
 @dataclass
@@ -144,7 +144,7 @@ class SplitWalk:
         """The segment; None if it is not there any more."""
         return _live(self.catalog, self.split.file)
 
-    def steps(self, run_reader: RunReader | None = None) -> Iterator[Step]:
+    def steps(self, read_run: ReadRun | None = None) -> Iterator[Step]:
         """Yield the places of the split; nothing before it is read."""
         file, split = self.file, self.split
         if file is None:
@@ -154,7 +154,7 @@ class SplitWalk:
             due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
             self.begin = self.end = due
             end = split.end if file.stated_end is None else min(split.end, file.stated_end)
-            for place in view.walk(due, stop=end, run_reader=run_reader):
+            for place in view.walk(due, stop=end, read_run=read_run):
                 yield Step(file, view, place, after_damage=False)
                 self.end = place.then or self.end
             view.data = b""

@@ -17,7 +17,6 @@ from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, write_whole
 from tallystick.storage.opening import claim_target, require_apart, require_empty, writing_backup
 from tallystick.storage.source import unreadable
-from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
     UNFINISHED_BACKUP,
     Control,
@@ -27,6 +26,7 @@ from tallystick.systems.tally.format.headers import (
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME, segment_name
 from tallystick.systems.tally.read.files import access_through, read_catalog
 from tallystick.systems.tally.read.scan import Scan
+from tallystick.systems.tally.runs.pieces import Runs
 
 Progress = Callable[[int, int], object]
 """Called with the bytes copied so far and the bytes in all."""
@@ -144,7 +144,7 @@ def _require_whole(
 
     access = replace(copied, head=head)
     paths = [control_path, *(posixpath.join(target, name) for name, _ in moment.pieces())]
-    scan = Scan(read_catalog(target, paths, access), access, run_reader=DeferredRunReader())
+    scan = Scan(read_catalog(target, paths, access), access, read_run=Runs.at_opening())
     for _ in scan.steps():
         pass
     if scan.broken or scan.next_lsn != moment.next_lsn:

@@ -24,7 +24,6 @@ from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
-from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader
 from tallystick.systems.tally.format.headers import (
     Control,
     SegmentHeader,
@@ -53,7 +52,9 @@ from tallystick.systems.tally.read.files import (
     readable_folder,
 )
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import LogState, apply_step, state_of
+from tallystick.systems.tally.read.state import LogState
+from tallystick.systems.tally.runs.pieces import Runs
+from tallystick.systems.tally.runs.state import apply_step
 from tallystick.systems.tally.verdict.answer import grounds
 
 _ADVICE: Final = (
@@ -211,7 +212,7 @@ def _read_all(
     catalog: Catalog, access: FileAccess, key: bytes | None
 ) -> tuple[Scan, LogState, _Index]:
     """Read the whole log."""
-    scan = Scan(catalog, access, run_reader=DeferredRunReader())
+    scan = Scan(catalog, access, read_run=Runs.at_opening())
     return scan, *_rebuild(scan, key)
 
 
@@ -226,7 +227,7 @@ def _read_tail(
     start = next((one for one in catalog.segments if _is_live(one, known.segment)), None)
     if start is None:
         return None
-    scan = Scan(catalog, access, (start, None), DeferredRunReader())
+    scan = Scan(catalog, access, (start, None), Runs.at_opening())
     state, index = _rebuild(scan, key, known)
     if scan.broken or scan.next_lsn < known.lsn:
         return None  # the whole log tells what is lost
@@ -244,7 +245,7 @@ def _is_live(file: SegmentFile, number: int) -> bool:
 
 def _rebuild(scan: Scan, key: bytes | None, known: Known | None = None) -> tuple[LogState, _Index]:
     """Return the state after all records, and the index of the groups in the last segment."""
-    state = known.state if known is not None else state_of(scan.catalog.control)
+    state = known.state if known is not None else LogState.before(scan.catalog.control)
     since = known.lsn if known is not None else 0
     index: _Index = []
     last: SegmentFile | None = None

@@ -25,7 +25,7 @@ from tallystick.systems.tally.read.claim import ANYONES, claim_of
 from tallystick.systems.tally.read.files import control_in, read_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import state_of
+from tallystick.systems.tally.read.state import LogState
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def salvage(
 
 def _rows(source: str, key: bytes | None, fs: FileSystem, report: SalvageReport) -> Iterator[Row]:
     catalog, access = read_folder(fs, source)
-    state = state_of(catalog.control)
+    state = LogState.before(catalog.control)
     scan = Scan(catalog, access)
     for step in scan.steps():
         report.lost += step.place.lost

@@ -18,7 +18,7 @@ from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LSN_FIRST
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
-from tallystick.systems.tally.read.walk import Expected, Place, RunReader, SegmentView
+from tallystick.systems.tally.read.walk import Expected, Place, ReadRun, SegmentView
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Scan:
         catalog: Catalog,
         access: FileAccess | None = None,
         start: tuple[SegmentFile, Expected | None] | None = None,
-        run_reader: RunReader | None = None,
+        read_run: ReadRun | None = None,
     ) -> None:
         self.catalog = catalog
-        self._run_reader = run_reader
+        self._read_run = read_run
         self._start_at = start
         self.access = access or FileAccess()
         self.findings: list[Finding] = list(catalog.findings)
@@ -155,7 +155,7 @@ class Scan:
                 return
             due = Expected(found.offset, found.first_lsn, found.chain)
         self.end = (file, due)
-        for place in view.walk(due, stop=file.stated_end, run_reader=self._run_reader):
+        for place in view.walk(due, stop=file.stated_end, read_run=self._read_run):
             after_damage = self._after_damage
             self._note(file, place)
             yield Step(file, view, place, after_damage)

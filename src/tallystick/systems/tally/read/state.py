@@ -10,24 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
-from tallystick.errors import CorruptLogError, UnsupportedFormatError
-from tallystick.storage.files import Bytes
 from tallystick.systems.tally.format.bodies import (
     Ending,
     decision_names,
     decode_ending,
     name_set,
 )
-from tallystick.systems.tally.format.columns import PLAIN, Row, UnplacedRecord
+from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.entries import entry_targets, mark_targets, target_set
 from tallystick.systems.tally.format.headers import Control
 from tallystick.systems.tally.format.kinds import Code
-from tallystick.systems.tally.format.layout import AES_GCM, GroupHeader
-from tallystick.systems.tally.format.sealing import payload_bytes
-from tallystick.systems.tally.read.records import rows_of
-from tallystick.systems.tally.read.scan import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +112,15 @@ class LogState:
         self.next_key = 1
         self._live_in: Counter[int] = Counter()
         self.plain_lsns: dict[int, int] = {}
+
+    @classmethod
+    def before(cls, control: Control | None) -> Self:
+        """Return the state before the first record of a log with this control block."""
+        if control is None:
+            return cls()
+        state = cls(control.first_segment, control.checkpoint_lsn)
+        state.next_transaction, state.next_key = control.next_transaction, control.next_key
+        return state
 
     def apply(self, row: Row) -> None:
         """Apply one record; unknown codes change nothing."""
@@ -362,74 +365,3 @@ _ACTIONS: Final[dict[int, Callable[[LogState, Row], None]]] = {
     Code.PERSISTED.value: LogState._persisted,
     Code.DISCARD.value: LogState._discard,
 }
-
-
-# -- from the groups of a log --------------------------------------------------------------
-
-
-def state_of(control: Control | None) -> LogState:
-    """Return the state before the first record of the log."""
-    if control is None:
-        return LogState()
-    state = LogState(control.first_segment, control.checkpoint_lsn)
-    state.next_transaction, state.next_key = control.next_transaction, control.next_key
-    return state
-
-
-def apply_step(state: LogState, step: Step, key: bytes | None, since: int = 0) -> None:
-    """Apply the whole groups of a step that begin with the LSN ``since`` or a later one.
-
-    Raises:
-        CorruptLogError: a group cannot be decoded; names its place.
-        UnsupportedFormatError: a group is of a later version, or its key is missing.
-    """
-    run, header = step.place.run, step.place.header
-    assert header is not None
-    place = header.offset
-    try:
-        if header.last_lsn < since:
-            return
-        if run is None:
-            apply_group(state, step.view.payload(header), header, key)
-        elif run.plain:
-            state.apply_plain(header.segment, header.last_lsn)
-        else:
-            for group, row in run.rows(header.segment):
-                place = group
-                if row.lsn >= since:
-                    state.apply(row)
-    except (CorruptLogError, UnsupportedFormatError) as error:
-        error.file, error.offset = step.file.path, place
-        raise
-
-
-def apply_unsettled(state: LogState, step: Step, key: bytes | None) -> None:
-    """Apply what a step leaves open: its live records, and what it settles itself, are left out.
-
-    Raises:
-        CorruptLogError: a group cannot be decoded; names its place.
-        UnsupportedFormatError: a group is of a later version, or its key is missing.
-    """
-    run, header = step.place.run, step.place.header
-    if run is None or header is None:
-        apply_step(state, step, key)
-        return
-    place = header.offset
-    try:
-        for group, row in run.sorted(header.segment, state.open.keys()).other_rows():
-            place = group
-            state.apply(row)
-    except (CorruptLogError, UnsupportedFormatError) as error:
-        error.file, error.offset = step.file.path, place
-        raise
-
-
-def apply_group(state: LogState, payload: Bytes, header: GroupHeader, key: bytes | None) -> None:
-    """Apply a group; plain records are not decoded. Raises as `rows_of` does."""
-    if header.columns == PLAIN:
-        if header.flags & AES_GCM:
-            payload_bytes(payload, header, key)  # a wrong key is an error
-        state.apply_plain(header.segment, header.last_lsn)
-        return
-    for row in rows_of(payload, header, key):
-        state.apply(row)

@@ -1,19 +1,16 @@
 """Transactions, decisions and persisting entries of a native log.
 
-In: steps of a scan, or records in log order. Out: `Transaction` objects. Memory grows with their
-number, or with that of the open ones.
+In: records in log order. Out: `Transaction` objects. Memory grows with the number of the open
+ones, of decisions and of entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping
 
 from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
-from tallystick.systems.tally.read.records import has_work, step_records
-from tallystick.systems.tally.read.scan import Step
 
 JOURNAL = frozenset(
     code.type_name
@@ -22,51 +19,6 @@ JOURNAL = frozenset(
 )  # fmt: skip
 """Types of the records of journal transactions."""
 _STATES = {"prepare": State.PREPARED, "commit": State.COMMITTED, "rollback": State.ROLLED_BACK}
-
-
-def transactions_of(
-    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str]
-) -> Iterator[Transaction]:
-    """Return one per transaction in order of first appearance; a number used again is one more."""
-    found: list[Transaction] = []
-    begun: list[tuple[int, Transaction]] = []
-    table = TransactionTable(log, incomplete, lambda lsn, one: begun.append((lsn, one)))
-    for step in steps:
-        whole, records = _work_of(step, log, key, table, incomplete)
-        table.take_all(records)
-        begun += whole
-        found += (one for _, one in sorted(begun, key=itemgetter(0)))
-        begun.clear()
-    return iter(found)
-
-
-def ended_first(
-    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str]
-) -> Iterator[Transaction]:
-    """Yield journal transactions as they end, then all other transactions.
-
-    Memory grows with decisions, entries and open transactions only.
-    """
-    table = TransactionTable(log, incomplete, lambda _lsn, _one: None)
-    for step in steps:
-        whole, records = _work_of(step, log, key, table, incomplete)
-        yield from (one for _, one in whole)
-        yield from table.take_all(records)
-    yield from table.kept
-
-
-def _work_of(
-    step: Step, log: str, key: bytes | None, table: TransactionTable, incomplete: Mapping[int, str]
-) -> tuple[Iterable[tuple[int, Transaction]], Iterable[Record]]:
-    """Return the whole transactions of a step with their first LSNs, and the other records.
-
-    Groups that hold changes outside of transactions only are not decoded.
-    """
-    run, path = step.place.run, step.file.path
-    if run is None:
-        return (), step_records(step, key) if has_work(step) else ()
-    work = run.sorted(step.view.header.number, table.numbers | incomplete.keys())
-    return work.transactions(log, path), work.other_records(path)
 
 
 class TransactionTable:

@@ -7,15 +7,14 @@ headers is searched once, not once per header.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
-from tallystick.records import Record, Transaction
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
-from tallystick.systems.tally.format.columns import Row
+from tallystick.storage.mapped import NEAR, let_go
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import (
     AES_GCM,
@@ -27,58 +26,6 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.read.decision import Case, Facts, decide
 from tallystick.systems.tally.read.header_search import HeaderCopies
-
-
-class WorkOfRun(Protocol):
-    """What the records of a run do: whole plain transactions, and all others with work."""
-
-    def transactions(self, log: str, file: str) -> Iterator[tuple[int, Transaction]]:
-        """Yield the whole transactions, each with the LSN of its first record."""
-        ...
-
-    def other_rows(self) -> Iterator[tuple[int, Row]]:
-        """Yield the records that have to be looked at one by one, with the offset of the group.
-
-        They are those of all other transactions, of decisions and entries, and of odd ones.
-        """
-        ...
-
-    def other_records(self, file: str) -> Iterator[Record]:
-        """Yield the same records as `Record` objects."""
-        ...
-
-
-class GroupRun(Protocol):
-    """Records of several whole groups in a row, read at once."""
-
-    @property
-    def count(self) -> int:
-        """Number of records."""
-        ...
-
-    @property
-    def plain(self) -> bool:
-        """True if all are plain records outside of transactions."""
-        ...
-
-    def groups(self) -> list[tuple[int, int, int]]:
-        """Return offset, first LSN and time of each group."""
-        ...
-
-    def sorted(self, segment: int, begun: Collection[int]) -> WorkOfRun:
-        """Return its records by what they are; ``begun`` are transactions open before it."""
-        ...
-
-    def rows(self, segment: int) -> Iterator[tuple[int, Row]]:
-        """Yield the rows, each with the offset of its group."""
-        ...
-
-    def followed(
-        self, file: str, segment: int, known: int, begun: Collection[int]
-    ) -> Iterator[Record]:
-        """Yield the records after the LSN ``known``, and those of the transactions ``begun``."""
-        ...
-
 
 RAW_MIN = 64 << 20
 """Bytes that a payload may have unpacked although the file is shorter: it may have been cut."""
@@ -102,11 +49,10 @@ class Place:
         offset: where the group was due.
         end: offset up to which the judgement reaches.
         lsn: the LSN that was due.
-        header: a whole copy of the group's header, if there is one; of a run its last group's.
+        header: a whole copy of the group's header, if there is one.
         reason: what is wrong, in words.
         lost: number of acknowledged records that are missing or damaged here.
         then: what is due next; None where the walk ends.
-        run: the records of many whole groups that were read at once.
     """
 
     case: Case
@@ -117,39 +63,23 @@ class Place:
     reason: str = ""
     lost: int = 0
     then: Expected | None = None
-    run: GroupRun | None = None
 
     @property
     def count(self) -> int:
         """Number of records of the whole groups here."""
-        if self.run is not None:
-            return self.run.count
         return self.header.count if self.header is not None else 0
 
     @property
     def count_in_clear(self) -> int:
         """Number of records of the whole groups here that are not encrypted."""
-        sealed = self.run is None and self.header is not None and self.header.flags & AES_GCM
+        sealed = self.header is not None and self.header.flags & AES_GCM
         return 0 if sealed else self.count
 
     def index_entries(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each whole group here."""
-        if self.run is not None:
-            return self.run.groups()
         header = self.header
         assert header is not None
         return [(header.offset, header.first_lsn, header.time_us)]
-
-
-class RunReader(Protocol):
-    """Reads whole groups in a row at once."""
-
-    def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
-        """Return a place with a run of the groups from ``due`` on that begin before ``stop``.
-
-        None if the group that is due has to be read on its own.
-        """
-        ...
 
 
 @dataclass
@@ -216,7 +146,7 @@ class SegmentView:
             self._copies = HeaderCopies(self.data, offset, self._own)
         return self._copies
 
-    def known_after(self, offset: int) -> int:
+    def knownafter(self, offset: int) -> int:
         """Return the highest LSN that other files, or headers from ``offset`` on, prove durable."""
         return max(self.durable_lsn, self.copies_from(offset).durable_mark_from(offset))
 
@@ -225,16 +155,20 @@ class SegmentView:
         due: Expected | None = None,
         *,
         stop: int | None = None,
-        run_reader: RunReader | None = None,
+        read_run: ReadRun | None = None,
     ) -> Iterator[Place]:
         """Yield the places from ``due`` on, up to the end of the log in this segment.
 
         The walk ends before the first place at or after ``stop``. After a corrupt place it goes on
-        with the next whole header.
+        with the next whole header. ``read_run`` is asked first for what is due.
         """
         next_due: Expected | None = due or self.first()
+        kept = 0
         while next_due is not None and (stop is None or next_due.offset < stop):
-            place = (run_reader and run_reader(self, next_due, stop)) or self.look(next_due)
+            if next_due.offset >= kept and isinstance(self.data, memoryview):
+                let_go(self.data, next_due.offset)
+                kept = next_due.offset + NEAR
+            place = (read_run and read_run(self, next_due, stop)) or self.look(next_due)
             yield place
             next_due = place.then
 
@@ -252,7 +186,7 @@ class SegmentView:
                 and crc32(data[start:end]) == header.payload_crc
             ):
                 return Place(
-                    Case.VALID, due.offset, header.end, due.lsn, header, then=_after(header)
+                    Case.VALID, due.offset, header.end, due.lsn, header, then=after(header)
                 )
         return self._judge(due)
 
@@ -268,7 +202,7 @@ class SegmentView:
             trail=trail is not None,
             inner=header is not None and self._payload_fits(header),
             follows=header is not None and (header.first_lsn, header.chain) == (due.lsn, due.chain),
-            known=self.known_after(due.offset) >= due.lsn,
+            known=self.knownafter(due.offset) >= due.lsn,
         )
         case = decide(facts)
         place = Place(case, due.offset, due.offset, due.lsn, header, _reason(facts))
@@ -277,19 +211,19 @@ class SegmentView:
         if header is None or case is Case.END:
             return place
         place = replace(place, end=header.end)
-        return replace(place, then=_after(header)) if case is Case.REPAIRED else place
+        return replace(place, then=after(header)) if case is Case.REPAIRED else place
 
     def _damage(self, place: Place, facts: Facts) -> Place:
         """Return a corrupt place with what is lost there, and where the walk goes on."""
         header = place.header
         if header is not None and facts.follows:
-            return replace(place, end=header.end, lost=header.count, then=_after(header))
+            return replace(place, end=header.end, lost=header.count, then=after(header))
         if header is not None and facts.inner and header.first_lsn > place.lsn:
             return replace(place, lost=header.first_lsn - place.lsn, then=_at(header))
         begin = place.offset + 1 if header is None else header.end
         follower = self.copies_from(place.offset).lead_from(begin, place.lsn)
         if follower is None:
-            lost = self.known_after(place.offset) - place.lsn + 1
+            lost = self.knownafter(place.offset) - place.lsn + 1
             return replace(place, end=len(self.data), lost=lost)
         lost = follower.first_lsn - place.lsn
         return replace(place, end=follower.offset, lost=lost, then=_at(follower))
@@ -329,7 +263,13 @@ class SegmentView:
         return self.data[start : start + header.stored]
 
 
-def _after(header: GroupHeader) -> Expected:
+ReadRun: TypeAlias = Callable[[SegmentView, Expected, int | None], Place | None]
+"""Returns a place with whole groups in a row that begin before an offset; None if the group that is
+due has to be read by itself."""
+
+
+def after(header: GroupHeader) -> Expected:
+    """Return what is due after a whole group."""
     return Expected(header.end, header.last_lsn + 1, header.checksum)
 
 

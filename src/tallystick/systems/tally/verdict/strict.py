@@ -1,14 +1,15 @@
 """Judge a native log: what recovery makes of it, and what its bytes prove.
 
-In: a scan of the log, and its transactions. Out: a `JudgedLog`: the state after recovery, the
-findings, and the `Verdict`.
+In: a scan of the log. Out: a `JudgedLog`: the state after recovery, transactions by state, spans,
+findings, and the `Verdict`. Memory grows with what is open, and with the ids of live records.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
@@ -19,22 +20,25 @@ from tallystick.records import (
     Judgement,
     Outcome,
     Severity,
+    Span,
     State,
-    Transaction,
     Verdict,
 )
 from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.held_back import held_back
+from tallystick.systems.runs import RunCount
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
 from tallystick.systems.tally.read.decision import Case
-from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import LogState, apply_step, apply_unsettled, state_of
-from tallystick.systems.tally.read.walk import Place
-from tallystick.systems.tally.verdict.answer import grounds
+from tallystick.systems.tally.read.scan import Scan, Step
+from tallystick.systems.tally.read.spans import add_place
+from tallystick.systems.tally.runs.pieces import chunk_of
+from tallystick.systems.tally.runs.state import JudgedState, apply_step
+from tallystick.systems.tally.runs.transactions import States, records_with_work
+from tallystick.systems.tally.verdict.answer import end_findings, grounds
 
 HELD_MIN = 2
 """Segments, from which on something open holds old ones: the newest is in use anyway."""
@@ -42,7 +46,7 @@ _ENDED = (State.COMMITTED, State.COMMITTING, State.PREPARED, State.PENDING)
 """States of transactions whose outcome stands in the log."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgedLog:
     """A log after one pass.
 
@@ -50,28 +54,40 @@ class JudgedLog:
         scan: the pass, with the findings.
         state: the state after recovery, up to the first damage.
         outcomes: number of records, those after damage included, and of groups that are not whole.
+        states: the transactions before the first damage.
+        spans: those of the places, by file.
+        run_count: how many records of whole groups were read in runs.
     """
 
     scan: Scan
-    state: LogState
-    outcomes: Counter[str]
+    state: JudgedState
+    states: States
+    outcomes: Counter[str] = field(default_factory=Counter)
+    spans: dict[str, list[Span]] = field(default_factory=dict)
+    run_count: RunCount = field(default_factory=RunCount)
 
-    def verdict(self, log_format: str, transactions: Iterable[Transaction]) -> Verdict:
+    def verdict(self, log_format: str) -> Verdict:
         """Put the verdict together."""
-        strict = self._strict(transactions)
         return Verdict(
             SYSTEM_NAME,
             self.scan.catalog.folder,
             log_format,
             self._engine(),
-            strict,
+            self._strict(),
             tuple(self._differences()),
-            self.judgement(sum(strict["transactions"].get(one.value, 0) for one in _ENDED)),
+            self.judgement,
         )
 
-    def judgement(self, ended: int | None = None) -> Judgement:
-        """Return the answer; ``ended`` is the number of transactions with an outcome, if known."""
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer."""
+        ended = sum(self.states.by_state().get(one.value, 0) for one in _ENDED)
         return judgement_of(REASONS, CODES, grounds(self.scan, ended), self.scan.findings)
+
+    @cached_property
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with the log, heads of files first."""
+        return (*self.scan.findings, *end_findings(self.scan))
 
     def _engine(self) -> dict[str, Any]:
         """Return what `TallyLog` does when it opens the log."""
@@ -82,7 +98,7 @@ class JudgedLog:
             "first_lsn": headers[0].first_lsn if headers else None,
             "last_lsn": scan.next_lsn - 1 if headers else None,
             "segments": [header.number for header in headers],
-            "live_records": len(state.live),
+            "live_records": len(state.live_ids),
             "prepared": sorted(number for number, one in state.open.items() if one.ending),
             "open_decisions": {
                 gtrid.hex(): sorted(one.resources) for gtrid, one in sorted(state.decisions.items())
@@ -93,18 +109,12 @@ class JudgedLog:
             "findings": self._findings(),
         }
 
-    def _strict(self, transactions: Iterable[Transaction]) -> dict[str, Any]:
+    def _strict(self) -> dict[str, Any]:
         """Return what the bytes prove."""
-        states: Counter[str] = Counter()
-        in_doubt: list[str] = []
-        for one in transactions:
-            states[one.state.value] += 1
-            if one.state is State.PREPARED:
-                in_doubt.append(one.key)
         return {
             "records": dict.fromkeys((one.value for one in Outcome), 0) | dict(self.outcomes),
-            "transactions": dict(states),
-            "in_doubt": in_doubt,
+            "transactions": self.states.by_state(),
+            "in_doubt": self.states.in_doubt(),
             "lost": [one.to_dict() for one in self.scan.findings if one.severity is Severity.LOSS],
             "findings": self._findings(),
         } | self._held_back()
@@ -146,25 +156,21 @@ class JudgedLog:
         return dict(Counter(finding.code for finding in self.scan.findings))
 
 
-def judge(scan: Scan, key: bytes | None, *, live: bool = True) -> JudgedLog:
-    """Walk the whole log; add to the findings of ``scan`` those that the records give.
-
-    Without ``live`` the state lacks live records, and what whole transactions leave behind.
-    """
-    apply = apply_step if live else apply_unsettled
-    state = state_of(scan.catalog.control)
-    outcomes: Counter[str] = Counter()
+def judge(scan: Scan, key: bytes | None) -> JudgedLog:
+    """Walk the whole log; add to the findings of ``scan`` those that the records give."""
+    state = JudgedState.before(scan.catalog.control)
+    log = JudgedLog(scan, state, States(scan.catalog.folder, state.incomplete))
     finding = scan.catalog.finding
     encrypted = clear = 0
     readable = True
     for step in scan.steps():
-        _count(step.place, outcomes)
+        _count(step, log)
         if step.place.case.whole:
             clear += step.place.count_in_clear
-        if step.after_damage or not readable or not step.place.case.whole:
+        if step.after_damage:
             continue
         try:
-            apply(state, step, key)
+            _apply(step, key, log, recovered=readable)
         except KeyMissingError:
             encrypted += 1
         except (CorruptLogError, UnsupportedFormatError) as error:
@@ -177,7 +183,7 @@ def judge(scan: Scan, key: bytes | None, *, live: bool = True) -> JudgedLog:
             "only their envelopes were verified"
         )
         scan.findings.append(finding("encrypted", message))
-    if 0 < clear < outcomes[Outcome.VALID.value]:
+    if 0 < clear < log.outcomes[Outcome.VALID.value]:
         message = f"{counted(clear, 'record')} of an encrypted log are in clear text"
         scan.findings.append(finding("clear-text", message))
     scan.findings += [
@@ -186,16 +192,48 @@ def judge(scan: Scan, key: bytes | None, *, live: bool = True) -> JudgedLog:
         )
         for number, holes in state.incomplete.items()
     ]
-    return JudgedLog(scan, state, outcomes)
+    return log
 
 
-def _count(place: Place, outcomes: Counter[str]) -> None:
+def _apply(step: Step, key: bytes | None, log: JudgedLog, *, recovered: bool) -> None:
+    """Apply a step to the transactions, and where recovery gets to it to the state.
+
+    Raises:
+        CorruptLogError: a group cannot be decoded; names its place.
+        UnsupportedFormatError: a group is of a later version, or its key is missing.
+    """
+    state, states, path = log.state, log.states, step.file.path
+    chunk = chunk_of(step.place)
+    try:
+        if chunk is not None:
+            begun = states.open | state.open.keys() | state.incomplete.keys()
+            work = chunk.sorted(step.view.header.number, begun)
+            if recovered:
+                state.apply_chunk(work, path)
+        elif recovered and step.place.case.whole:
+            apply_step(state, step, key)
+    finally:
+        # After the state, which finds those that end with records missing.
+        if chunk is None:
+            states.take(records_with_work(step, key))
+        else:
+            states.commit(len(work.ends))
+            states.take(work.other_records(path))
+
+
+def _count(step: Step, log: JudgedLog) -> None:
+    place = step.place
+    add_place(log.spans.setdefault(step.file.path, []), place)
     if place.header is None or place.case is Case.END:
         return
     if place.case.whole:
-        outcomes[Outcome.VALID.value] += place.count
+        log.outcomes[Outcome.VALID.value] += place.count
+        if chunk_of(place) is None:
+            log.run_count.one_by_one += place.count
+        else:
+            log.run_count.in_runs += place.count
     elif place.end > place.offset:
-        outcomes[place.case.value] += 1
+        log.outcomes[place.case.value] += 1
 
 
 def _unreadable(finding: FindingBuilder, error: TallystickError) -> Finding:

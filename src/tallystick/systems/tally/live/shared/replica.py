@@ -10,8 +10,9 @@ from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.storage.files import FileSystem
 from tallystick.systems.tally.read.files import Catalog, FileStatus, SegmentFile, readable_folder
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.state import LogState, apply_step, state_of
+from tallystick.systems.tally.read.state import LogState
 from tallystick.systems.tally.read.walk import Expected
+from tallystick.systems.tally.runs.state import apply_step
 
 _ATTEMPTS = 3
 """Segments may be recycled while they are read; then it is read again from the first one."""
@@ -55,7 +56,7 @@ class Replica:
         start = self._start(catalog)
         if start is None:
             self._forget()
-            self._state = state_of(catalog.control)
+            self._state = LogState.before(catalog.control)
         due = self._due.lsn if self._due is not None else _first_lsn(catalog)
         for step in Scan(catalog, access, start).steps():
             header = step.place.header

@@ -1,30 +1,21 @@
 """Records of several groups in columns, and which of them are whole committed transactions.
 
-In: columns of a run. Out: its rows sorted by what they are. A transaction is taken if all of it is
-in the run and it is plain: elements and then a commit record that counts them, in this segment
+In: columns of a chunk. Out: its rows sorted by what they are. A transaction is taken if all of it
+is in the chunk and it is plain: elements and then a commit record that counts them, in this segment
 only. All other records of transactions, decisions and entries are left to be read one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tallystick.records import Record, State, Transaction
-from tallystick.systems.tally.columns.kernels import (
-    GROUP,
-    LENGTH,
-    LSN,
-    OFFSET,
-    TIME,
-    TRANSACTION,
-    marked,
-)
 from tallystick.systems.tally.format.bodies import (
     PAIR_COUNT_AT,
     ROW_HEAD_SIZE,
@@ -35,8 +26,20 @@ from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import ELEMENTS, Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.read.records import group_attributes, placed_record
+from tallystick.systems.tally.runs.walk import (
+    GROUP,
+    KEY,
+    LENGTH,
+    LSN,
+    OFFSET,
+    TIME,
+    TRANSACTION,
+    marked,
+)
 
 Numbers = npt.NDArray[np.int64]
+Taken: TypeAlias = tuple[int, int, bool]
+"""LSN of the commit, id, and whether the record of this id is deleted."""
 
 OF_ROWS = marked((Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE))
 """Codes whose bodies begin with the number of a table."""
@@ -47,16 +50,20 @@ _QUIET = marked(
     (Code.MOVED_ADD, Code.MOVED_UPDATE, Code.BEGIN, Code.UNDO, Code.UNDO_EMPTY, Code.CHECKPOINT)
 )
 """Codes of records that, outside of transactions, neither change nor end anything."""
+_OF_IDS = marked(
+    (Code.ADD, Code.UPDATE, Code.DELETE, Code.MOVED_ADD, Code.MOVED_UPDATE, Code.BEGIN)
+)
+"""Codes of records that make the record of their id live, or delete it."""
 _ENDING_SIZE = len(encode_ending(Ending(((0, 0),))))
 
 
 @dataclass(frozen=True)
-class ColumnarRun:
+class Chunk:
     """Records of several groups in columns.
 
     Attributes:
         data: the bytes of the segment.
-        numbers: rows of signed 64-bit numbers, by `kernels.OFFSET` to `kernels.GROUP`.
+        numbers: rows of signed 64-bit numbers, by `walk.OFFSET` to `walk.GROUP`.
         codes: the code of each record.
         valid: bitmaps of the records that have a transaction, and of those that have a key.
         views: Arrow's binary views of the bodies, into ``data``; None of a single large group.
@@ -83,9 +90,9 @@ class ColumnarRun:
         """Two rows of 0 and 1: which records have a transaction, and which a key."""
         return np.unpackbits(self.valid, axis=1, count=self.count, bitorder="little")
 
-    def sorted(self, segment: int, begun: Collection[int]) -> SortedRun:
+    def sorted(self, segment: int, begun: Collection[int]) -> SortedChunk:
         """Return the rows by what they are; ``begun`` are transactions that are open before it."""
-        return sorted_run(self, segment, begun)
+        return sorted_chunk(self, segment, begun)
 
     def groups(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each group."""
@@ -129,11 +136,11 @@ class ColumnarRun:
 
 
 @dataclass(frozen=True, slots=True)
-class SortedRun:
-    """The rows of a run by what they are.
+class SortedChunk:
+    """The rows of a chunk by what they are.
 
     Attributes:
-        run: the run.
+        chunk: the chunk.
         segment: the number of its segment.
         rows: those of whole plain transactions: one transaction after the other, in log order.
         begins: for each of these transactions the place in ``rows`` of its first record.
@@ -142,7 +149,7 @@ class SortedRun:
         others: rows of all records that have to be looked at one by one.
     """
 
-    run: ColumnarRun
+    chunk: Chunk
     segment: int
     rows: Numbers
     begins: Numbers
@@ -153,20 +160,46 @@ class SortedRun:
     @property
     def numbers(self) -> Numbers:
         """The numbers of the whole transactions."""
-        found: Numbers = self.run.numbers[TRANSACTION, self.rows[self.ends]]
+        found: Numbers = self.chunk.numbers[TRANSACTION, self.rows[self.ends]]
         return found
+
+    def last_of_ids(self, taken: Sequence[Taken], until: int | None) -> tuple[list[int], list[int]]:
+        """Return the ids that the chunk leaves live, and those that it leaves deleted.
+
+        Args:
+            taken: what the other records have changed, in the order of their commits.
+            until: the LSN before which commits count; None if all do.
+        """
+        chunk = self.chunk
+        changing = _OF_IDS[chunk.codes] & chunk.present[1].astype(np.bool_)
+        inside = changing[self.rows]
+        commits = np.repeat(self.rows[self.ends], self.ends - self.begins + 1)
+        alone = np.flatnonzero(changing & (chunk.present[0] == 0))
+        rows = np.concatenate((self.rows[inside], alone))
+        lsns = chunk.numbers[LSN, np.concatenate((commits[inside], alone))]
+        others = np.array(taken, np.int64).reshape(-1, 3)
+        lsns = np.concatenate((lsns, others[:, 0]))
+        ids = np.concatenate((chunk.numbers[KEY, rows], others[:, 1]))
+        deleted = np.concatenate((chunk.codes[rows] == Code.DELETE, others[:, 2] != 0))
+        # Backwards, so that the first of each id is the last one; those of one commit are in order.
+        order = np.argsort(lsns, kind="stable")[::-1]
+        if until is not None:
+            order = order[lsns[order] < until]
+        found, last = np.unique(ids[order], return_index=True)
+        gone = deleted[order][last]
+        return found[~gone].tolist(), found[gone].tolist()
 
     def other_rows(self) -> Iterator[tuple[int, Row]]:
         """Yield the rows of all other records, each with the offset of its group."""
-        return self.run.rows(self.segment, self.others) if len(self.others) else iter(())
+        return self.chunk.rows(self.segment, self.others) if len(self.others) else iter(())
 
     def other_records(self, file: str) -> Iterator[Record]:
         """Yield all other records."""
-        return self.run.records(file, self.segment, self.others) if len(self.others) else iter(())
+        return self.chunk.records(file, self.segment, self.others) if len(self.others) else iter(())
 
     def transactions(self, log: str, file: str) -> Iterator[tuple[int, Transaction]]:
         """Yield the whole transactions, each with the LSN of its first record."""
-        numbers, rows = self.run.numbers, self.rows
+        numbers, rows = self.chunk.numbers, self.rows
         first, last = rows[self.begins], rows[self.ends]
         sizes = np.concatenate(([0], np.cumsum(numbers[LENGTH, rows])))
         columns = (
@@ -185,24 +218,24 @@ class SortedRun:
             )  # fmt: skip
 
 
-def sorted_run(run: ColumnarRun, segment: int, excluded: Collection[int]) -> SortedRun:
-    """Sort the rows of a run; ``excluded`` are transactions that have begun before it."""
-    inside = run.present[0].astype(np.bool_)
+def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> SortedChunk:
+    """Sort the rows of a chunk; ``excluded`` are transactions that have begun before it."""
+    inside = chunk.present[0].astype(np.bool_)
     within = np.flatnonzero(inside)
-    rows = within[np.argsort(run.numbers[TRANSACTION, within], kind="stable")]
-    begins, ends = _bounds(run.numbers[TRANSACTION, rows])
-    whole = _whole(run, segment, rows, begins, ends)
+    rows = within[np.argsort(chunk.numbers[TRANSACTION, within], kind="stable")]
+    begins, ends = _bounds(chunk.numbers[TRANSACTION, rows])
+    whole = _whole(chunk, segment, rows, begins, ends)
     if excluded and len(begins):
-        numbers = run.numbers[TRANSACTION, rows[begins]]
+        numbers = chunk.numbers[TRANSACTION, rows[begins]]
         whole &= ~np.isin(numbers, np.fromiter(excluded, np.int64, len(excluded)))
     kept = np.repeat(whole, ends - begins + 1)
-    loose = ~inside & _LOOSE[run.codes]
-    others = ~loose & (inside | ~_QUIET[run.codes])
+    loose = ~inside & _LOOSE[chunk.codes]
+    others = ~loose & (inside | ~_QUIET[chunk.codes])
     others[rows[kept]] = False
     lengths = (ends - begins + 1)[whole]
     after = np.cumsum(lengths)
-    return SortedRun(
-        run, segment, rows[kept], after - lengths, after - 1,
+    return SortedChunk(
+        chunk, segment, rows[kept], after - lengths, after - 1,
         np.flatnonzero(loose), np.flatnonzero(others),
     )  # fmt: skip
 
@@ -216,27 +249,25 @@ def _bounds(numbers: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _whole(
-    run: ColumnarRun, segment: int, rows: Numbers, begins: Numbers, ends: Numbers
+    chunk: Chunk, segment: int, rows: Numbers, begins: Numbers, ends: Numbers
 ) -> npt.NDArray[np.bool_]:
     """Return which transactions are elements and then a commit record that counts them."""
-    codes = run.codes[rows]
-    fits = _ELEMENTS[codes] & (~OF_ROWS[codes] | (run.numbers[LENGTH, rows] >= ROW_HEAD_SIZE))
+    codes = chunk.codes[rows]
+    fits = _ELEMENTS[codes] & (~OF_ROWS[codes] | (chunk.numbers[LENGTH, rows] >= ROW_HEAD_SIZE))
     elements = np.concatenate(([0], np.cumsum(fits)))
     count = ends - begins
     whole: npt.NDArray[np.bool_] = (count > 0) & (elements[ends] - elements[begins] == count)
     whole &= codes[ends] == Code.COMMIT
     commits = rows[ends]
-    whole &= run.numbers[LENGTH, commits] >= _ENDING_SIZE
-    whole[whole] = _counted(run, segment, commits[whole], count[whole])
+    whole &= chunk.numbers[LENGTH, commits] >= _ENDING_SIZE
+    whole[whole] = _counted(chunk, segment, commits[whole], count[whole])
     return whole
 
 
-def _counted(
-    run: ColumnarRun, segment: int, commits: Numbers, count: Numbers
-) -> npt.NDArray[np.bool_]:
+def _counted(chunk: Chunk, segment: int, commits: Numbers, count: Numbers) -> npt.NDArray[np.bool_]:
     """Return which commit records say that their transaction has ``count`` elements, all here."""
-    starts = run.numbers[OFFSET, commits]
-    found = run.data[starts[:, None] + np.arange(_ENDING_SIZE)]
+    starts = chunk.numbers[OFFSET, commits]
+    found = chunk.data[starts[:, None] + np.arange(_ENDING_SIZE)]
     expected = np.tile(
         np.frombuffer(encode_ending(Ending(((segment, 0),))), np.uint8), (len(commits), 1)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,6 @@ import pytest
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Verdict
-from tallystick.systems.tally import reader
-from tallystick.systems.tally.columns import group_runs
-from tallystick.systems.tally.columns import kernels as small_kernel
-from tallystick.systems.tally.columns.deferred_runs import WALKED_FIRST, DeferredRunReader
 from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord, encode_records
 from tallystick.systems.tally.format.entries import encode_entry
@@ -31,9 +26,13 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.live import opening as recovery
 from tallystick.systems.tally.read.scan import Scan
-from tallystick.systems.tally.read.walk import RunReader
+from tallystick.systems.tally.read.walk import ReadRun
 from tallystick.systems.tally.reader import TallyReading
+from tallystick.systems.tally.runs import pieces, walk
+from tallystick.systems.tally.runs.groups import ChunkReader
+from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.testing import MemoryFileSystem
+from tests.kit import read_in_runs
 from tests.systems.tally.build import FOLDER, every_item, reading, tiny_log
 
 SEGMENT = f"{FOLDER}/0000000000000001.tally"
@@ -68,8 +67,8 @@ def damaged_logs(*, seed: int, count: int) -> Iterator[TallyReading]:
 
 def run_sizes(one: TallyReading) -> list[int]:
     """Records of each run."""
-    steps = Scan(one.catalog, one._access, run_reader=group_runs.CompiledRunReader(10_000)).steps()
-    return [step.place.run.count for step in steps if step.place.run is not None]
+    steps = Scan(one.catalog, one._access, read_run=Runs(read=ChunkReader())).steps()
+    return [chunk.count for step in steps if (chunk := chunk_of(step.place)) is not None]
 
 
 def table(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -119,33 +118,56 @@ def test_plain_python_takes_the_same_records(monkeypatch: pytest.MonkeyPatch) ->
     one = reading(one_by_one(12, mixed=True))
     compiled = table(list(one.batches()))
     for name in ("_whole", "_take", "_rises", "_is_plain", "_same", "_bit", "walk_small"):
-        function = getattr(small_kernel, name)
-        monkeypatch.setattr(small_kernel, name, getattr(function, "py_func", function))
+        function = getattr(walk, name)
+        monkeypatch.setattr(walk, name, getattr(function, "py_func", function))
     with np.errstate(over="ignore"):
         assert table(list(one.batches())).equals(compiled)
 
 
+def in_runs() -> Runs:
+    """Runs from the first group on."""
+    return Runs(pay=lambda _size: True)
+
+
 def rebuilt(
-    one: TallyReading, run_reader: RunReader | None
+    one: TallyReading, read_run: ReadRun | None
 ) -> tuple[dict[str, object], object, object]:
     """State, index and findings, as recovery makes them."""
-    scan = Scan(one.catalog, one._access, run_reader=run_reader)
+    scan = Scan(one.catalog, one._access, read_run=read_run)
     state, index = recovery._rebuild(scan, None)
     ends = (scan.next_lsn, scan.end and scan.end[1], scan.clean, scan.broken, scan.time_us)
     return vars(state), index, (ends, scan.findings)
 
 
-@pytest.mark.parametrize("walked_first", [1, 2, 50])
-def test_the_fold_is_the_same_by_runs_and_by_steps(walked_first: int) -> None:
+@pytest.mark.parametrize("least", [0, 1 << 10, 20 << 10])
+def test_the_fold_is_the_same_by_runs_and_by_steps(least: int) -> None:
     one = reading(one_by_one(60, mixed=True))
-    late = DeferredRunReader(walked_first)
+    late = Runs(pay=lambda size: size >= least)
     assert rebuilt(one, late) == rebuilt(one, None)
-    assert late._reader is not None
+    assert late._read is not None
+
+
+def test_the_walk_is_loaded_once_the_log_has_the_size_that_pays() -> None:
+    one = reading(one_by_one(100))
+    asked: list[int] = []
+
+    def pay(size: int) -> bool:
+        asked.append(size)
+        return size >= 7 + 20_000
+
+    groups = 0
+    for step in Scan(one.catalog, one._access, read_run=Runs(7, pay)).steps():
+        groups += chunk_of(step.place) is None and step.place.case.whole
+    assert len(one.catalog.segments) > 2
+    assert asked == sorted(asked)
+    assert asked[0] == 7
+    assert 20_000 <= groups * 512 < 25_000
+    assert Runs.of(one.catalog)._known == sum(each.stated_end or 0 for each in one.catalog.segments)
 
 
 def test_damage_refuses_the_log_by_runs_as_by_steps() -> None:
     for one in damaged_logs(seed=21, count=100):
-        assert rebuilt(one, DeferredRunReader(1)) == rebuilt(one, None)
+        assert rebuilt(one, in_runs()) == rebuilt(one, None)
 
 
 def test_a_log_opened_by_runs_goes_on_as_one_opened_by_steps(
@@ -153,8 +175,8 @@ def test_a_log_opened_by_runs_goes_on_as_one_opened_by_steps(
 ) -> None:
     files = one_by_one(100, mixed=True).contents()
     found = []
-    for walked_first in (1, WALKED_FIRST):
-        monkeypatch.setattr(recovery, "DeferredRunReader", partial(DeferredRunReader, walked_first))
+    for always in (True, False):
+        monkeypatch.setattr(pieces, "pay_at_opening", lambda _size, always=always: always)
         fs = MemoryFileSystem(files)
         log = tiny_log(fs)
         for number in range(40):
@@ -167,10 +189,10 @@ def test_a_log_opened_by_runs_goes_on_as_one_opened_by_steps(
 
 
 def transactions_and_verdict(
-    one: TallyReading, monkeypatch: pytest.MonkeyPatch, walked_first: int
+    one: TallyReading, monkeypatch: pytest.MonkeyPatch, *, always: bool
 ) -> tuple[list[Any], Verdict]:
-    """Transactions and verdict, with runs after so many groups."""
-    monkeypatch.setattr(reader, "DeferredRunReader", partial(DeferredRunReader, walked_first))
+    """Transactions and verdict, in runs or not."""
+    read_in_runs(monkeypatch, always=always)
     fresh = TallyReading(one.source, access=one._access)
     return [one.to_dict() for one in fresh.transactions()], fresh.verdict()
 
@@ -186,26 +208,24 @@ def test_transactions_and_verdicts_are_the_same_by_runs_and_by_steps(
         log.submit(UnplacedRecord(code, body, None, number)).wait()
     log.close()
     one = reading(fs)
-    transactions, verdict = transactions_and_verdict(one, monkeypatch, 1)
-    assert (transactions, verdict) == transactions_and_verdict(one, monkeypatch, WALKED_FIRST)
+    transactions, verdict = transactions_and_verdict(one, monkeypatch, always=True)
+    assert (transactions, verdict) == transactions_and_verdict(one, monkeypatch, always=False)
     assert {"7", "8", "9", "entry:20", "entry:21"} <= {each["key"] for each in transactions}
 
 
 def test_damage_is_judged_by_runs_as_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in damaged_logs(seed=22, count=60):
-        assert transactions_and_verdict(one, monkeypatch, 1) == transactions_and_verdict(
-            one, monkeypatch, WALKED_FIRST
+        assert transactions_and_verdict(one, monkeypatch, always=True) == transactions_and_verdict(
+            one, monkeypatch, always=False
         )
 
 
 def test_plain_groups_of_a_run_are_not_looked_at_again_for_transactions() -> None:
     one = reading(one_by_one(100))
-    steps = [
-        *Scan(one.catalog, one._access, run_reader=group_runs.CompiledRunReader(10_000)).steps()
-    ]
-    runs = [step.place.run for step in steps if step.place.run is not None]
-    assert runs
-    assert not any(list(run.sorted(1, ()).other_rows()) for run in runs)
+    steps = Scan(one.catalog, one._access, read_run=Runs(read=ChunkReader())).steps()
+    chunks = [chunk for step in steps if (chunk := chunk_of(step.place)) is not None]
+    assert chunks
+    assert not any(list(chunk.sorted(1, ()).other_rows()) for chunk in chunks)
 
 
 def test_a_malformed_body_is_found_at_the_place_of_its_group() -> None:
@@ -217,8 +237,8 @@ def test_a_malformed_body_is_found_at_the_place_of_its_group() -> None:
     log.close()
     one = reading(fs)
     places = []
-    for run_reader in (None, DeferredRunReader(1)):
-        scan = Scan(one.catalog, one._access, run_reader=run_reader)
+    for read_run in (None, in_runs()):
+        scan = Scan(one.catalog, one._access, read_run=read_run)
         with pytest.raises(CorruptLogError) as caught:
             recovery._rebuild(scan, None)
         places.append((caught.value.file, caught.value.offset))

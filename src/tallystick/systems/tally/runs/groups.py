@@ -1,13 +1,12 @@
 """Read runs of small plain groups: one step of the walk for thousands of groups.
 
-In: a segment's view and what is due in it. Out: a `Place` that ends after the last group of the
-run, with the records of all of them in columns.
+In: a segment's view and what is due in it. Out: the records of all of them in columns, and the
+header of the last one. Import this module only where it pays: it loads NumPy and the compiler.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,7 @@ import numpy.typing as npt
 from tallystick.arrow.columns import new_bitmap, new_views
 from tallystick.arrow.crc_kernel import crc_table
 from tallystick.errors import CorruptLogError
-from tallystick.systems.tally.columns import kernels
-from tallystick.systems.tally.columns.kernels import OFFSET, marked
-from tallystick.systems.tally.columns.runs import ColumnarRun
+from tallystick.storage.mapped import NEAR
 from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.format.layout import (
@@ -34,11 +31,17 @@ from tallystick.systems.tally.format.layout import (
     decode_group_header,
 )
 from tallystick.systems.tally.read.decision import Case
-from tallystick.systems.tally.read.walk import Expected, Place, SegmentView
+from tallystick.systems.tally.read.walk import Expected, SegmentView
+from tallystick.systems.tally.runs import walk
+from tallystick.systems.tally.runs.chunk import Chunk
+from tallystick.systems.tally.runs.walk import OFFSET, marked
 
 ROWS_MAX = 1 << 13
-"""Records of a run at most."""
+"""Records of a chunk at most."""
 _TABLE = crc_table()
+
+Found: TypeAlias = tuple[Chunk, GroupHeader]
+"""The records of whole groups in a row, and the header of the last one."""
 
 
 ALL_CODES = marked(NAMES)
@@ -50,11 +53,11 @@ _LSN_MAX = NUMBER_MAX // 2
 """LSNs from here on are followed one by one: the kernel counts without a test for overflow."""
 
 
-class CompiledRunReader:
-    """A `RunReader` of at most ``rows`` records per run.
+class ChunkReader:
+    """Reads chunks of at most ``rows`` records.
 
     Groups with a code that ``known`` does not mark are left to the walk; with ``large`` a large
-    group is a run of its own.
+    group is a chunk of its own.
     """
 
     def __init__(
@@ -68,52 +71,52 @@ class CompiledRunReader:
         self._known = known
         self._large = large
 
-    def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
-        """Return a place with all small plain groups from ``due`` on that begin before ``stop``."""
+    def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Found | None:
+        """Return small plain groups from ``due`` on that begin before ``stop``."""
         first = decode_group_header(view.data, due.offset)
         if first is None or first.flags:
             return None
         if first.columns & GTRIDS:  # the kernel would not take it: no need to prepare for it
             return None
-        if first.stored > kernels.STORED_MAX:
+        if first.stored > walk.STORED_MAX:
             return self._large_group(view, due) if self._large else None
         data = np.frombuffer(view.data, np.uint8)
-        run, state = self._walk(data, view, due, len(data) if stop is None else stop)
-        if run is None:
+        end = min(due.offset + NEAR, len(data))
+        chunk, state = self._walk(data, view, due, end if stop is None else min(end, stop))
+        if chunk is None:
             return None
-        last = decode_group_header(view.data, int(state[kernels.LAST]))
+        last = decode_group_header(view.data, int(state[walk.LAST]))
         assert last is not None  # the kernel has just verified it
-        then = Expected(last.end, last.last_lsn + 1, last.checksum)
-        return Place(Case.VALID, due.offset, last.end, due.lsn, last, then=then, run=run)
+        return chunk, last
 
-    def _large_group(self, view: SegmentView, due: Expected) -> Place | None:
+    def _large_group(self, view: SegmentView, due: Expected) -> Found | None:
         place = view.look(due)
         if place.case is not Case.VALID or place.header is None or due.lsn > _LSN_MAX:
             return None
-        run = _run_of(view, place.header)
-        return replace(place, run=run) if run is not None else None
+        chunk = _chunk_of(view, place.header)
+        return None if chunk is None else (chunk, place.header)
 
     def _walk(
         self, data: Any, view: SegmentView, due: Expected, stop: int
-    ) -> tuple[ColumnarRun | None, Any]:
+    ) -> tuple[Chunk | None, Any]:
         rows = self._rows
         state = np.array([due.offset, due.lsn, due.chain, -1], np.int64)
-        out = np.empty((kernels.COLUMNS, rows), np.int64)
+        out = np.empty((walk.COLUMNS, rows), np.int64)
         codes = np.empty(rows, np.uint8)
         valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
         views = new_views(rows)
         known = due.offset >= DATA_OFFSET and due.lsn <= _LSN_MAX
-        count = known and kernels.walk_small(
+        count = known and walk.walk_small(
             data, stop, _common_header(view), view.header.sector_size, self._known, _TABLE,
             state, out, codes, valid, views,
         )  # fmt: skip
-        if state[kernels.LAST] < 0:
+        if state[walk.LAST] < 0:
             return None, state
-        return ColumnarRun(data, out[:, :count], codes[:count], valid, views[:count]), state
+        return Chunk(data, out[:, :count], codes[:count], valid, views[:count]), state
 
 
-def _run_of(view: SegmentView, header: GroupHeader) -> ColumnarRun | None:
-    """Return a whole group as a run; None where its columns are not as a writer makes them."""
+def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
+    """Return a whole group as a chunk; None where its columns are not as a writer makes them."""
     if header.flags or header.columns & GTRIDS or header.raw != header.stored:
         return None
     count, start = header.count, header.offset + HEADER_SIZE
@@ -128,20 +131,20 @@ def _run_of(view: SegmentView, header: GroupHeader) -> ColumnarRun | None:
         codes = data[start + columns.codes :][:count]
     if ends[0] != 0 or bool((np.diff(ends) < 0).any()) or not ALL_CODES[codes].all():
         return None
-    numbers = np.zeros((kernels.COLUMNS, count), np.int64)
+    numbers = np.zeros((walk.COLUMNS, count), np.int64)
     numbers[OFFSET] = ends[:-1] + start + columns.bodies
-    numbers[kernels.LENGTH] = np.diff(ends)
-    numbers[kernels.LSN] = np.arange(header.first_lsn, header.first_lsn + count)
-    numbers[kernels.TIME], numbers[kernels.GROUP] = header.time_us, header.offset
+    numbers[walk.LENGTH] = np.diff(ends)
+    numbers[walk.LSN] = np.arange(header.first_lsn, header.first_lsn + count)
+    numbers[walk.TIME], numbers[walk.GROUP] = header.time_us, header.offset
     valid = np.zeros((2, -(-count // 8)), np.uint8)
     for row, place, bits, column in (
-        (0, columns.transactions, columns.transaction_validity, kernels.TRANSACTION),
-        (1, columns.keys, columns.key_validity, kernels.KEY),
+        (0, columns.transactions, columns.transaction_validity, walk.TRANSACTION),
+        (1, columns.keys, columns.key_validity, walk.KEY),
     ):
         if place >= 0:
             numbers[column] = np.frombuffer(view.data, "<i8", count, start + place)
             valid[row] = 255 if bits < 0 else data[start + bits :][: len(valid[row])]
-    return ColumnarRun(data, numbers, codes, valid)
+    return Chunk(data, numbers, codes, valid)
 
 
 def _common_header(view: SegmentView) -> npt.NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,25 +13,25 @@ import pyarrow as pa
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, batches_of_changes
-from tallystick.errors import TallystickError
-from tallystick.systems.tally import reader
-from tallystick.systems.tally.columns import closing
-from tallystick.systems.tally.columns.deferred_runs import DeferredRunReader, compiled_reader
-from tallystick.systems.tally.columns.runs import ColumnarRun
+from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.systems.tally.format.bodies import Ending, encode_ending, encode_row
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.live import opening
 from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.reader import TallyReading
+from tallystick.systems.tally.runs.chunk import Chunk
+from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.testing import MemoryFileSystem
 from tests.fuzz import bundle
 from tests.fuzz.bundle import Bundle
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.seeds import seeds
+from tests.kit import read_in_runs, same_both_ways
 from tests.systems.tally.build import FOLDER, TINY, XID, reading, tiny_log
 
-NEVER = 1 << 60
 MUTANTS = 40
 _OF_ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
 _CODES = (Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, *_OF_ROWS)
@@ -86,25 +87,6 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def _answers(one: TallyReading) -> list[Any]:
-    """What the tables and the verdict are made of; an error in its place."""
-    found: list[Any] = []
-    for take in (
-        lambda: [each.to_dict() for each in one.transactions()],
-        lambda: _rows(one.change_batches(100)),
-        lambda: [each.to_dict() for each in one.findings()],
-        lambda: one.judgement,
-        lambda: one.verdict(),
-        lambda: [each.to_dict() for each in one.findings()],
-        lambda: _closed(one),
-    ):
-        try:
-            found.append(take())
-        except TallystickError as error:
-            found.append(repr(error))
-    return found
-
-
 def _closed(one: TallyReading) -> list[Any]:
     found: list[Any] = []
     for split in one.splits(20_000):
@@ -115,17 +97,23 @@ def _closed(one: TallyReading) -> list[Any]:
     return found
 
 
-def _alike(files: Bundle, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Assert that runs give what steps give; return it."""
+def _alike(files: Bundle, monkeypatch: pytest.MonkeyPatch) -> TallyReading:
+    """Assert that runs give what steps give, and recovery's live records; return a reading."""
     fs = bundle.in_memory(files, FOLDER)
-    by_runs = _answers(reading(fs))
-    with monkeypatch.context() as patched:
-        patched.setattr(reader, "DeferredRunReader", partial(DeferredRunReader, NEVER))
-        patched.setattr(reader, "compiled_reader", lambda: None)
-        patched.setattr(closing, "compiled_reader", lambda: None)
-        by_steps = _answers(reading(fs))
-    assert by_runs == by_steps
-    return by_runs
+    same_both_ways(lambda: reading(fs), monkeypatch, refusals=True)
+    closed = []
+    for always in (False, True):
+        read_in_runs(monkeypatch, always=always)
+        with suppress(UnsupportedFormatError):
+            closed.append(_closed(reading(fs)))
+    assert not closed or closed[0] == closed[1]
+    read_in_runs(monkeypatch)
+    one = reading(fs)
+    scan = Scan(one.catalog, one._access)
+    with suppress(TallystickError):
+        state, _ = opening._rebuild(scan, None)
+        assert scan.broken or one._judged.state.live_ids == state.live.keys()
+    return one
 
 
 def test_whole_logs_have_the_same_answers_by_runs_and_by_steps(
@@ -133,7 +121,9 @@ def test_whole_logs_have_the_same_answers_by_runs_and_by_steps(
 ) -> None:
     for files in _pool():
         _alike(files, monkeypatch)
-    assert len(_alike(_large_groups(), monkeypatch)[0]) == 499
+    one = _alike(_large_groups(), monkeypatch)
+    assert len(list(one.transactions())) == 499
+    assert one.run_count.one_by_one == 0
 
 
 def test_damaged_logs_have_the_same_answers_by_runs_and_by_steps(
@@ -154,11 +144,10 @@ def test_changes_in_columns_are_those_of_the_feed() -> None:
         )
 
 
-def _runs(fs: MemoryFileSystem) -> Iterator[ColumnarRun]:
-    for step in reading(fs)._steps(compiled_reader()):
-        if step.place.run is not None:
-            assert isinstance(step.place.run, ColumnarRun)
-            yield step.place.run
+def _chunks(fs: MemoryFileSystem) -> Iterator[Chunk]:
+    for step in reading(fs)._steps(Runs(pay=lambda _size: True)):
+        if (chunk := chunk_of(step.place)) is not None:
+            yield chunk
 
 
 def test_only_whole_plain_transactions_are_taken_in_columns() -> None:
@@ -175,20 +164,21 @@ def test_only_whole_plain_transactions_are_taken_in_columns() -> None:
     log.submit(UnplacedEnding(Code.COMMIT, 6))
     log.submit(UnplacedEnding(Code.COMMIT, 7)).wait()  # empty
     log.close()
-    (run,) = _runs(fs)
-    found = run.sorted(1, ())
+    (chunk,) = _chunks(fs)
+    found = chunk.sorted(1, ())
     assert found.numbers.tolist() == [1]
     others = [row.record.transaction for _, row in found.other_rows()]
     assert others == [2, 3, 4, 5, 2, 3, 4, 6, 6, 7]
-    assert run.sorted(1, {1}).numbers.tolist() == []
-    assert run.sorted(2, ()).numbers.tolist() == [4]
+    assert chunk.sorted(1, {1}).numbers.tolist() == []
+    assert chunk.sorted(2, ()).numbers.tolist() == [4]
 
 
 def test_a_log_is_read_by_steps_where_there_is_no_compiled_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tallystick.arrow.numba_kernel.find_spec", lambda _name: None)
-    assert compiled_reader() is None
+    read_in_runs(monkeypatch)
+    assert reading(bundle.in_memory(_transactions(1), FOLDER)).run_count.in_runs == 0
     one = reading(bundle.in_memory(_transactions(1), FOLDER))
     plain = _rows(batches_of_changes(one.changes(), one.clock.value))
     assert _rows(one.change_batches(10)) == plain
