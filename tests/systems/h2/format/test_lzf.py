@@ -68,18 +68,22 @@ def test_compiled_packing_gives_the_same_bytes(page: bytes, room: int) -> None:
 
 
 @given(IMAGES, st.integers(0, 600), st.integers(0, 300))
-def test_compiled_expansion_gives_the_same_bytes(packed: bytes, size: int, more: int) -> None:
-    outs = bytearray(size + more), np.zeros(size + more, np.uint8)
+def test_expansion_compiled_and_by_slices_gives_the_same_bytes(
+    packed: bytes, size: int, more: int
+) -> None:
+    outs = bytearray(size + more), np.zeros(size + more, np.uint8), bytearray(size + more)
     plain = lzf.unpack(packed, outs[0], size)
     assert compiled_unpack(np.frombuffer(packed, np.uint8), outs[1], size) == plain
     assert outs[1].tobytes() == outs[0]
+    assert lzf.unpack_slices(memoryview(packed), outs[2], size) == plain
+    assert outs[2] == outs[0]
 
 
 def test_loops_are_compiled_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lzf, "LOADED_FROM", 2)
     pages = [random.Random(seed).randbytes(99) * 5 for seed in range(4)]
     expected = [lzf.compress(page) for page in pages]
-    late = lzf.LateKernel(lzf.pack)
+    late = lzf.LateKernel(lzf.pack, 500)
     monkeypatch.setattr(lzf, "_pack", late)
     compiled = []
     for page, packed in zip(pages, expected, strict=True):
@@ -89,10 +93,9 @@ def test_loops_are_compiled_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_loops_stay_plain_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lzf, "COMPILED_FROM", 2)
     monkeypatch.setattr(lzf, "LOADED_FROM", 2)
     monkeypatch.setitem(sys.modules, "numba", None)
-    late = lzf.LateKernel(lzf.unpack)
+    late = lzf.LateKernel(lzf.unpack, 2, lzf.unpack_slices)
     for _ in range(4):
         out = bytearray(4)
         assert late(memoryview(b"\x03abcd"), out, 4) == (5, 4, lzf.WHOLE)
