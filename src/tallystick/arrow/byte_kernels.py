@@ -10,10 +10,10 @@ negative, and the bytes of a number are then not read with one instruction.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.arrow.plain_bytes import reader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,12 +49,7 @@ def _reads(form: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     Args:
         form: The number, as `struct` spells it.
     """
-    unpack = Struct(form).unpack_from
-
-    def chosen(function: Callable[..., Any]) -> Callable[..., Any]:
-        return kernel(function) if COMPILED else lambda data, place: unpack(data, place)[0]
-
-    return chosen
+    return lambda function: kernel(function) if COMPILED else reader(form)
 
 
 @_reads("<I")

@@ -19,7 +19,7 @@ from tallystick.arrow.byte_kernels import (
     uint64,
 )
 from tallystick.arrow.numba_kernel import kernel
-from tallystick.storage.crc import crc32
+from tallystick.arrow.plain_bytes import crc32_of as _crc32_interpreted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,10 +98,6 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
 @kernel
 def _crc32_compiled(data: Bytes, begin: Number, end: Number) -> Number:
     return int64(crc_range(data, begin, end, _ALL_ONES, CRC_TABLE)) ^ _ALL_ONES
-
-
-def _crc32_interpreted(data: Any, begin: int, end: int) -> int:
-    return crc32(data[begin:end])
 
 
 crc32_of: Any = _crc32_compiled if COMPILED else _crc32_interpreted

@@ -14,6 +14,9 @@ folder of this user's own among the temporary ones takes it. A cache is code: it
 nor loaded from a folder that another user could write to. What cannot be kept is compiled by each
 process anew.
 
+A lazy kernel is plain Python until `compiled_of` compiles it, with all that it calls: so a module
+of them loads neither NumPy nor numba, and one function serves short inputs and long ones.
+
 Compiled functions do not count references: with it every call costs two atomic operations for
 each array that it is given, more than most of them take in all. So they make no arrays and
 return none; they fill those that their caller holds.
@@ -28,13 +31,19 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Loaded = TypeVar("_Loaded")
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
+_SMALL: dict[str, Any] = _OPTIONS | {"inline": "always"}
+_OPTIONS_AT, _TWIN_AT = "_kernel_options", "_kernel_twin"
+"""Attributes of lazy kernels, and of functions that have a compiled twin."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -45,7 +54,45 @@ def kernel(function: _Function) -> _Function:
 
 def small_kernel(function: _Function) -> _Function:
     """Compile like `kernel`, and copy into the calling kernels: for what runs once per field."""
-    return _compiled(function, _OPTIONS | {"inline": "always"})
+    return _compiled(function, _SMALL)
+
+
+def lazy_kernel(function: _Function) -> _Function:
+    """Mark a kernel that is plain Python until `compiled_of` compiles it."""
+    setattr(function, _OPTIONS_AT, _OPTIONS)
+    return function
+
+
+def lazy_small_kernel(function: _Function) -> _Function:
+    """Mark like `lazy_kernel` what is a `small_kernel` when it is compiled."""
+    setattr(function, _OPTIONS_AT, _SMALL)
+    return function
+
+
+def has_twin(function: _Function, module: str, name: str) -> _Function:
+    """Mark a function in whose place compiled kernels call that of a name in a module."""
+    setattr(function, _TWIN_AT, (module, name))
+    return function
+
+
+@cache
+def compiled_of(function: Any) -> Any:
+    """Return a lazy kernel compiled, with the lazy kernels and the twins that it calls.
+
+    It takes NumPy arrays in place of buffers.
+    """
+    if (twin := getattr(function, _TWIN_AT, None)) is not None:
+        return compiled_of(getattr(import_module(twin[0]), twin[1]))
+    if (options := getattr(function, _OPTIONS_AT, None)) is None:
+        return function
+    # A compiled function finds what it calls among its globals, so it gets some of its own.
+    names = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        if isinstance(called := names.get(name), FunctionType):
+            names[name] = compiled_of(called)
+    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    return _compiled(made, options)
 
 
 def _compiled(function: _Function, options: dict[str, Any]) -> _Function:

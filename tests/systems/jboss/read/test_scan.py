@@ -34,24 +34,17 @@ def test_random_bytes_are_scanned_to_the_end(name: str, raw: bytes, stamp: int) 
 
 
 @EVERY_SHAPE
-def test_kernel_is_the_plain_function(name: str) -> None:
+def test_kernel_is_the_plain_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled or not, the scan gives the same rows."""
     shape = SHAPES[name]
     records = b"".join(encode(shape, replace(full(one), file_id=3)) for one in list(RecordType)[1:])
     stale = records.replace(b"\0\0\0\3", b"\0\0\0\2")
     data = encode_header(shape, 3) + records + stale + records[:70] + bytes(20)
-    plain = getattr(scanning.walk, "py_func", scanning.walk)
     state, rows = array("q", [shape.header_size, 0, 1 << 20, len(data)]), array("q", bytes(3200))
     shown = numbers(shape)
-    names = ("record_at", "measure", "measure_ending", "check_is_right", "put_row", "be_int32")
-    kept = {one: getattr(scanning, one) for one in names}
-    try:
-        for one, compiled in kept.items():
-            setattr(scanning, one, getattr(compiled, "py_func", compiled))
-        count = plain(data, len(data), 3, shown, shown, state, rows)
-    finally:
-        for one, compiled in kept.items():
-            setattr(scanning, one, compiled)
+    count = scanning.walk(memoryview(data), len(data), 3, shown, shown, state, rows)
+    monkeypatch.setattr(scanning, "COMPILED_FROM", 0)
+    monkeypatch.setattr(scanning, "LOADED_FROM", 0)
     ours = [
         (row.offset, row.size, row.status, row.file_id) for row in scan(memoryview(data), shape, 3)
     ]
@@ -59,8 +52,10 @@ def test_kernel_is_the_plain_function(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["g1a", "g1d", "g3", "hash"])
-def test_scan_of_hostile_bytes_is_linear(name: str) -> None:
+def test_scan_of_hostile_bytes_is_linear(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Places that look like records, each claiming the rest of the file."""
+    monkeypatch.setattr(scanning, "COMPILED_FROM", 0)
+    monkeypatch.setattr(scanning, "LOADED_FROM", 0)
     shape = SHAPES[name]
     one = encode(shape, Item(0, 0, RecordType.ADD, 1, 0, record_id=1, user_type=1, body=b""))
     hostile = bytearray(one[: shape.fields_at + 8] + (1 << 18).to_bytes(4, "big"))

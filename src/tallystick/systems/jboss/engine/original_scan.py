@@ -16,8 +16,9 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from tallystick.arrow.byte_kernels import be_int32, be_int64
-from tallystick.arrow.numba_kernel import kernel
+from tallystick.arrow.numba_kernel import lazy_kernel
+from tallystick.arrow.plain_bytes import be_int32, be_int64
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.jboss.format.layout import (
     ADD,
     ADD_TX,
@@ -39,8 +40,9 @@ from tallystick.systems.jboss.read.scan import (
     ROWS,
     VALID,
     Row,
-    for_kernel,
+    chosen,
     measure,
+    next_type,
     numbers,
     put_row,
 )
@@ -63,14 +65,14 @@ _TRANSACTIONAL_AT = STAMP_SIZE + 2 * ID_SIZE
 _PLAIN_AT = STAMP_SIZE + ID_SIZE
 
 
-@kernel
+@lazy_kernel
 def wrap32(value: int) -> int:
     """Return a sum as Java's 32-bit int has it."""
     value &= 0xFFFFFFFF
     return value - 0x100000000 if value >= 0x80000000 else value
 
 
-@kernel
+@lazy_kernel
 def body_2008(data: Any, place: int, end: int, has_type: int) -> tuple[int, int, int]:
     """Read length and body at ``place``: return (fault, length, place after them)."""
     if place + COUNT_SIZE > end:
@@ -92,7 +94,7 @@ def body_2008(data: Any, place: int, end: int, has_type: int) -> tuple[int, int,
     return FINE, length, place + length
 
 
-@kernel
+@lazy_kernel
 def ending_2008(data: Any, place: int, end: int, extra: bool) -> tuple[int, int, int]:
     """Read the counts of a commit or prepare: return (fault, variable size, place after them)."""
     more = 0
@@ -107,7 +109,7 @@ def ending_2008(data: Any, place: int, end: int, extra: bool) -> tuple[int, int,
     return FINE, wrap32(more + pairs), place + COUNT_SIZE
 
 
-@kernel
+@lazy_kernel
 def fields_2008(
     data: Any, place: int, end: int, kind: int, shape: Any
 ) -> tuple[int, int, int, int]:
@@ -127,7 +129,7 @@ def fields_2008(
     return FINE, RECORD_SIZE_MIN, 0, place
 
 
-@kernel
+@lazy_kernel
 def ids_2008(
     data: Any, place: int, end: int, kind: int, in_transaction: bool, state: Any
 ) -> tuple[bool, int]:
@@ -144,7 +146,7 @@ def ids_2008(
     return True, place
 
 
-@kernel
+@lazy_kernel
 def step_2008(data: Any, at: int, end: int, stamp: int, shape: Any, state: Any) -> tuple[int, int]:
     """Do one turn of the loop of 2008 at ``at``: return (size or 0 or -fault, next position)."""
     kind = int(data[at])
@@ -176,12 +178,15 @@ def step_2008(data: Any, at: int, end: int, stamp: int, shape: Any, state: Any) 
     return (-NEGATIVE_ARRAY, place) if variable < 0 else (fixed + variable, at + fixed + variable)
 
 
-@kernel
-def walk_2008(data: Any, end: int, stamp: int, shape: Any, state: Any, rows: Any) -> int:
+@lazy_kernel
+def walk_2008(data: Any, end: int, stop: int, stamp: int, shape: Any, state: Any, rows: Any) -> int:
     """Fill ``rows`` as `tallystick.systems.jboss.read.scan.walk` does, for g1a to g1c."""
     at = state[_AT]
     count = 0
-    while at < end and count < len(rows) // ROW and state[_FAULT] == FINE:
+    while at < stop and count < len(rows) // ROW and state[_FAULT] == FINE:
+        at = next_type(data, at, stop, ADD)
+        if at == stop:
+            break
         size, following = step_2008(data, at, end, stamp, shape, state)
         if size < 0:
             state[_FAULT] = -size
@@ -194,7 +199,7 @@ def walk_2008(data: Any, end: int, stamp: int, shape: Any, state: Any, rows: Any
     return count
 
 
-@kernel
+@lazy_kernel
 def underflows_2009(data: Any, at: int, end: int) -> bool:
     """Return whether a body with a user type ends exactly at the end, where g1d reads on."""
     kind = int(data[at])
@@ -207,18 +212,18 @@ def underflows_2009(data: Any, at: int, end: int) -> bool:
     return bool(length >= 0 and field + COUNT_SIZE + length == end)
 
 
-@kernel
-def walk_2009(data: Any, end: int, stamp: int, shape: Any, state: Any, rows: Any) -> int:
+@lazy_kernel
+def walk_2009(data: Any, end: int, stop: int, stamp: int, shape: Any, state: Any, rows: Any) -> int:
     """Fill ``rows`` as `tallystick.systems.jboss.read.scan.walk` does, for g1d.
 
     Stale records are skipped as a whole.
     """
     at = state[_AT]
     count = 0
-    while at < end and count < len(rows) // ROW:
+    while at < stop and count < len(rows) // ROW:
         kind = int(data[at])
         if kind < ADD or kind > ROLLBACK or at + STAMP_SIZE > end:
-            at += 1
+            at = next_type(data, at + 1, stop, ADD)
             continue
         if underflows_2009(data, at, end):
             state[_FAULT] = UNDERFLOW
@@ -251,15 +256,12 @@ def original_scan(data: memoryview, shape: Shape, stamp: int, max_id: int) -> Or
     """
     state = array("q", [shape.header_size, max_id, FINE, 0])
     buffer = array("q", bytes(8 * ROW * ROWS))
-    walk = walk_2008 if shape.pairs else walk_2009
-    raw, state_, buffer_ = (
-        for_kernel(data, "u1"),
-        for_kernel(state, "i8"),
-        for_kernel(buffer, "i8"),
-    )
+    stop = last_nonzero_end(data, 0, len(data))  # no record begins with a zero
+    walk, array_of = chosen(walk_2008 if shape.pairs else walk_2009, stop - shape.header_size)
+    raw, state_, buffer_ = array_of(data, "u1"), array_of(state, "i8"), array_of(buffer, "i8")
     rows: list[Row] = []
-    while state[_AT] < len(data) and not state[_FAULT]:
-        count = walk(raw, len(data), stamp, numbers(shape), state_, buffer_)
+    while state[_AT] < stop and not state[_FAULT]:
+        count = walk(raw, len(data), stop, stamp, numbers(shape), state_, buffer_)
         rows += (Row(*buffer[index : index + ROW]) for index in range(0, ROW * count, ROW))
     error = _TEXTS[state[_FAULT]].format(state[_NUMBER]) if state[_FAULT] else ""
     return OriginalScan(rows, state[_MAX_ID], error)

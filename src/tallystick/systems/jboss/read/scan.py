@@ -1,4 +1,4 @@
-"""Find the records of a file: the scan of the loaders, as compiled kernels.
+"""Find the records of a file: the scan of the loaders, compiled where that pays.
 
 In: the bytes of one file, the stamp of its header, a `Shape`. Out: rows of four numbers,
 (offset, size, status, file id), by offset. The scan follows section 3.2 of the format:
@@ -15,14 +15,22 @@ inside another stale one), places where type and file id are right and the rest 
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tallystick.arrow.byte_kernels import COMPILED, be_int32, be_uint32
-from tallystick.arrow.crc_kernel import crc32_of
-from tallystick.arrow.numba_kernel import kernel, small_kernel
+from tallystick.arrow.numba_kernel import (
+    compiled_of,
+    has_twin,
+    lazy_kernel,
+    lazy_small_kernel,
+    loaded_compiled,
+    pays,
+)
+from tallystick.arrow.plain_bytes import be_int32, be_uint32, crc32_of
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.jboss.format.layout import (
     ADD,
     ADD_TX,
@@ -49,6 +57,10 @@ ROW = 4
 """Numbers in a row: offset, size (0 where it is not known), status, file id."""
 ROWS = 8192
 """Rows of one piece of a scan."""
+COMPILED_FROM = 1 << 20
+"""Bytes of a file from which on it pays to load the compiler for the scan."""
+LOADED_FROM = 1 << 12
+"""The same where the compiler is loaded already."""
 SECOND_SHAPE = {"g2": SHAPES["g3"]}
 """Format 2 code appends to format 1 files without reading their header."""
 
@@ -86,7 +98,7 @@ def numbers(shape: Shape, *, events: bool | None = None) -> ShapeNumbers:
     )
 
 
-@kernel
+@lazy_kernel
 def measure(data: Any, at: int, end: int, shape: Any) -> int:
     """Return the size that the record at ``at`` claims; 0 if it would not end by ``end``."""
     kind = int(data[at])
@@ -114,7 +126,7 @@ def measure(data: Any, at: int, end: int, shape: Any) -> int:
     return size if at + size <= end else 0
 
 
-@kernel
+@lazy_kernel
 def measure_ending(data: Any, field: int, end: int, shape: Any, size: int, extra: bool) -> int:
     """Return the size of a commit or prepare with its first count at ``field``; 0 if impossible.
 
@@ -133,7 +145,7 @@ def measure_ending(data: Any, field: int, end: int, shape: Any, size: int, extra
     return 0 if first < 0 or second < 0 else size + COUNT_SIZE + first + PAIR_SIZE * second
 
 
-@kernel
+@lazy_kernel
 def check_is_right(data: Any, at: int, size: int, hashed: int) -> bool:
     """Return whether the last four bytes of the record are its size, or its CRC-32."""
     check = at + size - CHECK_SIZE
@@ -142,7 +154,7 @@ def check_is_right(data: Any, at: int, size: int, hashed: int) -> bool:
     return bool(be_int32(data, check) == size)
 
 
-@small_kernel
+@lazy_small_kernel
 def put_row(rows: Any, index: int, offset: int, size: int, status: int, file_id: int) -> None:
     """Store one row."""
     place = ROW * index
@@ -152,7 +164,7 @@ def put_row(rows: Any, index: int, offset: int, size: int, status: int, file_id:
     rows[place + 3] = file_id
 
 
-@small_kernel
+@lazy_small_kernel
 def record_at(
     data: Any, at: int, end: int, own: bool, shape: Any, second: Any, budget: int
 ) -> tuple[int, int, int]:
@@ -174,7 +186,30 @@ def record_at(
     return size, DAMAGED, budget
 
 
-@kernel
+@lazy_small_kernel
+def next_type_compiled(data: Any, at: int, stop: int, lowest: int) -> int:
+    """Do what `next_type` does, over an array."""
+    while at < stop and not lowest <= int(data[at]) <= ROLLBACK:
+        at += 1
+    return at
+
+
+_TYPES = {lowest: re.compile(b"[%c-%c]" % (lowest, ROLLBACK), re.DOTALL) for lowest in (EVENT, ADD)}
+
+
+def _next_type(data: Any, at: int, stop: int, lowest: int) -> int:
+    found = _TYPES[lowest].search(data, at, stop)
+    return stop if found is None else found.start()
+
+
+next_type = has_twin(_next_type, __name__, "next_type_compiled")
+"""``next_type(data, at, stop, lowest)``: the next place of a byte from ``lowest`` to `ROLLBACK`.
+
+``stop`` if there is none: files are filled with bytes that are none, and in plain Python only a
+search passes over them fast."""
+
+
+@lazy_kernel
 def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, rows: Any) -> int:
     """Fill ``rows`` and return how many; the scan is done when they are fewer than fit.
 
@@ -189,7 +224,7 @@ def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, r
     while at < stop and count < fitting:
         kind = int(data[at])
         if kind < lowest or kind > ROLLBACK or at + STAMP_SIZE > end:
-            at += 1
+            at = next_type(data, at + 1, stop, lowest)
             continue
         found = be_int32(data, at + 1)
         own = found == stamp
@@ -206,10 +241,19 @@ def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, r
     return count
 
 
-def for_kernel(buffer: Any, kind: str) -> Any:
-    """Return the buffer as kernels take it: a NumPy array where they are compiled."""
-    if not COMPILED:
-        return buffer
+def chosen(walk: Any, size: int) -> tuple[Any, Callable[[Any, str], Any]]:
+    """Return a walk, compiled where that pays, and what makes of a buffer what it takes.
+
+    Args:
+        walk: a lazy kernel.
+        size: bytes that it is to walk over.
+    """
+    wanted = pays(size, LOADED_FROM, COMPILED_FROM)
+    compiled = loaded_compiled(lambda: compiled_of(walk)) if wanted else None
+    return (walk, lambda buffer, _kind: buffer) if compiled is None else (compiled, _array)
+
+
+def _array(buffer: Any, kind: str) -> Any:
     import numpy as np
 
     return np.frombuffer(buffer, dtype=np.dtype(kind))
@@ -245,15 +289,17 @@ def pieces(
     The scan begins after the header and ends before ``stop``, or with the file. The array is
     used again for the next piece.
     """
-    last = len(data) if stop is None else stop
+    # Zeros are no records, and a file may be nearly all zeros.
+    last = last_nonzero_end(data, 0, len(data) if stop is None else stop)
     state = array("q", [shape.header_size, 0, _HASHED_MAX * len(data), last])
     buffer = array("q", bytes(8 * ROW * rows))
     first = numbers(shape, events=events)
     other = first if second is None else numbers(second, events=False)
-    raw = for_kernel(data, "u1")
-    state_, buffer_ = for_kernel(state, "i8"), for_kernel(buffer, "i8")
+    made, array_of = chosen(walk, last - shape.header_size)
+    raw = array_of(data, "u1")
+    state_, buffer_ = array_of(state, "i8"), array_of(buffer, "i8")
     while state[0] < last:
-        count = walk(raw, len(data), stamp, first, other, state_, buffer_)
+        count = made(raw, len(data), stamp, first, other, state_, buffer_)
         yield buffer[: ROW * count]
 
 
