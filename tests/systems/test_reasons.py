@@ -296,9 +296,8 @@ def zeroed(*, trunk: bool = False, first: int = 0, last: int | None = None) -> C
     """Zero data pages of the log from the first to the last one, and its first trunk page."""
 
     def change(reading: H2Reading, data: bytearray) -> None:
-        found = reading._stream()
-        assert found is not None
-        stream = found[1]
+        assert reading._log is not None
+        stream = reading._log.stream
         size = stream.pages.page_size
         trunks = [one.page for one in stream.chain.trunks[:1]] if trunk else []
         dropped = stream.dropped if trunk else []
@@ -310,9 +309,9 @@ def zeroed(*, trunk: bool = False, first: int = 0, last: int | None = None) -> C
 
 def flip_last_page(reading: H2Reading, data: bytearray) -> None:
     """Damage the checksum of the last log page."""
-    found = reading._stream()
-    assert found is not None
-    data[found[1].data_pages[-1] * found[1].pages.page_size + 1] ^= 1
+    assert reading._log is not None
+    stream = reading._log.stream
+    data[stream.data_pages[-1] * stream.pages.page_size + 1] ^= 1
 
 
 def _created(key: int, pages: int) -> Callable[[H2Reading, bytearray], None]:
@@ -363,9 +362,8 @@ def _older_header(_reading: H2Reading, data: bytearray) -> None:
 
 def _record_after_fill(reading: H2Reading, data: bytearray) -> None:
     """Put a prepare without a name on the last byte but two of the last log page."""
-    found = reading._stream()
-    assert found is not None
-    stream = found[1]
+    assert reading._log is not None
+    stream = reading._log.stream
     end = (stream.data_pages[-1] + 1) * stream.pages.page_size
     data[end - 3] = Type.PREPARE_COMMIT
 

@@ -37,14 +37,12 @@ from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
 from tallystick.systems.h2.format.catalogue import collections
 from tallystick.systems.h2.format.entries import Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.shown import Presentation, Shown
 from tallystick.systems.h2.read.changes import by_column, changes_of, lost_row, rows_of
 from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file
-from tallystick.systems.h2.read.records import record_of
+from tallystick.systems.h2.read.records import batches_of_entries, record_of
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.skim import PlainLog, Skim, plain_log
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.surroundings import numbered, surroundings_of
@@ -53,6 +51,7 @@ from tallystick.systems.h2.read.transactions import (
     hand_commits,
     transactions_of,
 )
+from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.verdict.findings import findings_of
 from tallystick.systems.h2.verdict.losses import dropped_with, missing_rows
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
@@ -62,6 +61,7 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
 )
+from tallystick.systems.runs import RunCount
 from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
@@ -105,19 +105,21 @@ class H2Reading:
     @cached_property
     def _result(self) -> EngineResult | Finding:
         opened = self._opened
-        return opened if isinstance(opened, Finding) else judge(opened, self._plain)
+        return opened if isinstance(opened, Finding) else judge(opened, self._log)
 
     @cached_property
-    def _plain(self) -> PlainLog | None:
-        """The log, if all of it is in order and it is long."""
-        found = self._stream()
-        return None if found is None else plain_log(found[1], found[0].zone)
-
-    def _stream(self) -> tuple[OpenedFile, LogStream] | None:
+    def _log(self) -> LogPieces | None:
+        """The log; None where it cannot be followed."""
         opened = self._opened
         if isinstance(opened, Finding) or opened.stream is None:
             return None
-        return opened, opened.stream
+        return LogPieces(opened.stream, opened.zone)
+
+    @property
+    def run_count(self) -> RunCount:
+        """How many records were read in runs to judge the log."""
+        digest = None if isinstance(self._result, Finding) else self._result.digest
+        return RunCount() if digest is None else digest.count
 
     def files(self) -> Sequence[LogFile]:
         """Return the one file, tiled by spans of pages."""
@@ -149,25 +151,22 @@ class H2Reading:
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield transactions in the order in which they end, open ones last."""
-        found = self._stream()
-        if found is not None:
-            stream = found[1]
-            ended = logged_transactions(stream, found[0].zone, self._plain)
-            for number, one in enumerate(ended, 1):
-                yield one.to_transaction(number, stream, self.source.path)
+        log = self._log
+        if log is not None:
+            for number, one in enumerate(logged_transactions(log), 1):
+                yield one.to_transaction(number, log.stream, self.source.path)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `transactions` as batches of at most ``rows`` rows, in nearly that order."""
-        plain = self._plain
-        if plain is None:
+        log = self._log
+        if log is None or not log.in_runs:
             from tallystick.arrow.schemas import batches_of_transactions
 
             yield from batches_of_transactions(self.transactions(), self.clock.value, rows)
             return
         from tallystick.systems.h2.columns.transactions import TransactionColumns
 
-        by_hand = hand_commits_of(plain.stream, plain.zone)
-        yield from TransactionColumns(plain, self.source.path, by_hand).batches(rows)
+        yield from TransactionColumns(log, self.source.path, hand_commits_of(log)).batches(rows)
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes in commit order."""
@@ -203,15 +202,10 @@ class H2Reading:
         self, result: EngineResult, stream: LogStream, tables: Tables | None = None
     ) -> Presentation:
         """Return what shows values of the database, large objects included."""
-        zone, plain = result.file.zone, self._plain
         tables = tables or _tables_before(result, stream)
 
         def added(table: int) -> Iterator[Entry]:
-            if plain is None:
-                found = Scan(stream, zone).entries()
-                return (one for one in found if (one.type, one.table) == ("ADD", table))
-            pieces = ((piece, piece.added_to(table)) for piece in plain.pieces())
-            return chain.from_iterable(plain.entries(*one) for one in pieces)
+            return iter(()) if self._log is None else self._log.added_to(table)
 
         known = result.opening.tables
         objects = LargeObjects(tables, known.names, added, stream)
@@ -219,16 +213,17 @@ class H2Reading:
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
-        result, plain = self._result, self._plain
-        if plain is None or isinstance(result, Finding):
+        result = self._result
+        log = None if isinstance(result, Finding) else result.columnar_log()
+        if log is None or isinstance(result, Finding):
             from tallystick.arrow.schemas import batches_of_changes
 
             yield from batches_of_changes(self.changes(), self.clock.value, rows)
             return
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
-        shown = self._presentation(result, plain.stream)
-        columns = ChangeColumns(plain, result.opening.tables, self.source.path, shown)
+        shown = self._presentation(result, log.stream)
+        columns = ChangeColumns(log, result.opening.tables, self.source.path, shown)
         yield from columns.batches(rows)
 
     def collections(self) -> Sequence[Collection]:
@@ -303,17 +298,22 @@ class H2Reading:
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records as Arrow batches, those of a split by itself."""
+        log, path = self._log, self.source.path
+        if log is None:
+            return
+        if not log.in_runs:
+            yield from batches_of_entries(log.entries(()), log.stream, path, split, rows)
+            return
         from tallystick.systems.h2.columns.batches import record_batches_of
 
-        found = self._stream()
-        if found is not None:
-            opened, stream = found
-            yield from record_batches_of(stream, opened.zone, self.source.path, split, rows)
+        yield from record_batches_of(log, path, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - see below
         """Return one split: a record can only be found from the beginning of the log."""
-        found = self._stream()
-        return [] if found is None else [Split(self._path, 0, found[0].size)]
+        opened = self._opened
+        if isinstance(opened, Finding) or opened.stream is None:
+            return []
+        return [Split(self._path, 0, opened.size)]
 
 
 def _tables_before(result: EngineResult, stream: LogStream) -> Tables:
@@ -325,22 +325,19 @@ def _tables_before(result: EngineResult, stream: LogStream) -> Tables:
     return tables
 
 
-def logged_transactions(
-    stream: LogStream, zone: Zone, plain: PlainLog | None
-) -> Iterator[LoggedTransaction]:
-    """Return the transactions of a log; ``plain`` is the log where all of it is in order."""
-    by_hand = hand_commits_of(stream, zone)
-    if plain is None:
-        entries = Skim(stream, zone, ()).entries()
-        return transactions_of(entries, keep_rows=False, by_hand=by_hand)
-    from tallystick.systems.h2.read.ledger import plain_transactions
+def logged_transactions(log: LogPieces) -> Iterator[LoggedTransaction]:
+    """Return the transactions of a log."""
+    by_hand = hand_commits_of(log)
+    if not log.in_runs:
+        return transactions_of(log.entries(()), keep_rows=False, by_hand=by_hand)
+    from tallystick.systems.h2.runs.transactions import transactions_in_runs
 
-    return plain_transactions(plain, by_hand)
+    return transactions_in_runs(log, by_hand)
 
 
-def hand_commits_of(stream: LogStream, zone: Zone) -> Callable[[], frozenset[int]]:
+def hand_commits_of(log: LogPieces) -> Callable[[], frozenset[int]]:
     """Return a function that finds the `hand_commits` of a log, once."""
-    return cache(lambda: hand_commits(Skim(stream, zone, ()).entries()))
+    return cache(lambda: hand_commits(log.entries(())))
 
 
 def _decided_records(result: EngineResult, stream: LogStream) -> Iterator[Record]:

@@ -8,6 +8,7 @@ import pytest
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.systems.protocol import Split
 from tests.fixtures import cases
+from tests.kit import read_in_runs
 from tests.systems.h2.kit import fixture
 
 COLUMNS = [name for name in RECORDS.names if name != "attributes"]
@@ -16,7 +17,8 @@ COLUMNS = [name for name in RECORDS.names if name != "attributes"]
 @pytest.mark.sampled(35)
 @pytest.mark.parametrize("rows", [7, 10_000])
 @pytest.mark.parametrize("case", cases("h2"))
-def test_batches_equal_records(case: str, rows: int) -> None:
+def test_batches_equal_records(case: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_runs(monkeypatch)
     reading = fixture(case)
     ours = pa.Table.from_batches([plain(one) for one in reading.batches(rows=rows)], RECORDS)
     oracle = pa.Table.from_batches(
@@ -31,7 +33,8 @@ def test_a_log_is_one_split_whatever_is_asked_for() -> None:
     assert (whole.begin, whole.end) == (0, reading.files()[0].size)
 
 
-def test_two_splits_give_every_record_once() -> None:
+def test_two_splits_give_every_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_runs(monkeypatch)
     reading = fixture("committed-2048")
     (whole,) = reading.splits(1)
     middle = 9 * 2048 + 500

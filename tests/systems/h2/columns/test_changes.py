@@ -9,18 +9,17 @@ import pyarrow as pa
 import pytest
 
 from tallystick.arrow.schemas import batches_of_changes
-from tallystick.systems.h2.read import skim
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fixtures import fixture_dir
+from tests.kit import read_in_runs
 
 ROWS = 50
 
 
 @pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have short logs walked by compiled code, too."""
-    monkeypatch.setattr(skim, "compiled", lambda _stream: True)
+def in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_runs(monkeypatch)
 
 
 def _reading(case: str) -> H2Reading:

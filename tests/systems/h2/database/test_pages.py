@@ -41,6 +41,7 @@ from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.read.scan import whole_entries
 from tallystick.systems.h2.read.stream import open_stream
+from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.registry import open_undo_redo_log, system
 from tests.services.page_store.rows import put_rows
 
@@ -233,7 +234,7 @@ def marks_on_log_pages(path: Path) -> list[int]:
     """Pages of the log that the free list marks once recovery has restored its images."""
     with PageStoreFile(str(path)) as store:
         stream = open_stream(store.view(), store.header)
-        recovery = recover(stream, Zone())
+        recovery = recover(LogPieces(stream, Zone()))
         images = {
             entry.page: entry.image
             for entry in whole_entries(stream)

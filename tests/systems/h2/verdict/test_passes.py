@@ -18,12 +18,13 @@ def test_judging_decodes_a_record_once_then_to_redo_it_then_for_the_blocks_of_la
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reading = fixture(CASE)
-    assert reading._stream() is not None
+    assert reading._log is not None
+    stream = reading._log.stream
     starts: Counter[int] = Counter()
     decode = Scan._decode
 
     def counted(self: Scan, entry: object, data: bytes, at: int) -> int:
-        starts[entry.start] += self.stream is reading._stream()[1]  # type: ignore[attr-defined, index]
+        starts[entry.start] += self.stream is stream  # type: ignore[attr-defined]
         return decode(self, entry, data, at)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Scan, "_decode", counted)

@@ -1,8 +1,7 @@
 """Records as Arrow batches, without a Python object per record.
 
-In: the log stream of a file. Out: batches of the `RECORDS` schema, strings as dictionaries and
-bodies as views into the joined bytes, the same rows as `records()` gives. The compiled walk reads
-what is in order; from the first record that is not, the plain scan goes on.
+In: the chunks of a log. Out: batches of the `RECORDS` schema, strings as dictionaries and bodies as
+views into the joined bytes, the same rows as `records()` gives.
 """
 
 from __future__ import annotations
@@ -25,14 +24,17 @@ from tallystick.arrow.columns import (
     record_batch,
     viewed,
 )
-from tallystick.arrow.schemas import RECORDS, record_batches
+from tallystick.arrow.schemas import RECORDS
 from tallystick.records import Clock, Outcome
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
-from tallystick.systems.h2.format.record_kernels import (
+from tallystick.systems.h2.read.records import KINDS, batches_of_entries
+from tallystick.systems.h2.runs.chunk import Chunk, signed32
+from tallystick.systems.h2.runs.pieces import LogPieces
+from tallystick.systems.h2.runs.walk import (
     BODY_LENGTH,
     BODY_START,
     CODE,
@@ -41,10 +43,6 @@ from tallystick.systems.h2.format.record_kernels import (
     SESSION,
     START,
 )
-from tallystick.systems.h2.format.values.datetime import Zone
-from tallystick.systems.h2.read.records import KINDS, record_of
-from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.walk import Piece, Progress, rest_of, signed32, walk
 from tallystick.systems.protocol import Split
 
 _TYPES = pa.array([one.name for one in Type])
@@ -54,46 +52,33 @@ _WITH_NUMBER = np.array([one in (Type.ADD, Type.REMOVE, Type.UNDO) for one in Ty
 
 
 def record_batches_of(
-    stream: LogStream, zone: Zone, log: str, split: Split | None, rows: int
+    log: LogPieces, path: str, split: Split | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the log's records, or those of ``split``, in batches of at most ``rows`` rows."""
-    progress = Progress()
-    yield from _plain_batches(stream, log, split, rows, progress)
-    yield from _other_batches(stream, zone, log, split, rows, progress)
-
-
-def _plain_batches(
-    stream: LogStream, log: str, split: Split | None, rows: int, progress: Progress
-) -> Iterator[pa.RecordBatch]:
+    stream = log.stream
     ids = np.array(stream.data_pages, dtype=np.int64)
-    for piece in walk(stream, rows, progress):
-        offsets = piece.table[START].copy()
-        kernels.file_offsets(offsets, piece.begin, ids, stream.pages.page_size, stream.body_size)
-        part, offsets = _in_split(piece, offsets, split)
+    for chunk in log.chunks(rows):
+        if chunk.odd:
+            yield from batches_of_entries(chunk.odd, stream, path, split, rows)
+            continue
+        offsets = chunk.table[START].copy()
+        kernels.file_offsets(offsets, chunk.begin, ids, stream.pages.page_size, stream.body_size)
+        part, offsets = _in_split(chunk, offsets, split)
         if len(offsets):
-            yield _batch(part, offsets, stream.pages.file, log)
+            yield _batch(part, offsets, stream.pages.file, path)
 
 
-def _other_batches(
-    stream: LogStream, zone: Zone, log: str, split: Split | None, rows: int, progress: Progress
-) -> Iterator[pa.RecordBatch]:
-    _, entries = rest_of(stream, zone, progress)
-    records = (record_of(entry, stream) for entry in entries)
-    wanted = (one for one in records if split is None or split.begin <= one.offset < split.end)
-    yield from record_batches(wanted, log, Clock.NONE.value, rows)
-
-
-def _in_split(piece: Piece, offsets: Any, split: Split | None) -> tuple[Piece, Any]:
+def _in_split(chunk: Chunk, offsets: Any, split: Split | None) -> tuple[Chunk, Any]:
     if split is None or (offsets.min() >= split.begin and offsets.max() < split.end):
-        return piece, offsets
+        return chunk, offsets
     kept = (offsets >= split.begin) & (offsets < split.end)
-    table = np.ascontiguousarray(piece.table[:, kept])
-    part = Piece(piece.data, table, piece.begin, piece.sequence[kept], piece.sections[kept])
+    table = np.ascontiguousarray(chunk.table[:, kept])
+    part = Chunk(chunk.data, table, chunk.begin, chunk.sequence[kept], chunk.sections[kept])
     return part, offsets[kept]
 
 
-def _batch(piece: Piece, offsets: Any, file: str, log: str) -> pa.RecordBatch:
-    table = piece.table
+def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
+    table = chunk.table
     count = table.shape[1]
     codes = table[CODE]
     small = codes.astype(np.int8)
@@ -106,14 +91,14 @@ def _batch(piece: Piece, offsets: Any, file: str, log: str) -> pa.RecordBatch:
         "outcome": constant(Outcome.VALID.value, count),
         "kind": coded(small, _KIND_NAMES),
         "type": coded(small, _TYPES),
-        "sequence": numbers(piece.sequence, None),
+        "sequence": numbers(chunk.sequence, None),
         "clock": constant(Clock.NONE.value, count),
         "transaction": numbers(signed32(table[SESSION]), _bits(_WITH_SESSION[codes])),
         "record_id": numbers(_record_ids(table, codes), _bits(_WITH_NUMBER[codes])),
         "resources": no_texts(count),
-        "body": _bodies(piece.data, table),
+        "body": _bodies(chunk.data, table),
     }
-    return record_batch(columns | _branches(piece.data, table, codes), count)
+    return record_batch(columns | _branches(chunk.data, table, codes), count)
 
 
 def _bits(known: Any) -> Any | None:

@@ -1,7 +1,7 @@
-"""The committed changes of a plain log as Arrow batches, without a Python object per change.
+"""The committed changes of a log as Arrow batches, without a Python object per change.
 
-In: the pieces of the log and the names of its tables. Out: batches of the `CHANGES` schema, the
-rows of `changes()`. Memory: a piece of the log, and the changes of transactions that are open.
+In: the chunks of the log and the names of its tables. Out: batches of the `CHANGES` schema, the
+rows of `changes()`. Memory: a chunk of the log, and the changes of transactions that are open.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tallystick.systems.h2.columns.row_texts import RowTexts
 from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, CODE, NUMBER, START
-from tallystick.systems.h2.format.session_kernels import CHANGES as COUNT
-from tallystick.systems.h2.format.session_kernels import END, NONE, SLOT
 from tallystick.systems.h2.format.values.shown import Presentation
-from tallystick.systems.h2.read.ledger import Ledger, Page
 from tallystick.systems.h2.read.records import KINDS
-from tallystick.systems.h2.read.skim import PlainLog
-from tallystick.systems.h2.read.walk import Piece, distinct
+from tallystick.systems.h2.runs.chunk import Chunk, distinct
+from tallystick.systems.h2.runs.pieces import LogPieces
+from tallystick.systems.h2.runs.sessions import CHANGES as COUNT
+from tallystick.systems.h2.runs.sessions import END, NONE, SLOT
+from tallystick.systems.h2.runs.transactions import ChunkTransactions, Ledger
+from tallystick.systems.h2.runs.walk import BODY_LENGTH, BODY_START, CODE, NUMBER, START
 
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
 
@@ -70,13 +70,13 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Commits:
-    """Transactions that a piece commits, in the order of their ends.
+    """Transactions that a chunk commits, in the order of their ends.
 
     Attributes:
         first: the number of the first commit.
-        sessions: the sessions of the piece.
+        sessions: the sessions of the chunk.
         slots: the place of each one's session among these.
-        counts: the changes of each before the piece.
+        counts: the changes of each before the chunk.
         gtrids: the global ids of those that have one.
     """
 
@@ -86,14 +86,14 @@ class _Commits:
     counts: Any
     gtrids: dict[int, bytes] = field(default_factory=dict)
     kept: dict[int, list[_Rows]] = field(default_factory=dict)
-    """Of some, their changes before the piece."""
+    """Of some, their changes before the chunk."""
 
 
 class ChangeColumns:
-    """Makes batches of the changes of one plain log."""
+    """Makes batches of the changes of one log."""
 
     def __init__(
-        self, log: PlainLog, lives: TableLives, path: str, presentation: Presentation
+        self, log: LogPieces, lives: TableLives, path: str, presentation: Presentation
     ) -> None:
         self._log = log
         self._lives = lives
@@ -106,25 +106,25 @@ class ChangeColumns:
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all changes in commit order, in batches of at most ``rows`` rows."""
         ledger = Ledger(self._log)
-        for piece in self._log.pieces():
-            found = [*self._batches_of(ledger.add(piece))]
-            if len(found) > 1:
-                found = pa.Table.from_batches(found).combine_chunks().to_batches()
-            for batch in found:
+        for chunk in self._log.chunks():
+            batches = [*self._batches_of(ledger.add(chunk))]
+            if len(batches) > 1:
+                batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+            for batch in batches:
                 for begin in range(0, batch.num_rows, rows):
                     yield batch.slice(begin, rows)
 
-    def _batches_of(self, page: Page) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that a piece commits: what was kept of a transaction before its own."""
-        changes = self._changes(page.piece)
-        places = np.flatnonzero(page.piece.changes)
-        ended = page.ended()
-        committed = ended[page.committed(ended)]
-        commits = self._committed(page, committed)
-        ranks = np.full(page.figures.shape[1], NONE, np.int64)
+    def _batches_of(self, found: ChunkTransactions) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that a chunk commits: what was kept of a transaction before its own."""
+        changes = self._changes(found.chunk)
+        places = np.flatnonzero(found.chunk.changes)
+        ended = found.ended()
+        committed = ended[found.committed(ended)]
+        commits = self._committed(found, committed)
+        ranks = np.full(found.figures.shape[1], NONE, np.int64)
         ranks[committed] = np.arange(len(committed))
-        of_rows = ranks[page.numbers[places]]
-        self._keep(page, changes, places)
+        of_rows = ranks[found.numbers[places]]
+        self._keep(found, changes, places)
         order = np.flatnonzero(of_rows != NONE)
         order = order[np.argsort(of_rows[order], kind="stable")]
         rows, of_rows = changes.chosen(places[order]), of_rows[order]
@@ -149,19 +149,19 @@ class ChangeColumns:
             yield self._batch(rows.chosen(part), of_rows[part], ordinals[part], commits)
         self._commits += len(committed)
 
-    def _changes(self, piece: Piece) -> _Rows:
-        """Return every record of a piece as if it was a change."""
-        table, stream = piece.table, self._log.stream
+    def _changes(self, chunk: Chunk) -> _Rows:
+        """Return every record of a chunk as if it was a change."""
+        table, stream = chunk.table, self._log.stream
         offsets = table[START].copy()
         kernels.file_offsets(
-            offsets, piece.begin, self._ids, stream.pages.page_size, stream.body_size
+            offsets, chunk.begin, self._ids, stream.pages.page_size, stream.body_size
         )
-        lengths = np.where(piece.codes == Type.ADD, table[BODY_LENGTH], -1)
-        positions = piece.starts
+        lengths = np.where(chunk.codes == Type.ADD, table[BODY_LENGTH], -1)
+        positions = chunk.starts
         return _Rows(
-            piece.data,
+            chunk.data,
             table[CODE],
-            self._lives.numbers(piece.tables, positions),
+            self._lives.numbers(chunk.tables, positions),
             table[NUMBER],
             offsets,
             table[BODY_START],
@@ -169,36 +169,36 @@ class ChangeColumns:
             positions,
         )
 
-    def _committed(self, page: Page, committed: Any) -> _Commits:
+    def _committed(self, found: ChunkTransactions, committed: Any) -> _Commits:
         commits = _Commits(
             self._commits + 1,
-            pa.array(map(str, page.sessions), pa.string(), size=len(page.sessions)),
-            page.figures[SLOT][committed],
+            pa.array(map(str, found.sessions), pa.string(), size=len(found.sessions)),
+            found.figures[SLOT][committed],
             np.zeros(len(committed), np.int64),
         )
-        for rank in np.flatnonzero(np.isin(committed, [*page.names, *page.before])).tolist():
+        for rank in np.flatnonzero(np.isin(committed, [*found.names, *found.before])).tolist():
             number = int(committed[rank])
-            names = page.names.get(number)
+            names = found.names.get(number)
             xid = branch_of(names[-1]) if names else None
             if xid is not None:
                 commits.gtrids[rank] = xid.gtrid
-            if number in page.before:
-                session = page.sessions[int(commits.slots[rank])]
-                commits.counts[rank] = page.before[number].figures[COUNT]
+            if number in found.before:
+                session = found.sessions[int(commits.slots[rank])]
+                commits.counts[rank] = found.before[number].figures[COUNT]
                 commits.kept[rank] = self._kept.get(session, [])
         return commits
 
-    def _keep(self, page: Page, changes: _Rows, places: Any) -> None:
-        """Drop the changes of what ends, and keep those of what is open after the piece."""
-        ends, slots = page.figures[END].tolist(), page.figures[SLOT].tolist()
-        numbers = page.numbers[places]
-        for number in page.before:
+    def _keep(self, found: ChunkTransactions, changes: _Rows, places: Any) -> None:
+        """Drop the changes of what ends, and keep those of what is open after the chunk."""
+        ends, slots = found.figures[END].tolist(), found.figures[SLOT].tolist()
+        numbers = found.numbers[places]
+        for number in found.before:
             if ends[number] != NONE:
-                self._kept.pop(page.sessions[slots[number]], None)
+                self._kept.pop(found.sessions[slots[number]], None)
         for number, end in enumerate(ends):
             if end == NONE:
                 rows = changes.chosen(places[numbers == number])
-                self._kept.setdefault(page.sessions[slots[number]], []).append(rows.copied())
+                self._kept.setdefault(found.sessions[slots[number]], []).append(rows.copied())
 
     def _batch(self, rows: _Rows, ranks: Any, ordinals: Any, commits: _Commits) -> pa.RecordBatch:
         count = len(ranks)

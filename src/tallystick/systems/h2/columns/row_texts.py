@@ -23,7 +23,6 @@ from tallystick.systems.h2.columns.value_kernels import (
     write_objects,
 )
 from tallystick.systems.h2.format.catalogue import TableLives
-from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import number_text
 from tallystick.systems.h2.format.values.shown import Presentation, is_enum
@@ -35,7 +34,8 @@ from tallystick.systems.h2.format.values.types import (
     decode_value,
 )
 from tallystick.systems.h2.read.changes import by_column, column_names
-from tallystick.systems.h2.read.walk import distinct
+from tallystick.systems.h2.runs.chunk import distinct
+from tallystick.systems.h2.runs.rows import NO_COLUMN, read_rows
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _TEXT_MAX = (1 << 31) - 1

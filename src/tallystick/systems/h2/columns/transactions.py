@@ -1,6 +1,6 @@
-"""The transactions of a plain log as Arrow batches, without a Python object per transaction.
+"""The transactions of a log as Arrow batches, without a Python object per transaction.
 
-In: the pieces of the log. Out: batches of the `TRANSACTIONS` schema, the rows of `transactions()`.
+In: the chunks of the log. Out: batches of the `TRANSACTIONS` schema, the rows of `transactions()`.
 Transactions that were prepared, or ended by hand, become objects first. Memory grows with open
 transactions only.
 """
@@ -21,24 +21,24 @@ from tallystick.records import Clock, State, Transaction
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
-from tallystick.systems.h2.format.record_kernels import START
-from tallystick.systems.h2.format.session_kernels import BYTES, CHANGES, RECORDS, SLOT
-from tallystick.systems.h2.read.ledger import Endings, Ledger, Page
-from tallystick.systems.h2.read.skim import PlainLog
 from tallystick.systems.h2.read.transactions import LoggedTransaction
-from tallystick.systems.h2.read.walk import distinct
+from tallystick.systems.h2.runs.chunk import distinct
+from tallystick.systems.h2.runs.pieces import LogPieces
+from tallystick.systems.h2.runs.sessions import BYTES, CHANGES, RECORDS, SLOT
+from tallystick.systems.h2.runs.transactions import ChunkTransactions, Endings, Ledger
+from tallystick.systems.h2.runs.walk import START
 
 _SESSION, _KEY, _RECORDS, _BYTES, _CHANGES, _OFFSET = range(6)
 """Rows of the table of committed transactions; a key counts the transactions of the log."""
 
 
 class TransactionColumns:
-    """Makes batches of the transactions of one plain log.
+    """Makes batches of the transactions of one log.
 
     ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
     """
 
-    def __init__(self, log: PlainLog, path: str, by_hand: Callable[[], Collection[int]]) -> None:
+    def __init__(self, log: LogPieces, path: str, by_hand: Callable[[], Collection[int]]) -> None:
         self._log = log
         self._path = path
         self._by_hand = by_hand
@@ -50,22 +50,22 @@ class TransactionColumns:
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all transactions in batches of at most ``rows`` rows, open ones last."""
         ledger, filled = Ledger(self._log), False
-        for piece in self._log.pieces():
-            page = ledger.add(piece)
-            self._take(page, page.endings(filled, self._by_hand))
-            filled = int(piece.codes[-1]) == Type.NOOP
+        for chunk in self._log.chunks():
+            found = ledger.add(chunk)
+            self._take(found, found.endings(filled, self._by_hand))
+            filled = int(chunk.codes[-1]) == Type.NOOP
             yield from self._gathered(rows, rows)
         yield from self._gathered(rows, 1)
         rest = (self._object(one) for one in ledger.rest())
         yield from batches_of_transactions(rest, Clock.NONE.value, rows)
 
-    def _take(self, page: Page, ends: Endings) -> None:
-        """Take what ends in a piece."""
+    def _take(self, found: ChunkTransactions, ends: Endings) -> None:
+        """Take what ends in a chunk."""
         alone = ends.by_hand | ends.named
         keys = np.arange(len(alone)) + self._listed + 1
-        odd = zip(keys[alone].tolist(), page.logged(ends.chosen(alone)), strict=True)
+        odd = zip(keys[alone].tolist(), found.logged(ends.chosen(alone)), strict=True)
         self._odd += [self._object(one, key) for key, one in odd]
-        self._tables.append(self._table(page, ends.chosen(~alone), keys[~alone]))
+        self._tables.append(self._table(found, ends.chosen(~alone), keys[~alone]))
         self._listed += len(alone)
 
     def _object(self, one: LoggedTransaction, key: int = 0) -> Transaction:
@@ -73,13 +73,13 @@ class TransactionColumns:
             self._listed += 1
         return one.to_transaction(key or self._listed, self._log.stream, self._path)
 
-    def _table(self, page: Page, ends: Endings, keys: Any) -> Any:
-        figures, stream = page.figures[:, ends.numbers], self._log.stream
-        offsets = page.piece.table[START][ends.rows]
+    def _table(self, found: ChunkTransactions, ends: Endings, keys: Any) -> Any:
+        figures, stream = found.figures[:, ends.numbers], self._log.stream
+        offsets = found.chunk.table[START][ends.rows]
         kernels.file_offsets(
-            offsets, page.piece.begin, self._ids, stream.pages.page_size, stream.body_size
+            offsets, found.chunk.begin, self._ids, stream.pages.page_size, stream.body_size
         )
-        sessions = np.array(page.sessions, np.int64)[figures[SLOT]]
+        sessions = np.array(found.sessions, np.int64)[figures[SLOT]]
         return np.stack([sessions, keys, *figures[[RECORDS, BYTES, CHANGES]], offsets])
 
     def _gathered(self, rows: int, least: int) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """The values of rows as JSON, as compiled kernels.
 
-In: rows of bytes that `record_kernels.walk` found in order. Out: a JSON object for each, the bytes
+In: rows of bytes that `walk.walk` found in order. Out: a JSON object for each, the bytes
 that `json.dumps` makes of the values as the engine prints them. What is printed by `format.values`
 only (floating-point numbers, arrays, some decimals) is listed first and then copied.
 """
@@ -13,10 +13,10 @@ import numpy as np
 
 from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.record_kernels import after_value, number_at
-from tallystick.systems.h2.format.row_kernels import whole_number_at
 from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.format.values.types import TYPES, Layout
+from tallystick.systems.h2.runs.rows import whole_number_at
+from tallystick.systems.h2.runs.walk import after_value, number_at
 
 CONSTANT, WHOLE, TEXT, HEX, LARGE, UUID, DECIMAL, MOMENT, OTHER = range(9)
 """How values are printed; `OTHER`: by `format.values`."""

@@ -21,6 +21,7 @@ from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.read.scan import whole_entries
 from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.runs.pieces import LogPieces
 
 
 class Redo:
@@ -42,7 +43,7 @@ class Redo:
         Raises `CorruptLogError` if the log contradicts the pages, `UnsupportedFormatError` if rows
         of an indexed table changed.
         """
-        recovery, of_log = recover(stream, Zone()), used_pages(stream)
+        recovery, of_log = recover(LogPieces(stream, Zone())), used_pages(stream)
         self._reserve(stream, recovery)
         for entry in whole_entries(stream):
             if entry.code == Type.FREE_LOG:

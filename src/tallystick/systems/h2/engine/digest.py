@@ -17,13 +17,14 @@ from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, UNKNOWN
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import CONVERTED, NEWER, holds_type
 from tallystick.systems.h2.read.records import outcome_of
-from tallystick.systems.h2.read.skim import PlainLog
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.transactions import LoggedTransaction, Tracker
+from tallystick.systems.h2.runs.pieces import LogPieces
+from tallystick.systems.runs import RunCount
 
 if TYPE_CHECKING:
-    from tallystick.systems.h2.read.ledger import Ledger
-    from tallystick.systems.h2.read.walk import Piece
+    from tallystick.systems.h2.runs.chunk import Chunk
+    from tallystick.systems.h2.runs.transactions import Ledger
 
 _GUESSED = (INCOMPLETE, UNKNOWN)
 _ENDED = (State.COMMITTED, State.PREPARED)
@@ -63,6 +64,8 @@ class LogDigest:
         versions_differ_from: the position of the first damaged row with a value of a type that not
             every version of the engine knows: what it takes for the next record depends on that.
             Or of the first row of the page index with a value that versions convert to a number.
+        count: records that were read in runs, and one by one.
+        odd_rows: an added row was read one by one in a log that is read in runs.
     """
 
     stream: LogStream
@@ -76,6 +79,8 @@ class LogDigest:
     prepared: list[LoggedTransaction] = field(default_factory=list)
     uncommitted: int = 0
     versions_differ_from: int | None = None
+    count: RunCount = field(default_factory=RunCount)
+    odd_rows: bool = False
     _guessed: bool = False
     _transactions: Tracker = field(default_factory=Tracker)
     _ledger: Ledger | None = None
@@ -86,7 +91,21 @@ class LogDigest:
         return sum(self.states[state] for state in _ENDED)
 
     def observe(self, entry: Entry) -> None:
-        """Take the next entry; its row and values are dropped."""
+        """Take the next entry of a log that is read one by one; its row and values are dropped."""
+        self._observe(entry)
+        ended = self._transactions.add(entry)
+        if ended is not None:
+            self.states[ended.state] += 1
+
+    def observe_odd(self, log: LogPieces, chunk: Chunk) -> None:
+        """Take records that are read one by one between runs; their rows and values are dropped."""
+        for entry in chunk.odd:
+            self.odd_rows |= entry.code == Type.ADD
+            self._observe(entry)
+        self.states.update(self._followed(log).add(chunk).states())
+
+    def _observe(self, entry: Entry) -> None:
+        self.count.one_by_one += 1
         row, entry.row, entry.values = entry.row, b"", ()
         if not self._guessed:
             self.outcomes[outcome_of(entry, self.stream)] += 1
@@ -97,22 +116,24 @@ class LogDigest:
         if self.versions_differ_from is None and _read_differently(entry, row, bool(code)):
             self.versions_differ_from = entry.pos
         self._observe_end(entry)
-        ended = self._transactions.add(entry)
-        if ended is not None:
-            self.states[ended.state] += 1
 
-    def observe_piece(self, plain: PlainLog, piece: Piece, rows: Iterable[Entry]) -> None:
+    def observe_chunk(self, log: LogPieces, chunk: Chunk, rows: Iterable[Entry]) -> None:
         """Take records that are in order; ``rows`` are those added to the page index."""
-        self.outcomes[Outcome.VALID] += len(piece.codes)
+        self.count.in_runs += len(chunk.codes)
+        if not self._guessed:
+            self.outcomes[Outcome.VALID] += len(chunk.codes)
         for entry in rows:
             if self.versions_differ_from is None and _read_differently(entry, entry.row, False):
                 self.versions_differ_from = entry.pos
-        self._observe_piece_end(plain, piece)
-        if self._ledger is None:
-            from tallystick.systems.h2.read.ledger import Ledger
+        self._observe_chunk_end(log, chunk)
+        self.states.update(self._followed(log).add(chunk).states())
 
-            self._ledger = Ledger(plain)
-        self.states.update(self._ledger.add(piece).states())
+    def _followed(self, log: LogPieces) -> Ledger:
+        if self._ledger is None:
+            from tallystick.systems.h2.runs.transactions import Ledger
+
+            self._ledger = Ledger(log)
+        return self._ledger
 
     def finish(self) -> None:
         """Count the transactions that are open at the end."""
@@ -124,13 +145,13 @@ class LogDigest:
             elif one.count:
                 self.uncommitted += 1
 
-    def _observe_piece_end(self, plain: PlainLog, piece: Piece) -> None:
-        starts = piece.starts[piece.follow_noops(self.filled)]
+    def _observe_chunk_end(self, log: LogPieces, chunk: Chunk) -> None:
+        starts = chunk.starts[chunk.follow_noops(self.filled)]
         self.after_fill += starts[starts % self.stream.body_size != 0].tolist()
-        for entry in plain.entries(piece, piece.last_but_noops()):
+        for entry in log.of_chunk(chunk, chunk.last_but_noops()):
             self.last = entry
-        self.filled = int(piece.codes[-1]) == Type.NOOP
-        self.known_to = piece.end
+        self.filled = int(chunk.codes[-1]) == Type.NOOP
+        self.known_to = chunk.end
 
     def _observe_end(self, entry: Entry) -> None:
         noop = entry.code == Type.NOOP

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,11 +31,10 @@ from tallystick.systems.h2.engine.tables import (
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.catalogue import TableLives, build_of, table_names
 from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
-from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream, PageFile
+from tallystick.systems.h2.runs.pieces import OWN_TABLES, LogPieces
 
 EVERY = sys.maxsize
 """More records than a log has."""
@@ -130,24 +129,30 @@ class Opening:
 class EngineResult:
     """What the engine does with a file.
 
-    ``recovery`` and ``digest`` are None where the log cannot be followed, ``redo`` where it comes
-    to no redo.
+    ``log``, ``recovery`` and ``digest`` are None where the log cannot be followed, ``redo`` where
+    it comes to no redo.
     """
 
     file: OpenedFile
     opening: Opening
+    log: LogPieces | None = None
     recovery: Recovery | None = None
     digest: LogDigest | None = None
     redo: Redo | None = None
 
     def redone(self) -> Iterator[Entry]:
         """Yield the records that redo applies, with their bytes."""
-        if self.redo is None or self.recovery is None:
+        if self.log is None or self.redo is None or self.recovery is None:
             return
-        for entry in _redone(self.redo.stream, self.recovery, self.redo.zone, frozenset()):
+        for entry in _redone(self.log, self.recovery, None):
             if entry.pos >= self.opening.redone_before:
                 return
             yield entry
+
+    def columnar_log(self) -> LogPieces | None:
+        """Return the log where the rows of all changes can be read from columns."""
+        odd = self.log is None or not self.log.in_runs or (self.digest and self.digest.odd_rows)
+        return None if odd else self.log
 
     def decisions(self, entry: Entry) -> dict[str, Any]:
         """Return what the engine did with an entry, as far as its opening came."""
@@ -162,26 +167,23 @@ class EngineResult:
 _NOT_REDONE: dict[str, Any] = {"redo": False, "freed": []}
 
 
-def judge(file: OpenedFile, plain: PlainLog | None = None) -> EngineResult:
-    """Run recovery on the log of a file and decide whether the engine opens it.
-
-    ``plain`` is the log where all of it is in order.
-    """
+def judge(file: OpenedFile, log: LogPieces | None) -> EngineResult:
+    """Run recovery on the log of a file and decide whether the engine opens it."""
     if file.pages is None:
         error = file.problem
         if isinstance(error, CorruptLogError):
             return EngineResult(file, _failed(FILE_CORRUPTED, error.message, read=0))
         return EngineResult(file, Opening(replaced=True, read=0, redone_before=0))
     refusal = _header_refusal(file.pages)
-    if file.stream is None:
+    if file.stream is None or log is None:
         if refusal is None and file.problem is not None:
             refusal = _failed(GENERAL_ERROR, file.problem.message)
         return EngineResult(file, refusal or Opening())
     digest = LogDigest(file.stream)
-    recovery = recover(file.stream, file.zone, digest, plain)
+    recovery = recover(log, digest)
     digest.finish()
-    opening, redo = (refusal, None) if refusal else _open_log(file, file.stream, recovery, plain)
-    return EngineResult(file, opening, recovery, digest, redo)
+    opening, redo = (refusal, None) if refusal else _open_log(file, log, recovery)
+    return EngineResult(file, opening, log, recovery, digest, redo)
 
 
 def _failed(code: int, error: str, *stages: int, read: int = EVERY) -> Opening:
@@ -219,9 +221,8 @@ def _log_refusal(stream: LogStream, recovery: Recovery) -> Opening | None:
     return None
 
 
-def _open_log(
-    file: OpenedFile, stream: LogStream, recovery: Recovery, plain: PlainLog | None
-) -> tuple[Opening, Redo | None]:
+def _open_log(file: OpenedFile, log: LogPieces, recovery: Recovery) -> tuple[Opening, Redo | None]:
+    stream = log.stream
     if refusal := _log_refusal(stream, recovery):
         return refusal, None
     read_only = stream.pages.static.write_version > layout.VERSION
@@ -241,17 +242,15 @@ def _open_log(
     opening.damaged_pages |= dict.fromkeys(outside, _CUT)
     opening.odd_index_rows = tuple(map(stream.file_offset, recovery.odd_index_rows))
     redo = Redo(tables, stream, file.zone, opening.odd_changes)
-    _simulate_redo(redo, recovery, opening, plain)
+    _simulate_redo(redo, recovery, opening, log)
     return opening, redo
 
 
-def _simulate_redo(
-    redo: Redo, recovery: Recovery, opening: Opening, plain: PlainLog | None
-) -> None:
-    entry, stream, zone = None, redo.stream, redo.zone
+def _simulate_redo(redo: Redo, recovery: Recovery, opening: Opening, log: LogPieces) -> None:
+    entry, stream = None, redo.stream
     unreadable = redo.start(opening.read_only)
     try:
-        for entry in _to_apply(redo, recovery, plain):
+        for entry in _to_apply(redo, recovery, log):
             redo.apply(entry)
     except StoreError as error:
         place = stream.file_offset(entry.start) if entry is not None else -1
@@ -271,34 +270,28 @@ def _simulate_redo(
         meta, catalog = redo.tables.meta, opening.catalog.values()
         opening.odd_catalog = tuple(contradictions(meta, catalog, recovery.used_pages))
     names = table_names(opening.catalog.values())
-    entries = _redone(stream, recovery, zone, block_tables(names), plain)
+    entries = _redone(log, recovery, block_tables(names))
     blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
     opening.damaged_blocks = tuple(blocks) if opening.opened and not opening.partial else ()
 
 
-def _to_apply(redo: Redo, recovery: Recovery, plain: PlainLog | None) -> Iterator[Entry]:
+def _to_apply(redo: Redo, recovery: Recovery, log: LogPieces) -> Iterator[Entry]:
     """Yield the records that redo applies one by one; the others, in between, are applied here."""
-    if plain is None:
-        return _redone(redo.stream, recovery, redo.zone)
-    from tallystick.systems.h2.engine.plain_redo import apply_at_once
+    if not log.in_runs:
+        return _redone(log, recovery, None)
+    from tallystick.systems.h2.engine.redo_of_runs import apply_at_once
 
-    return apply_at_once(redo, recovery, plain)
+    return apply_at_once(redo, recovery, log)
 
 
-def _redone(
-    stream: LogStream,
-    recovery: Recovery,
-    zone: Zone,
-    valued: frozenset[int] = OWN_TABLES,
-    plain: PlainLog | None = None,
-) -> Iterator[Entry]:
-    """Yield the records that redo applies; of a plain log those of the tables in ``valued``."""
-    if plain is not None:
-        from tallystick.systems.h2.engine.plain_redo import redone_in
+def _redone(log: LogPieces, recovery: Recovery, tables: Collection[int] | None) -> Iterator[Entry]:
+    """Yield the records that redo applies, all or those of some tables with their values."""
+    if tables is not None and log.in_runs:
+        from tallystick.systems.h2.engine.redo_of_runs import redone_in
 
-        yield from redone_in(valued, recovery, plain)
+        yield from redone_in(tables, recovery, log)
         return
-    for entry in Skim(stream, zone, valued).entries():
+    for entry in log.entries(tables or OWN_TABLES):
         if entry.session_bound and entry.type != INCOMPLETE and recovery.redo(entry):
             yield entry
 

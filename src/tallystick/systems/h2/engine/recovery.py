@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
-from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.scan import ScanEnd
-from tallystick.systems.h2.read.skim import PlainLog, Skim
 from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.runs.pieces import OWN_TABLES, LogPieces
 
 if TYPE_CHECKING:
-    from tallystick.systems.h2.read.walk import Piece
+    from tallystick.systems.h2.runs.chunk import Chunk
 
 HEAD_COLUMN = 3
 """Column of a page-index row that holds the root page of the index."""
@@ -32,7 +31,6 @@ META_NUMBERS = 4
 """Columns of such a row that are numbers, the first ones."""
 META_COLUMNS = 6
 """Columns of such a row; options and columns of the index are the last ones."""
-_INDEX_ONLY = frozenset((TABLE_META,))
 _TABLE_KIND = "0"
 _KINDS = (_TABLE_KIND, "1")
 _OPTIONS = re.compile(r"[^,]+,\d,(temp)?,d?(,(true|false)){0,2}")
@@ -95,15 +93,15 @@ class Recovery:
         if handler is not None:
             handler(self, entry)
 
-    def observe_piece(self, piece: Piece, ends: Iterable[Entry], rows: Iterable[Entry]) -> None:
+    def observe_chunk(self, chunk: Chunk, ends: Iterable[Entry], rows: Iterable[Entry]) -> None:
         """Apply stage 0 to records that are in order.
 
         ``ends`` are the prepare records and the last COMMIT of each session, ``rows`` those that
         are added to the page index.
         """
         self.empty = False
-        self.last_section = int(piece.sections[-1])
-        for page, pos, start in piece.undone_pages():
+        self.last_section = int(chunk.sections[-1])
+        for page, pos, start in chunk.undone_pages():
             self.undo.setdefault(page, (pos, start))
         for entry in chain(ends, rows):
             _OBSERVERS[entry.code](self, entry)
@@ -195,35 +193,26 @@ def is_odd_row(values: tuple[Value | None, ...]) -> bool:
     return own_keys != (root == "0") or (own_keys and kind == _TABLE_KIND)
 
 
-def recover(
-    stream: LogStream,
-    zone: Zone,
-    digest: LogDigest | None = None,
-    plain: PlainLog | None = None,
-) -> Recovery:
-    """Run stages 0 and 1 over the whole log; ``digest`` takes its entries as well.
-
-    ``plain`` is the log where all of it is in order.
-    """
-    recovery = Recovery(used_pages=used_pages(stream))
-    scan = Skim(stream, zone) if plain is None else plain
-    entries = scan.entries() if isinstance(scan, Skim) else _observed(scan, recovery, digest)
-    for entry in entries:
-        recovery.observe(entry)
-        if digest is not None:
-            digest.observe(entry)
-    recovery.end = scan.end
+def recover(log: LogPieces, digest: LogDigest | None = None) -> Recovery:
+    """Run stages 0 and 1 over the whole log; ``digest`` takes its records as well."""
+    recovery = Recovery(used_pages=used_pages(log.stream))
+    for piece in log.pieces():
+        if isinstance(piece, Entry):
+            recovery.observe(piece)
+            if digest is not None:
+                digest.observe(piece)
+        elif piece.odd:
+            for entry in piece.odd:
+                recovery.observe(entry)
+            if digest is not None:
+                digest.observe_odd(log, piece)
+        else:
+            rows = list(log.of_chunk(piece, piece.added_to(TABLE_META), OWN_TABLES))
+            recovery.observe_chunk(piece, log.of_chunk(piece, piece.last_ends()), rows)
+            if digest is not None:
+                digest.observe_chunk(log, piece, rows)
+    recovery.end = log.end
     return recovery
-
-
-def _observed(plain: PlainLog, recovery: Recovery, digest: LogDigest | None) -> list[Entry]:
-    """Observe the records that are in order; return the entry of one that is cut off."""
-    for piece in plain.pieces():
-        rows = list(plain.entries(piece, piece.added_to(TABLE_META), _INDEX_ONLY))
-        recovery.observe_piece(piece, plain.entries(piece, piece.last_ends()), rows)
-        if digest is not None:
-            digest.observe_piece(plain, piece, rows)
-    return plain.tail
 
 
 def used_pages(stream: LogStream) -> set[int]:

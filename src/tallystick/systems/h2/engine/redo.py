@@ -28,8 +28,8 @@ from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value, decode_row
-from tallystick.systems.h2.read.skim import OWN_TABLES
 from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.runs.pieces import OWN_TABLES
 
 DUPLICATE_KEY = 23505
 _NOT_THERE = "removals of rows that are not there"

@@ -63,6 +63,7 @@ from tallystick.systems.h2.live.state import LiveState, Prepared
 from tallystick.systems.h2.live.writer import Item, LogWriter, replace_record
 from tallystick.systems.h2.read.scan import whole_entries
 from tallystick.systems.h2.read.stream import LogStream, TrunkChain, open_stream, walk_trunks
+from tallystick.systems.h2.runs.pieces import LogPieces
 
 Row = TypeVar("Row")
 
@@ -236,7 +237,7 @@ class PageLog(Uncopied):
             self._mark_used(used_pages(stream))
             return True
         if stage == UNDO_STAGE or self._recovery is None:
-            self._recovery = recover(stream, Zone())
+            self._recovery = recover(LogPieces(stream, Zone()))
             self._require_readable(self._recovery)
             self._find_in_doubt(self._recovery)
         if stage == UNDO_STAGE:
@@ -344,7 +345,7 @@ class PageLog(Uncopied):
         if not carry:
             self._require_decided()
         old = self._stream or self.open_for_reading()
-        recovery = recover(old, Zone()) if carry else Recovery()
+        recovery = recover(LogPieces(old, Zone())) if carry else Recovery()
         self._require_readable(recovery)
         images = self._restored_lists(old, recovery)
         # A log that was cut short lists pages after the end of the file: the new log may take them.

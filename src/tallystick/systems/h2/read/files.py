@@ -87,8 +87,7 @@ class OpenedFile:
         """True where the file is as long as the engine has made it before the second header."""
         if self.pages is None:
             return self.size in range(0, layout.PAGE_SIZE_OFFSET + 1, layout.MAGIC_SIZE)
-        whole = layout.encode_static_header(self.pages.static)
-        return bytes(self.pages.data) == whole
+        return self.pages.data == layout.encode_static_header(self.pages.static)
 
     @property
     def encrypted(self) -> bool:

@@ -6,11 +6,11 @@ attributes are the entry's fields with the keys and value forms of the oracle's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tallystick.records import Kind, Outcome, Record
+from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.roles import branch_of
 from tallystick.storage.crc import crc32
 from tallystick.systems.h2.format.entries import (
@@ -23,6 +23,10 @@ from tallystick.systems.h2.format.entries import (
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.types import json_of
 from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.protocol import Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KINDS = {
     Type.NOOP: Kind.NOOP,
@@ -129,6 +133,17 @@ def record_of(
     if known:
         _fill(record, entry)
     return record
+
+
+def batches_of_entries(
+    entries: Iterable[Entry], stream: LogStream, log: str, split: Split | None, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield entries, or those in ``split``, as Arrow batches of at most ``rows`` rows."""
+    from tallystick.arrow.schemas import record_batches
+
+    records = (record_of(entry, stream) for entry in entries)
+    wanted = (one for one in records if split is None or split.begin <= one.offset < split.end)
+    yield from record_batches(wanted, log, Clock.NONE.value, rows)
 
 
 def _fill(record: Record, entry: Entry) -> None:

@@ -59,29 +59,71 @@ class ScanEnd:
     quiet_fault: str = ""
 
 
+class Buffers:
+    """The engine's two buffers: they hold bytes of earlier records, which damaged ones show.
+
+    Attributes:
+        rows: where rows and images of pages are put together; it grows.
+        packed: where compressed images are.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self.page_size = page_size
+        self.rows = bytearray(page_size)
+        self.packed = bytearray(2 * page_size)
+
+    def fill(self, row: bytes | memoryview) -> None:
+        """Put in a row."""
+        self.grow(len(row))
+        self.rows[: len(row)] = row
+
+    def grow(self, size: int) -> None:
+        """Make room for a row of so many bytes, as the engine does."""
+        if size >= len(self.rows):
+            self.rows += bytes(2 * (len(self.rows) + size) - len(self.rows))
+
+    def restore(self, size: int, stored: bytes | memoryview) -> str:
+        """Put in the image of a page, of a stated size; return what is wrong with it."""
+        fault = ""
+        if size == UNDO_RAW:
+            self.rows[: self.page_size] = stored
+        elif size == UNDO_EMPTY:
+            self.rows[: self.page_size] = bytes(self.page_size)
+        else:
+            self.packed[: len(stored)] = stored
+            try:
+                used = expand_into(memoryview(self.packed), self.rows, self.page_size)
+                if used > size:
+                    fault = "undo image runs over its end into stale bytes"
+            except ExpansionError as error:
+                fault = f"undo image damaged: {error.reason}; {error.done} bytes restored"
+        return fault
+
+
 @dataclass(slots=True)
 class Scan:
-    """The state of one scan: iterate over `entries` once, then look at `end`."""
+    """The state of one scan: iterate over `entries` once, then look at `end`.
+
+    Attributes:
+        before: records of the log before the place where it begins, `LogStream.skip`.
+        sections: checkpoints before it.
+        buffers: what the records before it have left in the engine's buffers.
+    """
 
     stream: LogStream
     zone: Zone
     before: int = 0
     sections: int = 0
-    origin: int = 0
-    """Records, sections and bytes of the log before the stream that is scanned, a part of it."""
+    buffers: Buffers | None = None
     end: ScanEnd = field(default_factory=ScanEnd)
-    _buffer: bytearray = field(default_factory=bytearray)
-    _packed: bytearray = field(default_factory=bytearray)
+    _buffers: Buffers = field(init=False)
 
     def entries(self) -> Iterator[Entry]:
         """Yield every record in order; a run of no-ops as one."""
-        page_size = self.stream.pages.page_size
-        self._buffer = bytearray(page_size)
-        self._packed = bytearray(2 * page_size)
+        self._buffers = self.buffers or Buffers(self.stream.pages.page_size)
         pos, section = self.before, self.sections
         for entry in self._walk():
             entry.pos, entry.section = pos + 1, section
-            entry.start += self.origin
             pos += entry.count
             section += entry.code == Type.CHECKPOINT
             yield entry
@@ -152,26 +194,12 @@ class Scan:
         count = page_size if entry.size == UNDO_RAW else entry.size
         if entry.size == UNDO_EMPTY:
             count = 0
-        if count > len(self._packed):
+        if count > len(self._buffers.packed):
             raise FileCorruptedError(f"undo image of {count} bytes")
         entry.stored = bytes(_exactly(data, at, max(count, 0)))
-        self._restore(entry, page_size)
-        entry.image = bytes(self._buffer[:page_size])
+        entry.fault = self._buffers.restore(entry.size, entry.stored)
+        entry.image = bytes(self._buffers.rows[:page_size])
         return at + max(count, 0)
-
-    def _restore(self, entry: Entry, page_size: int) -> None:
-        if entry.size == UNDO_RAW:
-            self._buffer[:page_size] = entry.stored
-        elif entry.size == UNDO_EMPTY:
-            self._buffer[:page_size] = bytes(page_size)
-        else:
-            self._packed[: len(entry.stored)] = entry.stored
-            try:
-                used = expand_into(memoryview(self._packed), self._buffer, page_size)
-                if used > entry.size:
-                    entry.fault = "undo image runs over its end into stale bytes"
-            except ExpansionError as error:
-                entry.fault = f"undo image damaged: {error.reason}; {error.done} bytes restored"
 
     def _session(self, data: bytes, at: int, entry: Entry) -> int:
         entry.session, at = decode_var_int(data, at)
@@ -198,7 +226,7 @@ class Scan:
     def _add(self, data: bytes, at: int, entry: Entry) -> int:
         at = self._table(data, at, entry)
         entry.key, entry.row, at = decode_keyed_row(data, at)
-        self._fill(entry.row)
+        self._buffers.fill(entry.row)
         entry.values, used = self._row_values(entry.row)
         if used > len(entry.row):
             entry.fault = "its values run over the row's end into stale bytes"
@@ -206,17 +234,12 @@ class Scan:
             entry.fault = f"{len(entry.row) - used} bytes of the row belong to no value"
         return at
 
-    def _fill(self, row: bytes) -> None:
-        if len(row) >= len(self._buffer):
-            self._buffer += bytes(2 * (len(self._buffer) + len(row)) - len(self._buffer))
-        self._buffer[: len(row)] = row
-
     def _row_values(self, row: bytes) -> tuple[tuple[Value | None, ...], int]:
         try:
             return decode_row(row, self.zone)
         except IndexError:
             # The engine reads on in what its buffer holds from earlier records.
-            with memoryview(self._buffer) as stale:
+            with memoryview(self._buffers.rows) as stale:
                 try:
                     return decode_row(stale, self.zone)
                 except IndexError:
@@ -272,7 +295,7 @@ def _exactly(data: bytes, at: int, count: int) -> bytes:
 
 def _cut(entry: Entry, window: _Window, fault: str) -> Entry:
     entry.type = INCOMPLETE
-    entry.length = len(window.data) - window.at
+    entry.length = window.stream.size - entry.start
     entry.fault = fault
     return entry
 
@@ -282,9 +305,10 @@ class _Window:
 
     def __init__(self, stream: LogStream) -> None:
         self.stream = stream
-        self.next_page = min(1, len(stream.data_pages))
-        self.data = stream.bodies(0, 1)
-        self.at = min(stream.skip, len(self.data))
+        page, at = divmod(stream.skip, stream.body_size)
+        self.data = stream.bodies(page, 1)
+        self.next_page = min(page + 1, len(stream.data_pages))
+        self.at = min(at, len(self.data))
 
     @property
     def position(self) -> int:

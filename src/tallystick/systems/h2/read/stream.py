@@ -207,7 +207,7 @@ class LogStream:
     misnamed: str = ""
     """Why the header that names this log cannot be right; empty where it can."""
     skip: int = 0
-    """Stream bytes before the offset where a scan begins (a part read on its own)."""
+    """Stream bytes before the offset where a scan begins."""
 
     @property
     def body_size(self) -> int:

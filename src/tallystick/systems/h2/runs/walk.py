@@ -330,10 +330,10 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
     if code > _FREE:
         return _BAD
     table[SESSION, row], at = var_number(data, at, end, VAR_INT_MAX)
-    if at < 0:
-        return at
-    if code in (_COMMIT, _ROLLBACK):
-        return at
+    if at < 0 or code in (_COMMIT, _ROLLBACK):
+        return at if table[SESSION, row] < _NEGATIVE_FROM else _BAD
+    if table[SESSION, row] >= _NEGATIVE_FROM:  # the engine counts sessions from 1 on
+        return _BAD
     if code == _PREPARE:
         table[BODY_START, row] = at
         table[BODY_LENGTH, row] = -1

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format import record_kernels as kernels
 from tallystick.systems.h2.format.entries import encode_add
 from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long
 from tallystick.systems.h2.format.page_kernels import count_whole_pages
@@ -22,6 +21,7 @@ from tallystick.systems.h2.format.values.types import (
     decode_row,
 )
 from tallystick.systems.h2.read.stream import PageFile, data_fault
+from tallystick.systems.h2.runs import walk as kernels
 
 PAGE_SIZE = 512
 

@@ -1,6 +1,6 @@
 """The numbers in rows, as a compiled kernel.
 
-In: rows of bytes that `record_kernels.walk` found in order. Out: their column counts, and the whole
+In: rows of bytes that `walk.walk` found in order. Out: their column counts, and the whole
 number in one column. Import this module only where a log is long: it loads the compiler.
 """
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.record_kernels import after_value, number_at
 from tallystick.systems.h2.format.values.types import (
     ARRAY,
     BYTE,
@@ -23,6 +22,7 @@ from tallystick.systems.h2.format.values.types import (
     LONG_NEGATIVE,
     SHORT,
 )
+from tallystick.systems.h2.runs.walk import after_value, number_at
 
 NO_COLUMN = -1
 _SIGN_32 = 1 << 31

@@ -1,13 +1,13 @@
-"""Redo of a plain log, many records at once.
+"""Redo of a log that is read in runs, many records at once.
 
-In: the pieces of a plain log, and which sessions commit where. Out: row keys that tables have
+In: the chunks of a log, and which sessions commit where. Out: row keys that tables have
 gained and lost. What is odd, what fails, and rows of the engine's own tables are left to be applied
 one by one. Import this module only where a log is long: it loads NumPy and the compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import MetaRow, StoreError
 from tallystick.systems.h2.format.entries import Entry, Type
-from tallystick.systems.h2.format.record_kernels import BODY_LENGTH, BODY_START, NUMBER
-from tallystick.systems.h2.format.row_kernels import NO_COLUMN, read_rows
-from tallystick.systems.h2.read.skim import OWN_TABLES, PlainLog
-from tallystick.systems.h2.read.walk import Piece, distinct
+from tallystick.systems.h2.runs.chunk import Chunk, distinct
+from tallystick.systems.h2.runs.pieces import OWN_TABLES, LogPieces
+from tallystick.systems.h2.runs.rows import NO_COLUMN, read_rows
+from tallystick.systems.h2.runs.walk import BODY_LENGTH, BODY_START, NUMBER
 
 _AT_ONCE_MIN = 32
 """Records that are applied at once at least; fewer take longer so."""
@@ -28,45 +28,45 @@ _Group = tuple[int, Any, Any]
 """A table, ascending keys that change in it, and whether each is there afterwards."""
 
 
-def redone_in(tables: frozenset[int], recovery: Recovery, plain: PlainLog) -> Iterator[Entry]:
+def redone_in(tables: Collection[int], recovery: Recovery, log: LogPieces) -> Iterator[Entry]:
     """Yield the changes of these tables that redo applies, with values."""
-    for piece in plain.pieces():
-        places = redone(recovery, piece)
-        wanted = places[np.isin(piece.tables[places], list(tables))]
-        yield from plain.entries(piece, wanted, tables)
+    for chunk in log.chunks():
+        places = redone(recovery, chunk)
+        wanted = places[np.isin(chunk.tables[places], list(tables))]
+        yield from log.of_chunk(chunk, wanted, tables)
 
 
-def apply_at_once(redo: Redo, recovery: Recovery, plain: PlainLog) -> Iterator[Entry]:
-    """Apply runs of plain changes; yield the entries that are to be applied in between."""
-    for piece in plain.pieces():
-        places = redone(recovery, piece)
-        alone = np.isin(piece.tables[places], list(OWN_TABLES))
-        alone |= piece.codes[places] == Type.TRUNCATE
+def apply_at_once(redo: Redo, recovery: Recovery, log: LogPieces) -> Iterator[Entry]:
+    """Apply changes of chunks; yield the entries that are to be applied in between."""
+    for chunk in log.chunks():
+        places = redone(recovery, chunk)
+        alone = np.isin(chunk.tables[places], list(OWN_TABLES))
+        alone |= (chunk.codes[places] == Type.TRUNCATE) | bool(chunk.odd)
         borders = np.flatnonzero(np.diff(alone)) + 1
-        for run, single in zip(
+        for some, single in zip(
             np.split(places, borders), [*alone[:1], *alone[borders]], strict=False
         ):
-            if single or len(run) < _AT_ONCE_MIN or not _applied(redo, piece, run):
-                yield from plain.entries(piece, run, OWN_TABLES)
+            if single or len(some) < _AT_ONCE_MIN or not _applied(redo, chunk, some):
+                yield from log.of_chunk(chunk, some, OWN_TABLES)
 
 
-def redone(recovery: Recovery, piece: Piece) -> Any:
+def redone(recovery: Recovery, chunk: Chunk) -> Any:
     """Return the places of the changes that redo applies."""
-    sessions, slots = piece.sessions()
+    sessions, slots = chunk.sessions()
     states = (recovery.sessions.get(session) for session in sessions)
     ends = [(one.commit_section, one.commit_pos) if one else _NO_COMMIT for one in states]
     section, pos = np.array([*ends, _NO_COMMIT], np.int64).T[:, slots]
-    before = (piece.sections < section) | (piece.sections == section) & (piece.sequence <= pos)
-    return np.flatnonzero(before & piece.changes)
+    before = (chunk.sections < section) | (chunk.sections == section) & (chunk.sequence <= pos)
+    return np.flatnonzero(before & chunk.changes)
 
 
-def _applied(redo: Redo, piece: Piece, places: Any) -> bool:
+def _applied(redo: Redo, chunk: Chunk, places: Any) -> bool:
     """Apply the changes if there is nothing odd about any of them; return whether they were."""
-    tables = piece.tables[places]
+    tables = chunk.tables[places]
     groups: list[_Group] = []
     for table in distinct(tables)[0]:
         try:
-            group = _group(redo, piece, table, places[tables == table])
+            group = _group(redo, chunk, table, places[tables == table])
         except StoreError:  # it is for the record that it stops
             return False
         if group is None:
@@ -77,13 +77,13 @@ def _applied(redo: Redo, piece: Piece, places: Any) -> bool:
     return True
 
 
-def _group(redo: Redo, piece: Piece, table: int, places: Any) -> _Group | None:
+def _group(redo: Redo, chunk: Chunk, table: int, places: Any) -> _Group | None:
     """Return what changes of one table do; None if one of them is odd."""
     row = redo.root(table)
-    adds = piece.codes[places] == Type.ADD
-    if not _has_own_keys(redo, piece, row, places[adds]):
+    adds = chunk.codes[places] == Type.ADD
+    if not _has_own_keys(redo, chunk, row, places[adds]):
         return None
-    keys = piece.table[NUMBER][places]
+    keys = chunk.table[NUMBER][places]
     order = np.argsort(keys, kind="stable")
     keys, adds = keys[order], adds[order]
     same = keys[1:] == keys[:-1]
@@ -96,15 +96,15 @@ def _group(redo: Redo, piece: Piece, table: int, places: Any) -> _Group | None:
     return table, keys, adds[last]
 
 
-def _has_own_keys(redo: Redo, piece: Piece, row: MetaRow, places: Any) -> bool:
+def _has_own_keys(redo: Redo, chunk: Chunk, row: MetaRow, places: Any) -> bool:
     """Return True if added rows have the columns of their table, and the keys it gives them."""
     column = redo.tables.key_column(row.index)
     if column is not None and column < 0:
         return False
-    starts, lengths, keys = piece.table[[BODY_START, BODY_LENGTH, NUMBER]][:, places]
+    starts, lengths, keys = chunk.table[[BODY_START, BODY_LENGTH, NUMBER]][:, places]
     counts, numbers = np.empty_like(keys), np.empty_like(keys)
     known = NO_COLUMN if column is None else column
-    if not read_rows(piece.data, starts, lengths, known, counts, numbers):
+    if not read_rows(chunk.data, starts, lengths, known, counts, numbers):
         return False
     if row.columns and (counts != row.columns).any():
         return False

@@ -1,6 +1,6 @@
 """The records of sessions as transactions, as a compiled kernel.
 
-In: the table that `record_kernels.walk` fills. Out: which transaction each record is of, and
+In: the table that `walk.walk` fills. Out: which transaction each record is of, and
 figures of each transaction. Import this module only where a log is long: it loads the compiler.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.entries import Type
-from tallystick.systems.h2.format.record_kernels import CODE, LENGTH
+from tallystick.systems.h2.runs.walk import CODE, LENGTH
 
 # Rows of the table of figures, by number.
 SLOT, RECORDS, BYTES, CHANGES, PREPARED_AT, LAST, END = range(7)

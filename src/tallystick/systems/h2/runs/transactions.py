@@ -1,23 +1,26 @@
 """The transactions of a log whose records come as columns.
 
-In: the pieces of a plain log, one after the other. Out: for each piece a `Page`: the transactions
-that have records in it, numbered as they begin, with figures of each. What `transactions` finds
-entry by entry; memory grows with open transactions only. Import this module only where a log is
-long: it loads NumPy and the compiler.
+In: the chunks of a log, one after the other. Out: for each its `ChunkTransactions`: those that have
+records in it, numbered as they begin, with figures of each. What `read.transactions` finds entry by
+entry; memory grows with open transactions only. Import this module only where a log is long: it
+loads NumPy and the compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tallystick.records import State
 from tallystick.systems.h2.format.entries import Entry, Type
-from tallystick.systems.h2.format.record_kernels import CODE, NUMBER, TABLE
-from tallystick.systems.h2.format.session_kernels import (
+from tallystick.systems.h2.read.transactions import LoggedTransaction
+from tallystick.systems.h2.runs.chunk import Chunk
+from tallystick.systems.h2.runs.pieces import LogPieces
+from tallystick.systems.h2.runs.sessions import (
     BYTES,
     CHANGES,
     END,
@@ -29,9 +32,7 @@ from tallystick.systems.h2.format.session_kernels import (
     SLOT,
     number_transactions,
 )
-from tallystick.systems.h2.read.skim import PlainLog
-from tallystick.systems.h2.read.transactions import LoggedTransaction
-from tallystick.systems.h2.read.walk import Piece
+from tallystick.systems.h2.runs.walk import CODE, NUMBER, TABLE
 
 _INVERSES = Type.ADD + Type.REMOVE
 """Of no other two changes the types have this sum."""
@@ -39,16 +40,14 @@ _INVERSES = Type.ADD + Type.REMOVE
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that has records before a piece and does not end there.
+    """A transaction that has records before a chunk and does not end there.
 
     Attributes:
-        figures: those of `session_kernels`.
-        begin: the offset in the stream of its first record.
+        figures: those of `sessions`.
         parts: its changes: type, table and key each.
     """
 
     figures: Any
-    begin: int
     names: list[str] = field(default_factory=list)
     last: Entry | None = None
     parts: list[Any] = field(default_factory=list)
@@ -56,10 +55,10 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """Transactions that end in a piece, in the order of their ends.
+    """Transactions that end in a chunk, in the order of their ends.
 
     Attributes:
-        numbers: their numbers in the piece.
+        numbers: their numbers in the chunk.
         rows: the places of the records that end them.
         committed: which are committed; the others are rolled back.
         named: which were prepared under a name.
@@ -79,19 +78,19 @@ class Endings:
 
 
 @dataclass(slots=True)
-class Page:
-    """The transactions that have records in a piece.
+class ChunkTransactions:
+    """The transactions that have records in a chunk.
 
     Attributes:
-        sessions: the sessions, in the order of `session_kernels.SLOT`.
+        sessions: the sessions, in the order of `sessions.SLOT`.
         numbers: of each record, its transaction; -1: it is of none.
         figures: of each transaction.
         names: of transactions, the names they prepared under.
-        before: of transactions that were open before the piece, what is known of them.
+        before: of transactions that were open before the chunk, what is known of them.
     """
 
-    plain: PlainLog
-    piece: Piece
+    log: LogPieces
+    chunk: Chunk
     sessions: list[int]
     numbers: Any
     figures: Any
@@ -106,7 +105,7 @@ class Page:
 
     def committed(self, ended: Any) -> Any:
         """Return which of the transactions that end are committed."""
-        found = self.piece.codes[self.figures[END][ended]] == Type.COMMIT
+        found = self.chunk.codes[self.figures[END][ended]] == Type.COMMIT
         figures = self.figures[:, ended]
         halves = figures[CHANGES] == 2 * figures[PREPARED_AT]
         for at in np.flatnonzero(found & halves & (figures[PREPARED_AT] > 0)).tolist():
@@ -120,13 +119,21 @@ class Page:
         counts = {State.COMMITTED: committed, State.ROLLED_BACK: len(ended) - committed}
         return {state: count for state, count in counts.items() if count}
 
-    def rows_of(self, number: int) -> Any:
-        """Return the places of the changes of a transaction in the piece."""
-        return np.flatnonzero((self.numbers == number) & self.piece.changes)
+    def changes_of(self, chosen: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the chosen transactions with type, table and key of each change in the chunk."""
+        rows = np.flatnonzero((self.numbers != NONE) & self.chunk.changes)
+        rows = rows[chosen[self.numbers[rows]]]
+        numbers = self.numbers[rows]
+        order = np.argsort(numbers, kind="stable")
+        changes = self.chunk.table[[CODE, TABLE, NUMBER]][:, rows[order]]
+        wanted = np.flatnonzero(chosen)
+        edges = np.searchsorted(numbers[order], np.append(wanted, len(chosen))).tolist()
+        for number, edge in zip(wanted.tolist(), pairwise(edges), strict=True):
+            yield number, changes[:, slice(*edge)].copy()
 
     def all_changes(self, number: int) -> Any:
         """Return type, table and key of each change of a transaction."""
-        own = self.piece.table[[CODE, TABLE, NUMBER]][:, self.rows_of(number)]
+        ((_, own),) = self.changes_of(np.arange(self.figures.shape[1]) == number)
         before = self.before[number].parts if number in self.before else []
         return np.concatenate([*before, own], axis=1)
 
@@ -138,23 +145,23 @@ class Page:
         return bool((done[0] + undone[0] == _INVERSES).all() and (done[1:] == undone[1:]).all())
 
     def endings(self, filled: bool, by_hand: Callable[[], Collection[int]]) -> Endings:
-        """Return those that end and are to be listed; ``filled``: no-ops stand before the piece.
+        """Return those that end and are to be listed; ``filled``: no-ops stand before the chunk.
 
         ``by_hand`` returns the `hand_commits` of the log; it is called if there may be some.
         """
         numbers = self.ended()
         rows = self.figures[END][numbers]
         named = np.isin(numbers, [number for number, names in self.names.items() if names])
-        hand = ~named & (self.piece.codes[rows] == Type.ROLLBACK)
-        after_fill = np.append(filled, self.piece.codes[:-1] == Type.NOOP)[rows]
+        hand = ~named & (self.chunk.codes[rows] == Type.ROLLBACK)
+        after_fill = np.append(filled, self.chunk.codes[:-1] == Type.NOOP)[rows]
         doubtful = after_fill & ~named & ~hand
         if doubtful.any():
-            hand[doubtful] = np.isin(self.piece.starts[rows[doubtful]], list(by_hand()))
+            hand[doubtful] = np.isin(self.chunk.starts[rows[doubtful]], list(by_hand()))
         return Endings(numbers, rows, self.committed(numbers), named, hand)
 
     def logged(self, endings: Endings) -> Iterator[LoggedTransaction]:
         """Yield transactions that end."""
-        entries = self.plain.entries(self.piece, endings.rows)
+        entries = self.log.of_chunk(self.chunk, endings.rows)
         columns = (endings.numbers, endings.committed, endings.by_hand)
         for number, ok, hand, end in zip(*(one.tolist() for one in columns), entries, strict=True):
             names, figures = self.names.get(number, []), self.figures[:, number]
@@ -167,32 +174,32 @@ class Page:
         """Return the last record of a transaction that is no change, if there is one."""
         row = int(self.figures[LAST, number])
         if row != NONE:
-            return next(self.plain.entries(self.piece, np.array([row])))
+            return next(self.log.of_chunk(self.chunk, np.array([row])))
         return self.before[number].last if number in self.before else None
 
 
 class Ledger:
-    """The transactions that are open between two pieces, as `transactions.Tracker` has them."""
+    """The transactions that are open between two chunks, as `transactions.Tracker` has them."""
 
-    def __init__(self, plain: PlainLog) -> None:
-        self._plain = plain
+    def __init__(self, log: LogPieces) -> None:
+        self._log = log
         self._open: dict[int, OpenTransaction] = {}
 
-    def add(self, piece: Piece) -> Page:
-        """Take the next piece; return the transactions in it."""
-        sessions, slots = piece.sessions()
+    def add(self, chunk: Chunk) -> ChunkTransactions:
+        """Take the next chunk; return the transactions in it."""
+        sessions, slots = chunk.sessions()
         numbers = np.empty(len(slots), np.int64)
         figures = np.empty((FIGURES, len(slots)), np.int64)
         current = np.full(len(sessions), NONE, np.int64)
         count = number_transactions(
-            piece.table, slots, self._carried(sessions), current, numbers, figures
+            chunk.table, slots, self._carried(sessions), current, numbers, figures
         )
         figures = figures[:, :count]
-        page = Page(self._plain, piece, sessions, numbers, figures, {}, {})
-        self._continue(page)
-        self._name(page)
-        self._keep(page)
-        return page
+        found = ChunkTransactions(self._log, chunk, sessions, numbers, figures, {}, {})
+        self._continue(found)
+        self._name(found)
+        self._keep(found)
+        return found
 
     def rest(self) -> Iterator[LoggedTransaction]:
         """Yield the transactions that are open at the end of the log."""
@@ -207,48 +214,47 @@ class Ledger:
                 carried[:, slot] = self._open[session].figures
         return carried
 
-    def _continue(self, page: Page) -> None:
+    def _continue(self, found: ChunkTransactions) -> None:
         """Note which transactions were open before: the first one of each session that has any."""
-        slots = page.figures[SLOT]
+        slots = found.figures[SLOT]
         _, firsts = np.unique(slots, return_index=True)
         for number in firsts.tolist():
-            one = self._open.get(page.sessions[slots[number]])
+            one = self._open.get(found.sessions[slots[number]])
             if one is not None:
-                page.before[number] = one
-                page.names[number] = one.names
+                found.before[number] = one
+                found.names[number] = one.names
 
     @staticmethod
-    def _name(page: Page) -> None:
-        rows = page.piece.of_type(Type.PREPARE_COMMIT)
-        entries = page.plain.entries(page.piece, rows)
-        for number, entry in zip(page.numbers[rows].tolist(), entries, strict=True):
-            page.names.setdefault(number, []).append(entry.name)
+    def _name(found: ChunkTransactions) -> None:
+        rows = found.chunk.of_type(Type.PREPARE_COMMIT)
+        entries = found.log.of_chunk(found.chunk, rows)
+        for number, entry in zip(found.numbers[rows].tolist(), entries, strict=True):
+            found.names.setdefault(number, []).append(entry.name)
 
-    def _keep(self, page: Page) -> None:
-        """Drop what ends, and keep what is open after the piece, in the order of beginnings."""
-        ends, slots = page.figures[END], page.figures[SLOT]
-        for number in page.before:
-            if ends[number] != NONE:
-                del self._open[page.sessions[slots[number]]]
-        for number in np.flatnonzero(ends == NONE).tolist():
-            session = page.sessions[slots[number]]
-            begin = int(page.piece.starts[np.argmax(page.numbers == number)])
-            one = self._open.setdefault(session, OpenTransaction(None, begin))
-            one.last = page.last_of(number)
-            one.names = page.names.get(number, one.names)
-            one.figures = page.figures[:, number].copy()
-            one.parts.append(page.piece.table[[CODE, TABLE, NUMBER]][:, page.rows_of(number)])
+    def _keep(self, found: ChunkTransactions) -> None:
+        """Drop what ends, and keep what is open after the chunk, in the order of beginnings."""
+        sessions = np.array(found.sessions, np.int64)[found.figures[SLOT]].tolist()
+        opened = found.figures[END] == NONE
+        for number in found.before:
+            if not opened[number]:
+                del self._open[sessions[number]]
+        for number, parts in found.changes_of(opened):
+            one = self._open.setdefault(sessions[number], OpenTransaction(None))
+            one.last = found.last_of(number)
+            one.names = found.names.get(number, one.names)
+            one.figures = found.figures[:, number].copy()
+            one.parts.append(parts)
 
 
-def plain_transactions(
-    plain: PlainLog, by_hand: Callable[[], Collection[int]]
+def transactions_in_runs(
+    log: LogPieces, by_hand: Callable[[], Collection[int]]
 ) -> Iterator[LoggedTransaction]:
-    """Yield what `transactions.transactions_of` yields, without the entries of changes."""
-    ledger, filled = Ledger(plain), False
-    for piece in plain.pieces():
-        page = ledger.add(piece)
-        yield from page.logged(page.endings(filled, by_hand))
-        filled = int(piece.codes[-1]) == Type.NOOP
+    """Yield what `read.transactions.transactions_of` yields, without the entries of changes."""
+    ledger, filled = Ledger(log), False
+    for chunk in log.chunks():
+        found = ledger.add(chunk)
+        yield from found.logged(found.endings(filled, by_hand))
+        filled = int(chunk.codes[-1]) == Type.NOOP
     yield from ledger.rest()
 
 

@@ -1,0 +1,380 @@
+"""The records of a log as columns of numbers, chunk by chunk.
+
+In: the log stream of a file. Out: `Chunk`s: bytes of the stream, and a table of the records that
+the compiled walk found in them. Where it meets a record that it cannot vouch for, the scan reads
+that one, and the walk goes on after it. Import this module only where a log is long: it loads NumPy
+and the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tallystick.systems import runs
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.format.entries import (
+    CHANGE_TYPES,
+    INCOMPLETE,
+    SESSION_TYPES,
+    UNDO_RAW,
+    UNKNOWN,
+    Entry,
+    Type,
+)
+from tallystick.systems.h2.format.numbers import decode_string, decode_var_int
+from tallystick.systems.h2.format.values.datetime import Zone
+from tallystick.systems.h2.format.values.types import decode_row
+from tallystick.systems.h2.read.scan import Buffers, Scan, ScanEnd
+from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.runs import walk
+
+WINDOW = 1 << 20
+"""Stream bytes that are joined at once; more only for a record that does not fit."""
+TABLE_ROWS = 1 << 13
+"""Records of a chunk at most, however many are wanted."""
+_NEAR = 1 << 14
+"""Numbers within a range of this size are told apart without sorting them."""
+_ODD_MAX = 1 << 10
+"""Odd records that are read one by one before the walk is tried again, at most."""
+_CONTINUED = 0x80
+"""A byte of a number from here on is not its last one."""
+_NAMES = [one.name for one in Type]
+_WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
+_WITH_TABLE = np.array([one in CHANGE_TYPES for one in Type])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Stream bytes that are joined now, and the records that the walk found in them.
+
+    Attributes:
+        data: the bytes; the table has offsets in them.
+        table: as `walk.walk` fills it.
+        begin: the offset in the stream of the first of the bytes.
+        sequence: the position of each record in the log, counted from 1, no-ops included.
+        sections: how many checkpoints come before each record.
+        odd: the records, where the scan has read them one by one; the table has their numbers.
+    """
+
+    data: Any
+    table: Any
+    begin: int
+    sequence: Any
+    sections: Any
+    odd: Sequence[Entry] = ()
+
+    @property
+    def codes(self) -> Any:
+        """The type of each record."""
+        return self.table[walk.CODE]
+
+    @property
+    def end(self) -> int:
+        """The offset in the stream after the last record."""
+        return int(self.table[walk.START : walk.LENGTH + 1, -1].sum()) + self.begin
+
+    @property
+    def starts(self) -> Any:
+        """The offset of each record in the stream."""
+        return self.table[walk.START] + self.begin
+
+    @property
+    def changes(self) -> Any:
+        """Which records are changes of rows."""
+        return _WITH_TABLE[self.codes]
+
+    @property
+    def tables(self) -> Any:
+        """The table of each record; meaningless where the record has none."""
+        return signed32(self.table[walk.TABLE])
+
+    def sessions(self) -> tuple[list[int], Any]:
+        """Return the sessions, and the place among them of each record's session; -1: of none."""
+        known = _WITH_SESSION[self.codes]
+        found, places = distinct(signed32(self.table[walk.SESSION][known]))
+        slots = np.full(len(known), -1, dtype=np.int64)
+        slots[known] = places
+        return found, slots
+
+    def of_type(self, code: int) -> Any:
+        """Return the places of the records of a type."""
+        return np.flatnonzero(self.codes == code)
+
+    def added_to(self, table: int) -> Any:
+        """Return the places of the rows that are added to a table."""
+        places = self.of_type(Type.ADD)
+        return places[self.tables[places] == table]
+
+    def last_ends(self) -> Any:
+        """Return the places of prepare records, and of the last COMMIT of each session."""
+        commits = self.of_type(Type.COMMIT)
+        sessions = self.table[walk.SESSION][commits]
+        last = dict(zip(sessions.tolist(), commits.tolist(), strict=True)).values()
+        prepared = self.of_type(Type.PREPARE_COMMIT).tolist()
+        return np.array(sorted([*last, *prepared]), dtype=np.int64)
+
+    def follow_noops(self, filled: bool) -> Any:
+        """Return which records follow no-ops; ``filled``: no-ops stand before the first."""
+        noops = self.codes == Type.NOOP
+        return np.concatenate(([filled], noops[:-1])) & ~noops
+
+    def last_but_noops(self) -> Any:
+        """Return the place of the last record that is no no-op, as an array of one, or none."""
+        return np.flatnonzero(self.codes != Type.NOOP)[-1:]
+
+    def undone_pages(self) -> Iterator[tuple[int, int, int]]:
+        """Yield page, position and offset in the stream of each undo image."""
+        places = self.of_type(Type.UNDO)
+        pages = signed32(self.table[walk.NUMBER][places])
+        columns = pages, self.sequence[places], self.starts[places]
+        return zip(*(one.tolist() for one in columns), strict=True)
+
+    def rows(self, chosen: Any | None = None) -> Iterator[tuple[int, ...]]:
+        """Yield position, section, code, offset in the data, length, count, session, table, number.
+
+        Those that a record does not have are 0. Last comes the size of the row or the image at the
+        end of the record; -1 where there is none. With ``chosen`` (their places) only some records.
+        """
+        table, sequence, sections = self.table, self.sequence, self.sections
+        if chosen is not None:
+            table, sequence, sections = table[:, chosen], sequence[chosen], sections[chosen]
+        codes = table[walk.CODE]
+        columns = (
+            sequence,
+            sections,
+            codes,
+            table[walk.START],
+            table[walk.LENGTH],
+            table[walk.COUNT],
+            np.where(_WITH_SESSION[codes], signed32(table[walk.SESSION]), 0),
+            np.where(_WITH_TABLE[codes], signed32(table[walk.TABLE]), 0),
+            np.where(
+                codes == Type.UNDO,
+                signed32(table[walk.NUMBER]),
+                table[walk.NUMBER],
+            ),
+            table[walk.BODY_LENGTH],
+        )
+        return zip(*(one.tolist() for one in columns), strict=True)
+
+
+def entries_of(
+    chunk: Chunk,
+    stream: LogStream,
+    zone: Zone,
+    valued: Container[int] = (),
+    chosen: Any | None = None,
+) -> Iterator[Entry]:
+    """Yield the records of a chunk, or the ``chosen`` ones, as entries with their rows.
+
+    Added rows of the tables in ``valued`` have values; images are left out. Odd records are whole.
+    """
+    if chunk.odd:
+        yield from chunk.odd if chosen is None else (chunk.odd[row] for row in chosen.tolist())
+        return
+    data = memoryview(chunk.data)
+    for row in chunk.rows(chosen):
+        pos, section, code, begin, length, count, session, table, number, size = row
+        start = begin + chunk.begin
+        entry = Entry(pos, section, code, start, length, _NAMES[code], count, session, table)
+        if code == Type.UNDO:
+            entry.page = number
+        elif code == Type.PREPARE_COMMIT:
+            _, at = decode_var_int(data, begin + 1)
+            entry.name, _ = decode_string(data, at)
+            entry.page, _ = stream.place(start + length - 1)
+        else:
+            entry.key = number
+            if code == Type.ADD:
+                entry.row = bytes(data[begin + length - size : begin + length])
+            if code == Type.ADD and table in valued:
+                entry.values, _ = decode_row(entry.row, zone)
+        yield entry
+
+
+class Chunks:
+    """The chunks of a log, or of a part of it: iterate over `read` once, then look at `end`."""
+
+    def __init__(self, stream: LogStream, zone: Zone) -> None:
+        self.end = ScanEnd()
+        self._stream, self._zone = stream, zone
+        self._ids = np.array(stream.data_pages, dtype=np.int64)
+        self._file = np.frombuffer(stream.pages.data, dtype=np.uint8)
+        self._buffers = Buffers(stream.pages.page_size)
+        self._position = stream.skip
+        self._records = self._sections = 0
+        self._ended = False
+
+    def read(self, rows: int) -> Iterator[Chunk]:
+        """Yield the records in order, at most ``rows`` in a chunk."""
+        odd = 1
+        while not self._ended:
+            found = 0
+            for chunk in self._plain(rows):
+                yield chunk
+                found += len(chunk.codes)
+            odd = 1 if found >= runs.RUN_MIN else min(2 * odd, _ODD_MAX)
+            if entries := self._scanned(min(odd, rows)):
+                yield self._chunk_of(entries)
+
+    def _scanned(self, most: int) -> list[Entry]:
+        """Return so many of the records after those that were read, and note where these end."""
+        part = replace(self._stream, skip=self._position)
+        scan = Scan(part, self._zone, self._records, self._sections, self._buffers)
+        found = []
+        for entry in scan.entries():
+            found.append(entry)
+            if len(found) >= most and entry.type != INCOMPLETE:
+                return found
+        self.end, self._ended = scan.end, True
+        return found
+
+    def _chunk_of(self, odd: list[Entry]) -> Chunk:
+        """Return records that the scan has read as a chunk, and go on after them."""
+        first, last = odd[0], odd[-1]
+        table = np.zeros((walk.COLUMNS, len(odd)), np.int64)
+        for row, one in enumerate(odd):
+            code = _NEUTRAL if one.type in (INCOMPLETE, UNKNOWN) else one.code
+            number = one.page & _MASK_32 if code == Type.UNDO else one.key
+            start = one.start - first.start
+            session, made = one.session & _MASK_32, one.table & _MASK_32
+            table[:, row] = start, one.length, code, one.count, session, number, start, -1, made
+        chunk = Chunk(
+            np.zeros(0, np.uint8),
+            table,
+            first.start,
+            np.array([one.pos for one in odd], np.int64),
+            np.array([one.section for one in odd], np.int64),
+            odd,
+        )
+        self._position = last.start + last.length
+        self._records = last.pos + last.count - 1
+        self._sections = last.section + (last.code == Type.CHECKPOINT)
+        return chunk
+
+    def _plain(self, rows: int) -> Iterator[Chunk]:
+        """Yield the records up to the first one that is odd."""
+        body_size, page_size = self._stream.body_size, self._stream.pages.page_size
+        rest = np.zeros(0, dtype=np.uint8)
+        window = max(WINDOW // body_size, 1)
+        page, at = divmod(self._position, body_size)
+        begin, pages, size = page * body_size, min(_FIRST_PAGES, window), min(_FIRST_ROWS, rows)
+        while page < len(self._ids) or len(rest):
+            data = self._join(self._ids[page : page + pages], rest)
+            page += pages
+            last = page >= len(self._ids)
+            first, why = at, walk.FULL
+            while why == walk.FULL:
+                # a batch keeps its table
+                table = np.empty((walk.COLUMNS, size), dtype=np.int64)
+                count, at, why = walk.walk(data, at, last, page_size, table)
+                if count:
+                    yield self._chunk(data, table[:, :count], begin, begin + at)
+                    size = min(rows, TABLE_ROWS)
+            pages = pages * 2 if at == first or pages < window else window
+            if last or why == walk.IRREGULAR:
+                return
+            rest, at, begin = data[at:], 0, begin + at
+
+    def _chunk(self, data: Any, table: Any, begin: int, position: int) -> Chunk:
+        counts, ends = table[walk.COUNT], table[walk.CODE] == Type.CHECKPOINT
+        after = self._records + 1 + np.cumsum(counts)
+        sections = self._sections + np.cumsum(ends)
+        chunk = Chunk(data, table, begin, after - counts, sections - ends)
+        self._records, self._sections = int(after[-1]) - 1, int(sections[-1])
+        self._position = position
+        leave(chunk, self._buffers)
+        return chunk
+
+    def _join(self, ids: Any, rest: Any) -> Any:
+        """Return ``rest`` followed by the stream bytes of these pages."""
+        size, body_size = self._stream.pages.page_size, self._stream.body_size
+        data = np.empty(len(rest) + len(ids) * body_size, dtype=np.uint8)
+        data[: len(rest)] = rest
+        bodies = data[len(rest) :].reshape(-1, body_size)
+        whole = self._file[: self._stream.pages.page_count * size].reshape(-1, size)
+        if len(ids) and ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all():
+            bodies[:] = whole[ids[0] : ids[-1] + 1, layout.DATA_START :]
+        else:
+            bodies[:] = whole[ids, layout.DATA_START :]
+        return data
+
+
+_MASK_32 = (1 << 32) - 1
+_NEUTRAL = Type.CHECKPOINT
+"""In a table, the type of what is no whole record: it is of no session, and fills no page."""
+_FIRST_PAGES = 16
+_FIRST_ROWS = 1 << 8
+"""Pages and records of the first chunk after an odd record: the next one may be near."""
+
+
+def leave(chunk: Chunk, buffers: Buffers) -> None:
+    """Put into the engine's buffers what it has there after the records of a chunk.
+
+    A row is followed by what longer ones before it have left. So only those count after which no
+    other is as long.
+    """
+    rows, images = chunk.of_type(Type.ADD), chunk.of_type(Type.UNDO)
+    begins, sizes = chunk.table[[walk.BODY_START, walk.BODY_LENGTH]]
+    for size in _growing(sizes[rows], len(buffers.rows)):
+        buffers.grow(size)
+    packed = images[(sizes[images] > 0) & ~_is_raw(chunk.data, begins[images])]
+    kept = [_longest_to_come(packed, sizes[packed])]
+    lengths = np.append(sizes[rows], np.full(len(images), buffers.page_size))
+    places = np.append(rows, images)
+    order = np.argsort(places)
+    kept.append(_longest_to_come(places[order], lengths[order]))
+    data = memoryview(chunk.data)
+    for row in np.unique(np.concatenate(kept)).tolist():
+        begin = int(begins[row])
+        body = data[begin : begin + int(sizes[row])]
+        if chunk.codes[row] == Type.ADD:
+            buffers.fill(body)
+        else:
+            _, at = decode_var_int(data, int(chunk.table[walk.START, row]) + 1)
+            buffers.restore(decode_var_int(data, at)[0], body)
+
+
+def _growing(sizes: Any, room: int) -> Iterator[int]:
+    """Yield the sizes of rows for which the engine's buffer grows."""
+    while (found := np.flatnonzero(sizes >= room)).size:
+        size = int(sizes[found[0]])
+        yield size
+        room = 2 * (room + size)
+        sizes = sizes[found[0] + 1 :]
+
+
+def _is_raw(data: Any, begins: Any) -> Any:
+    """Return which images are not compressed: a 1 stands before them in place of their size."""
+    return (data[begins - 1] == UNDO_RAW) & (data[begins - 2] < _CONTINUED)
+
+
+def _longest_to_come(places: Any, sizes: Any) -> Any:
+    """Return those places after which no other has as large a size."""
+    if not len(places):
+        return places
+    most = np.maximum.accumulate(sizes[::-1])[::-1]
+    return places[np.append(most[:-1] > most[1:], True)]
+
+
+def distinct(values: Any) -> tuple[list[int], Any]:
+    """Return the numbers of an array, ascending, and the place among them of each."""
+    if not len(values):
+        return [], values
+    least = values.min()
+    if values.max() - least >= _NEAR:
+        found, places = np.unique(values, return_inverse=True)
+        return found.tolist(), places
+    found = np.flatnonzero(np.bincount(values - least))
+    of_number = np.zeros(int(found[-1]) + 1, np.int64)
+    of_number[found] = np.arange(len(found))
+    return (found + least).tolist(), of_number[values - least]
+
+
+def signed32(values: Any) -> Any:
+    """Return 32-bit patterns as signed numbers."""
+    return values.astype(np.int32).astype(np.int64)
