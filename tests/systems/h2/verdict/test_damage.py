@@ -27,12 +27,11 @@ from tallystick.systems.h2.format.entries import (
 from tallystick.systems.h2.format.layout import Trunk
 from tallystick.systems.h2.format.numbers import encode_var_int
 from tallystick.systems.h2.format.values.encode import encode_row
-from tallystick.systems.h2.read import skim
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import fixture_dir
-from tests.kit import same_rows
+from tests.kit import read_in_runs, same_rows
 from tests.systems.h2.kit import page_file, reading_of
 
 ROW = encode_row([1, "text"])
@@ -285,7 +284,7 @@ def test_changes_of_rows_that_the_engine_never_writes_are_damage(
     change: bytes, what: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H2 1.4.200 did not open such files, or had other rows; of each one bit had been flipped."""
-    monkeypatch.setattr(skim, "compiled", lambda _stream: compiled)
+    read_in_runs(monkeypatch, always=compiled)
     one = with_log(change + encode_commit(3), tmp_path)
     assert one.judgement.answer is (Answer.CANNOT_TELL if what else Answer.SAFE)
     found = [each.message for each in one.findings() if each.code == "damaged-row"]
