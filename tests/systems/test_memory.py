@@ -32,7 +32,7 @@ from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
-from tallystick.systems.h2.read import walk as h2_walk
+from tallystick.systems.h2.runs import chunk as h2_chunk
 from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.protocol import LogReading, ReadOptions
@@ -46,7 +46,7 @@ SMALL, LARGE = 600, 6000
 BODY = bytes(range(250))
 DIFFERENCE_MAX = 384 << 10
 """Bytes by which the two peaks may differ; the logs differ by more than two million."""
-WINDOWS = ((bitronix_chunk, "WINDOW"), (h2_walk, "WINDOW"), (cloudtran_chunk, "CHUNK_BYTES"))
+WINDOWS = ((bitronix_chunk, "WINDOW"), (h2_chunk, "WINDOW"), (cloudtran_chunk, "CHUNK_BYTES"))
 """What is looked at in one go; small here, so that the small log fills it too."""
 
 

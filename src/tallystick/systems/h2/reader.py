@@ -35,7 +35,7 @@ from tallystick.systems.h2.engine.large_objects import LargeObjects
 from tallystick.systems.h2.engine.opening import EngineResult, judge
 from tallystick.systems.h2.engine.tables import StoreError, Tables, UndonePages
 from tallystick.systems.h2.format.catalogue import collections
-from tallystick.systems.h2.format.entries import Entry
+from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.shown import Presentation, Shown
 from tallystick.systems.h2.read.changes import by_column, changes_of, lost_row, rows_of
@@ -189,7 +189,7 @@ class H2Reading:
         stream, shown = result.file.stream, self._presentation(result, result.file.stream)
         tables, log = result.opening.tables, self.source.path
         losses = [one.code for one in self.findings() if one.severity is Severity.LOSS]
-        found = [missing_rows(result, dropped_with(result, code) or ()) for code in losses]
+        found = [missing_rows(result, dropped_with(result, code)) for code in losses]
         dropped = [*chain.from_iterable(found)]
         lost = {entry.start for entry, part in dropped if part is stream}
         entries = Scan(stream, tables.zone(result.file.zone)).entries()
@@ -348,7 +348,11 @@ def _decided_records(result: EngineResult, stream: LogStream) -> Iterator[Record
 def _salvaged_records(opened: OpenedFile) -> Iterator[Record]:
     if opened.pages is None or opened.encrypted:
         return
-    for entry, part, run in salvaged(opened.pages, opened.stream, opened.zone):
+    parts = salvaged(opened.pages, opened.stream, opened.zone)
+    found = ((one, part, run) for part, run in parts for one in Scan(part, opened.zone).entries())
+    for entry, part, run in found:
+        if entry.type == INCOMPLETE:
+            continue
         record = record_of(entry, part)
         if record.outcome is Outcome.VALID:
             on_damage = opened.stream is not None and opened.stream.is_damaged(

@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
+from tallystick.records import Severity
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.fixtures import cases
 from tests.kit import read_in_runs, same_both_ways
 from tests.systems.h2.kit import fixture
-from tests.systems.h2.made_logs import damaged, file_of, long_log, random_log
+from tests.systems.h2.made_logs import (
+    CREATED,
+    LOG,
+    damaged,
+    file_of,
+    long_log,
+    random_log,
+)
 
 SEEDS = range(30)
 MUTANTS = range(30)
@@ -67,6 +75,21 @@ def test_both_ways_agree_on_logs_with_damage_between_runs(
         in_runs, one_by_one = compare(str(path), monkeypatch)
         mixed += in_runs > 100 and one_by_one > 1
     assert mixed > len(MIXED) / 8, "runs go on after damage"
+
+
+def test_both_ways_agree_on_what_stands_on_pages_after_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole, lost = tmp_path / "damaged.h2.db", file_of(long_log(120), 512), 0
+    for seed in MIXED:
+        rng, data = random.Random(seed), bytearray(whole)
+        for _ in range(rng.randrange(1, 3)):
+            page = rng.choice((1, LOG, LOG, rng.randrange(CREATED, len(data) // 512)))
+            data[page * 512 + rng.choice((0, 1, 3, 8, 300))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        compare(str(path), monkeypatch)
+        lost += any(one.severity is Severity.LOSS for one in reading(str(path)).findings())
+    assert lost > len(MIXED) / 8
 
 
 @pytest.mark.parametrize("case", ENGINE_CASES)

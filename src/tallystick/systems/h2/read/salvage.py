@@ -1,6 +1,6 @@
 """Records that the engine does not reach: after damage, in dropped sections, in old logs.
 
-In: the pages of a file and its log. Out: entries with the stream they were read from. A run is a
+In: the pages of a file and its log. Out: parts of it that can be read as logs. A run is a
 sequence of whole data pages that follow each other in a trunk's list. Where a run begins inside a
 record, reading starts at the first offset from which records follow each other without a fault;
 what comes before belongs to a record whose beginning is lost.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tallystick.errors import CorruptLogError
 from tallystick.records import Outcome
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Entry, Type
+from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkChain, data_fault
@@ -92,37 +92,29 @@ def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
 
 def salvaged(
     pages: PageFile, stream: LogStream | None, zone: Zone
-) -> Iterator[tuple[Entry, LogStream, PageRun]]:
-    """Yield the entries of every run, with a stream to place them and the run they are from."""
-    yield from _entries_of(pages, page_runs(pages, stream), zone)
+) -> Iterator[tuple[LogStream, PageRun]]:
+    """Yield the part that can be read of every run, and the run."""
+    yield from _parts_of(pages, page_runs(pages, stream), zone)
 
 
-def entries_after(
-    stream: LogStream, position: int, zone: Zone
-) -> Iterator[tuple[Entry, LogStream]]:
-    """Yield the entries on the pages of the log after the one that holds a stream position.
-
-    Each with a stream to place it.
-    """
+def parts_after(stream: LogStream, position: int, zone: Zone) -> Iterator[LogStream]:
+    """Yield what can be read of the pages of the log after the one with a stream position."""
     behind = stream.data_pages[position // stream.body_size + 1 :]
     runs = [PageRun(tuple(behind), Outcome.VALID, "after damage")] if behind else []
-    return ((entry, part) for entry, part, _ in _entries_of(stream.pages, runs, zone))
+    return (part for part, _ in _parts_of(stream.pages, runs, zone))
 
 
-def _entries_of(
+def _parts_of(
     pages: PageFile, runs: Iterable[PageRun], zone: Zone
-) -> Iterator[tuple[Entry, LogStream, PageRun]]:
+) -> Iterator[tuple[LogStream, PageRun]]:
     trials = TRIALS_MAX
     for run in runs:
         part = LogStream(pages, TrunkChain(), list(run.pages))
         start = _beginning(part, zone, max(trials, 1))
         trials -= part.body_size if start is None else start
-        if start is None:
-            continue
-        part.skip = start
-        for entry in Scan(part, zone).entries():
-            if entry.type != INCOMPLETE:
-                yield entry, part, run
+        if start is not None:
+            part.skip = start
+            yield part, run
 
 
 def _beginning(part: LogStream, zone: Zone, trials: int) -> int | None:

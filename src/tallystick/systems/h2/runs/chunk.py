@@ -117,6 +117,30 @@ class Chunk:
         prepared = self.of_type(Type.PREPARE_COMMIT).tolist()
         return np.array(sorted([*last, *prepared]), dtype=np.int64)
 
+    def committed(self) -> tuple[int, dict[int, int], dict[int, int]]:
+        """Return how many COMMITs there are, and counts of changes by session.
+
+        Of each session with a COMMIT, those before its last one; then, those that are after it.
+        """
+        sessions, slots = self.sessions()
+        commits, changes = self.of_type(Type.COMMIT), np.flatnonzero(self.changes)
+        last = np.full(len(sessions), -1, np.int64)
+        np.maximum.at(last, slots[commits], commits)
+        before = changes < last[slots[changes]]
+        counts = [
+            np.bincount(slots[changes[chosen]], minlength=len(sessions)).tolist()
+            for chosen in (before, ~before)
+        ]
+        ended = (last >= 0).tolist()
+        found = zip(sessions, ended, *counts, strict=True)
+        done, left = dict[int, int](), dict[int, int]()
+        for session, is_ended, some, others in found:
+            if is_ended:
+                done[session] = some
+            if others:
+                left[session] = others
+        return len(commits), done, left
+
     def follow_noops(self, filled: bool) -> Any:
         """Return which records follow no-ops; ``filled``: no-ops stand before the first."""
         noops = self.codes == Type.NOOP

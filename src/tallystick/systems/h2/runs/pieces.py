@@ -77,6 +77,14 @@ class LogPieces:
             elif (piece.type, piece.table) == (Type.ADD.name, table):
                 yield piece
 
+    def prepared(self) -> Iterator[Entry]:
+        """Yield the prepare records."""
+        for piece in self.pieces():
+            if not isinstance(piece, Entry):
+                yield from self.of_chunk(piece, piece.of_type(Type.PREPARE_COMMIT))
+            elif piece.type == Type.PREPARE_COMMIT.name:
+                yield piece
+
     def of_chunk(
         self, chunk: Chunk, chosen: Any | None, valued: Container[int] = ()
     ) -> Iterator[Entry]:

@@ -62,7 +62,7 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
         if one.code in _SURE:
             yield Ground("changes-lost", one.message)
             continue
-        missing = missing_of(result, dropped_with(result, one.code) or ())
+        missing = missing_of(result, dropped_with(result, one.code))
         if missing.rows:
             known = one.code in _WHOLE
             stake = AtStake(missing.commits, missing.rows) if known else AtStake()

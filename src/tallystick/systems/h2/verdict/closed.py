@@ -12,11 +12,11 @@ from __future__ import annotations
 from tallystick.errors import CorruptLogError
 from tallystick.printable import counted
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkEnd, data_fault
+from tallystick.systems.h2.verdict.losses import loss_of
 
 
 def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
@@ -33,7 +33,7 @@ def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
             rest[begun.page - last - 1] = layout.EMPTY
     if not newer and not rest.strip(bytes([layout.EMPTY])):
         return ""
-    commits = sum(entry.code == Type.COMMIT for entry, *_ in salvaged(pages, None, zone))
+    commits = loss_of((part for part, _ in salvaged(pages, None, zone)), zone).commits
     if newer:
         what = (
             f"trunk page {newer[0].page} is of a log with the key that the header has, or a later "

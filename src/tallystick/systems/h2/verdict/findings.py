@@ -13,12 +13,12 @@ from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult, Opening
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd
 from tallystick.systems.h2.read.transactions import LoggedTransaction
+from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.verdict.closed import is_freed
 from tallystick.systems.h2.verdict.losses import (
     after_damage,
@@ -375,8 +375,8 @@ def _in_doubt_findings(
 def _stale_names(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iterator[Finding]:
     names = []
     at = None
-    for entry, part, run in salvaged(stream.pages, stream, zone):
-        if entry.code == Type.PREPARE_COMMIT and run.pages[0] not in stream.lost:
+    for part, run in salvaged(stream.pages, stream, zone):
+        for entry in () if run.pages[0] in stream.lost else LogPieces(part, zone).prepared():
             names.append(entry.name)
             at = part.file_offset(entry.start) if at is None else at
     if names:

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tallystick.printable import counted
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import StoreError
-from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
+from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.types import Value, decode_row
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.salvage import entries_after, salvaged
-from tallystick.systems.h2.read.scan import Scan
+from tallystick.systems.h2.read.salvage import parts_after, salvaged
 from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.runs.pieces import LogPieces, Piece
+
+if TYPE_CHECKING:
+    from tallystick.systems.h2.runs.chunk import Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,58 +45,91 @@ Dropped = tuple[Entry, LogStream]
 """A record that a restart does not read, and the stream to place it."""
 
 
-def _counted(dropped: Iterable[Dropped]) -> Loss:
+class _Count:
+    """Counts commits, and the row changes before them of their sessions."""
+
+    def __init__(self) -> None:
+        self.commits = self.rows = 0
+        self._open: Counter[int] = Counter()
+
+    def take(self, piece: Piece) -> None:
+        """Take records that follow those that were taken."""
+        if not isinstance(piece, Entry):
+            self._take_chunk(piece)
+        elif piece.type == INCOMPLETE:
+            return
+        elif piece.session_bound:
+            self._open[piece.session] += 1
+        elif piece.code == Type.COMMIT:
+            self.commits += 1
+            self.rows += self._open.pop(piece.session, 0)
+
+    def _take_chunk(self, chunk: Chunk) -> None:
+        commits, before, after = chunk.committed()
+        self.commits += commits
+        for session, count in before.items():
+            self.rows += self._open.pop(session, 0) + count
+        self._open.update(after)
+
+
+def _counted(pieces: Iterable[Piece]) -> Loss:
     """Count commits, and the row changes before them of their sessions."""
-    commits = rows = 0
-    open_rows: Counter[int] = Counter()
-    for entry, _ in dropped:
-        if entry.session_bound:
-            open_rows[entry.session] += 1
-        elif entry.code == Type.COMMIT:
-            commits += 1
-            rows += open_rows.pop(entry.session, 0)
-    return Loss(commits, rows)
+    count = _Count()
+    for piece in pieces:
+        count.take(piece)
+    return Loss(count.commits, count.rows)
 
 
-def _after_damage(stream: LogStream, zone: Zone) -> Iterator[Dropped]:
+def loss_of(parts: Iterable[LogStream], zone: Zone) -> Loss:
+    """Count what stands in some parts of a file."""
+    return _counted(piece for part in parts for piece in LogPieces(part, zone).pieces())
+
+
+def _entries_of(parts: Iterable[LogStream], zone: Zone) -> Iterator[Dropped]:
+    for part in parts:
+        for entry in LogPieces(part, zone).entries(()):
+            if entry.type != INCOMPLETE:
+                yield entry, part
+
+
+def _after_damage(stream: LogStream, zone: Zone) -> Iterator[LogStream]:
     every = salvaged(stream.pages, stream, zone)
-    return ((entry, part) for entry, part, run in every if run.pages[0] in stream.lost)
+    return (part for part, run in every if run.pages[0] in stream.lost)
 
 
 def after_damage(stream: LogStream, zone: Zone) -> Loss:
     """Count what stands on the pages of the log that the engine does not reach."""
-    return _counted(_after_damage(stream, zone))
+    return loss_of(_after_damage(stream, zone), zone)
 
 
 def after_end(digest: LogDigest, zone: Zone) -> Loss:
     """Count what stands on the pages after the one where the engine's scan ends early."""
-    return _counted(entries_after(digest.stream, digest.known_to, zone))
+    return loss_of(parts_after(digest.stream, digest.known_to, zone), zone)
 
 
-def _after_header(file: OpenedFile) -> Iterable[Dropped]:
+def _after_header(file: OpenedFile) -> Iterable[LogStream]:
     if (other := file.other) is not None:
-        return ((entry, other) for entry in Scan(other, file.zone).entries())
+        return (other,)
     if file.stream is None:
         return ()
     dropped, every = set(file.stream.dropped), salvaged(file.stream.pages, file.stream, file.zone)
-    return ((entry, part) for entry, part, run in every if run.pages[0] in dropped)
+    return (part for part, run in every if run.pages[0] in dropped)
 
 
 def after_header(file: OpenedFile) -> Loss:
     """Count what the log holds that the header in force should name."""
-    return _counted(_after_header(file))
+    return loss_of(_after_header(file), file.zone)
 
 
-def _after_redo(result: EngineResult) -> Iterable[Dropped]:
-    stream, recovery = result.file.stream, result.recovery
-    if stream is None or recovery is None:
-        return ()
-    first = result.opening.redone_before
-    return (
-        (entry, stream)
-        for entry in Scan(stream, result.file.zone).entries()
-        if entry.pos >= first and (not entry.session_bound or recovery.redo(entry))
-    )
+def _after_redo(result: EngineResult) -> Iterator[Entry]:
+    log, recovery = result.log, result.recovery
+    if log is None or recovery is None:
+        return
+    for entry in log.entries(()):
+        if entry.pos >= result.opening.redone_before and (
+            not entry.session_bound or recovery.redo(entry)
+        ):
+            yield entry
 
 
 def after_redo(result: EngineResult) -> Loss:
@@ -100,26 +137,33 @@ def after_redo(result: EngineResult) -> Loss:
     return _counted(_after_redo(result))
 
 
-def dropped_with(result: EngineResult, code: str) -> Iterable[Dropped] | None:
-    """Return what a restart does not read for a finding of this code; None: it is gone already."""
+def _dropped_parts(result: EngineResult, code: str) -> Iterable[LogStream]:
+    """Return the parts of the file that a restart does not read for a finding of this code."""
     stream, zone = result.file.stream, result.file.zone
-    if code == "file-cut-short":
-        return None
-    if code == "partial-redo":
-        return _after_redo(result)
     if code == "header-drops-log":
         return _after_header(result.file)
     if stream is not None and code == "lost-behind-damage":
         return _after_damage(stream, zone)
     if result.digest is not None and code == "log-cut-short":
-        return entries_after(result.digest.stream, result.digest.known_to, zone)
+        return parts_after(result.digest.stream, result.digest.known_to, zone)
     return ()
+
+
+def dropped_with(result: EngineResult, code: str) -> Iterable[Dropped]:
+    """Return what a restart does not read for a finding of this code."""
+    log = result.log
+    if code == "partial-redo" and log is not None:
+        return ((entry, log.stream) for entry in _after_redo(result))
+    return _entries_of(_dropped_parts(result, code), result.file.zone)
 
 
 def lost_with(result: EngineResult, code: str) -> Loss | None:
     """Return what a restart drops with a finding of this code; None: it is gone already."""
-    dropped = dropped_with(result, code)
-    return None if dropped is None else _counted(dropped)
+    if code == "file-cut-short":
+        return None
+    if code == "partial-redo":
+        return after_redo(result)
+    return loss_of(_dropped_parts(result, code), result.file.zone)
 
 
 # -- what of it the tables do not have --------------------------------------------------------
@@ -144,7 +188,11 @@ def missing_of(result: EngineResult, dropped: Iterable[Dropped]) -> Loss:
 
 def missing_rows(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[Dropped]:
     """Yield the records of `missing_of`: of each row the one that the last commit wrote."""
-    return (one for one, _ in _missing(result, dropped))
+    for one, _ in _missing(result, dropped):
+        entry = one[0]
+        if entry.code == Type.ADD and not (entry.values or entry.fault):  # it comes from a run
+            entry.values, _ = decode_row(entry.row, result.file.zone)
+        yield one
 
 
 def _missing(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
