@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tallystick
+from tallystick.arrow import numba_kernel
 from tallystick.arrow.numba_kernel import _own_folder
 
 SOURCE = """
@@ -37,6 +38,21 @@ def _as_another_process(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.total
+
+
+def test_only_what_no_earlier_process_has_compiled_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summed_once.py"
+    path.write_text(SOURCE)
+    told: list[str] = []
+    for _ in range(2):
+        monkeypatch.setattr(numba_kernel, "_said", set())
+        with numba_kernel.noticed(told.append):
+            assert _as_another_process(path)(np.ones(100, np.uint8)) == 100
+            assert _as_another_process(path)(np.ones(100, np.uint8)) == 100
+    (line,) = told
+    assert "summed_once for this machine, once" in line
 
 
 def test_processes_that_compile_at_the_same_moment_never_get_each_others_code(

@@ -13,11 +13,13 @@ import pytest
 
 import tallystick
 from tallystick import cli as package
+from tallystick.arrow import numba_kernel
 from tallystick.cli.commands.explain import SHORT
 from tallystick.printable import counted
 from tests.cli.conftest import Run
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import older_file_in_use
+from tests.kit import read_in_runs
 
 ANSWERS = ("SAFE AFTER A CRASH", "SAFE", "LOSES", "REFUSES", "CANNOT TELL")
 SYSTEMS = ("bitronix", "cloudtran", "derby", "h2", "jboss", "estate")
@@ -52,6 +54,18 @@ def test_no_fact_stands_twice_in_the_text_about_a_log(run: Run, system: str) -> 
             if "more like it" not in line
         ]
         assert len(facts) == len(set(facts)), "\n".join(text)
+
+
+def test_what_would_make_a_long_log_faster_is_said_in_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba_kernel, "_said", set())
+    read_in_runs(monkeypatch)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    answer = run("explain", fixture_dir("cloudtran") / "all-complete")
+    (line,) = answer.err.splitlines()
+    assert "10 to 40 times as fast" in line
+    assert "all-complete" in answer.out
 
 
 def test_findings_of_one_kind_are_one_line_with_a_count(run: Run) -> None:

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from tallystick.arrow.numba_kernel import noticed
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import is_severe
@@ -171,6 +172,11 @@ def complain(message: str, code: int) -> int:
     return code
 
 
+def notice(message: str) -> None:
+    """Print to standard error what a person may wonder about meanwhile."""
+    say(f"tallystick: {message}", err=True)
+
+
 def complain_of_usage(error: click.ClickException) -> None:
     """Print to standard error what click has to say of a wrong use."""
     shown = io.StringIO()
@@ -206,7 +212,10 @@ def _json(value: Any, **form: Any) -> str:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Yield a spinner that names what is being read, on a terminal only."""
+    """Yield a spinner that names what is being read, on a terminal only.
+
+    That code is compiled meanwhile, or missed, is said on any standard error.
+    """
     shown = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -215,7 +224,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
-    with shown:
+    with shown, noticed(notice):
         task = shown.add_task(what)
         yield lambda name: shown.update(task, description=f"{what} {printable(name)}")
 
