@@ -10,6 +10,7 @@ import click
 
 from tallystick.cli.addresses import require_database, urls_by_name
 from tallystick.cli.output import Printer, as_json, print_json
+from tallystick.printable import logger
 from tallystick.roles import Role
 from tallystick.services.write_behind import WriteBehind
 from tallystick.services.write_behind.service_dir import (
@@ -66,7 +67,7 @@ def command(
             text += f", or one that has lost its file {IDENTITY_FILE}: restore it first"
         raise click.BadParameter(f"{path} is {text}", param_hint="PATH")
     # What the service logs, the command says: what is pending, where, and why.
-    log, nowhere = logging.getLogger("tallystick.write_behind"), logging.NullHandler()
+    log, nowhere = logger("tallystick.write_behind"), logging.NullHandler()
     log.addHandler(nowhere)
     ctx.call_on_close(lambda: log.removeHandler(nowhere))
     engines = _engines(targets)
