@@ -71,7 +71,7 @@ from tallystick.systems.tally.read.spans import (
 from tallystick.systems.tally.read.walk import ReadRun, SegmentView
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.systems.tally.runs.transactions import transactions_of
-from tallystick.systems.tally.verdict.strict import JudgedLog, judge
+from tallystick.systems.tally.verdict.strict import JudgedLog, judge, live_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -351,16 +351,21 @@ class TallyReading:
 
     @cached_property
     def _judged(self) -> JudgedLog:
-        scan = Scan(self.catalog, self._access, read_run=Runs.of(self.catalog))
-        return judge(scan, self._key)
+        return judge(self._scan(), self._key)
+
+    def _scan(self) -> Scan:
+        return Scan(self.catalog, self._access, read_run=Runs.of(self.catalog))
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
         return self._judged.findings
 
     def verdict(self) -> Verdict:
-        """Return what recovery does with the log, and what its bytes prove."""
-        return self._judged.verdict(self.format)
+        """Return what recovery does with the log, and what its bytes prove.
+
+        What recovery does, which counts the live records, is found when it is asked for.
+        """
+        return self._judged.verdict(self.format, lambda: live_ids(self._scan(), self._key))
 
     @property
     def judgement(self) -> Judgement:

@@ -7,6 +7,7 @@ ones, of decisions and of entries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
@@ -36,6 +37,7 @@ class TransactionTable:
         self._incomplete = incomplete
         self._begun = begun
         self._open: dict[str, Transaction] = {}
+        self._closed: dict[str, None] = {}
 
     @property
     def kept(self) -> Iterable[Transaction]:
@@ -52,10 +54,22 @@ class TransactionTable:
         if record.type in JOURNAL and record.transaction is not None:
             return self._journal(record)
         if record.gtrid is not None:
-            self._decision(record)
+            self._note(self._decision(record))
         elif record.type in ("persisting", "persisted", "discard"):
-            self._entry(record)
+            self._note(self._entry(record))
         return None
+
+    def forget_closed(self, keep: int) -> list[Transaction]:
+        """Forget decisions and entries of which nothing is open, but for the latest ``keep``."""
+        oldest = list(islice(self._closed, max(len(self._closed) - keep, 0)))
+        for key in oldest:
+            del self._closed[key]
+        return [self._open.pop(key) for key in oldest]
+
+    def _note(self, one: Transaction) -> None:
+        self._closed.pop(one.key, None)
+        if one.state in (State.COMMITTED, State.ROLLED_BACK):
+            self._closed[one.key] = None
 
     def _journal(self, record: Record) -> Transaction | None:
         number = record.transaction or 0
@@ -78,7 +92,7 @@ class TransactionTable:
         self.numbers.discard(number)
         return self._open.pop(one.key)
 
-    def _decision(self, record: Record) -> None:
+    def _decision(self, record: Record) -> Transaction:
         assert record.gtrid is not None
         one = self._of(f"gtrid:{record.gtrid.hex()}", record, State.UNDECIDED)
         one.gtrid = record.gtrid
@@ -96,6 +110,7 @@ class TransactionTable:
                 one.attributes["settled"] = True
             case _:
                 self._finish(one, record)
+        return one
 
     def _finish(self, one: Transaction, record: Record) -> None:
         done = set(record.resources)
@@ -107,7 +122,7 @@ class TransactionTable:
             rolled_back = record.attributes.get("outcome") == "rolled_back"
             self._decide(one, record, State.ROLLED_BACK if rolled_back else State.COMMITTED)
 
-    def _entry(self, record: Record) -> None:
+    def _entry(self, record: Record) -> Transaction:
         one = self._of(f"entry:{record.record_id}", record, State.PENDING)
         one.transaction = record.record_id
         if record.type == "persisting":
@@ -115,11 +130,12 @@ class TransactionTable:
                 one.participants = one.open_participants = record.resources
                 one.name = record.attributes.get("reference") or None
             self._decide(one, record, one.state)
-            return
+            return one
         done = set(record.resources) or set(one.open_participants)
         one.open_participants = tuple(name for name in one.open_participants if name not in done)
         if not one.open_participants:
             self._decide(one, record, State.COMMITTED)
+        return one
 
     def _of(self, key: str, record: Record, state: State) -> Transaction:
         one = self._open.get(key)

@@ -176,6 +176,8 @@ class SortedChunk:
         commits = np.repeat(self.rows[self.ends], self.ends - self.begins + 1)
         alone = np.flatnonzero(changing & (chunk.present[0] == 0))
         rows = np.concatenate((self.rows[inside], alone))
+        if not taken and until is None and not (chunk.codes[rows] == Code.DELETE).any():
+            return chunk.numbers[KEY, rows].tolist(), []
         lsns = chunk.numbers[LSN, np.concatenate((commits[inside], alone))]
         others = np.array(taken, np.int64).reshape(-1, 3)
         lsns = np.concatenate((lsns, others[:, 0]))

@@ -62,22 +62,22 @@ def _apply_group(state: LogState, payload: Bytes, header: GroupHeader, key: byte
 
 
 class JudgedState(LogState):
-    """The state that a verdict tells. It lacks what is live and what whole transactions leave.
+    """The state that a verdict tells. It lacks what whole transactions leave.
 
     Attributes:
-        live_ids: the ids of the live records, in place of `live`.
+        live_ids: the ids of the live records, in place of `live`; None where nobody asks for them.
     """
 
     def __init__(self, first_segment: int = 1, checkpoint_lsn: int = 0) -> None:
         super().__init__(first_segment, checkpoint_lsn)
-        self.live_ids: set[int] = set()
+        self.live_ids: set[int] | None = None
         self._lsn = 0
         self._taken: list[Taken] | None = None
         """What records of a chunk that are applied one by one have changed; None outside of one."""
 
     def take(self, one: Element) -> None:
         """Apply an element that is committed."""
-        if one.key is None or one.code == Code.APPEND:
+        if self.live_ids is None or one.key is None or one.code == Code.APPEND:
             return
         if self._taken is not None:
             self._taken.append((self._lsn, one.key, one.code == Code.DELETE))
@@ -102,9 +102,10 @@ class JudgedState(LogState):
                 error.file, error.offset = file, group
                 end = error
                 break
-        live, deleted = work.last_of_ids(self._taken, None if end is None else self._lsn)
+        if self.live_ids is not None:
+            live, deleted = work.last_of_ids(self._taken, None if end is None else self._lsn)
+            self.live_ids.difference_update(deleted)
+            self.live_ids.update(live)
         self._taken = None
-        self.live_ids.difference_update(deleted)
-        self.live_ids.update(live)
         if end is not None:
             raise end

@@ -1,7 +1,7 @@
 """The transactions of a native log: all of them, or their number by state and those in doubt.
 
 In: the places of the log. Out: `Transaction` objects, for which memory grows with their number; or
-`States`, for which it grows with the open ones, with decisions and entries.
+`States`, for which it grows with the open ones.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from tallystick.systems.tally.read.records import has_work, step_records
 from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.read.transactions import TransactionTable
 from tallystick.systems.tally.runs.pieces import chunk_of
+
+CLOSED_MAX = 1 << 16
+"""Decisions and entries that are kept, the latest ones of which nothing is open: more records may
+follow."""
 
 
 def transactions_of(
@@ -46,7 +50,7 @@ def records_with_work(step: Step, key: bytes | None) -> Iterable[Record]:
 
 
 class States:
-    """How many transactions are in which state; a journal's are forgotten as they end.
+    """How many transactions are in which state; they are forgotten after they have ended.
 
     Args:
         log: the path of the log.
@@ -70,6 +74,7 @@ class States:
     def take(self, records: Iterable[Record]) -> None:
         """Apply records in log order."""
         self._ended.update(one.state for one in self._table.take_all(records))
+        self._ended.update(one.state for one in self._table.forget_closed(CLOSED_MAX))
 
     def by_state(self) -> dict[str, int]:
         """Return how many transactions are in each state by now."""

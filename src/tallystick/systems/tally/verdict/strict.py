@@ -1,13 +1,14 @@
 """Judge a native log: what recovery makes of it, and what its bytes prove.
 
 In: a scan of the log. Out: a `JudgedLog`: the state after recovery, transactions by state, spans,
-findings, and the `Verdict`. Memory grows with what is open, and with the ids of live records.
+findings, and the `Verdict`. Memory grows with what is open, and with the ids of live records where
+the engine's part of the verdict is asked for.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
 from tallystick.printable import counted
 from tallystick.records import (
+    Deferred,
     Difference,
     Finding,
     Judgement,
@@ -66,13 +68,13 @@ class JudgedLog:
     spans: dict[str, list[Span]] = field(default_factory=dict)
     run_count: RunCount = field(default_factory=RunCount)
 
-    def verdict(self, log_format: str) -> Verdict:
-        """Put the verdict together."""
+    def verdict(self, log_format: str, live_ids: Callable[[], Collection[int]]) -> Verdict:
+        """Put the verdict together; ``live_ids`` returns the ids of live records."""
         return Verdict(
             SYSTEM_NAME,
             self.scan.catalog.folder,
             log_format,
-            self._engine(),
+            Deferred(lambda: self._engine(live_ids())),
             self._strict(),
             tuple(self._differences()),
             self.judgement,
@@ -89,7 +91,7 @@ class JudgedLog:
         """What is wrong with the log, heads of files first."""
         return (*self.scan.findings, *end_findings(self.scan))
 
-    def _engine(self) -> dict[str, Any]:
+    def _engine(self, live_ids: Collection[int]) -> dict[str, Any]:
         """Return what `TallyLog` does when it opens the log."""
         scan, state = self.scan, self.state
         headers = [one.header for one in scan.catalog.segments if one.header]
@@ -98,7 +100,7 @@ class JudgedLog:
             "first_lsn": headers[0].first_lsn if headers else None,
             "last_lsn": scan.next_lsn - 1 if headers else None,
             "segments": [header.number for header in headers],
-            "live_records": len(state.live_ids),
+            "live_records": len(live_ids),
             "prepared": sorted(number for number, one in state.open.items() if one.ending),
             "open_decisions": {
                 gtrid.hex(): sorted(one.resources) for gtrid, one in sorted(state.decisions.items())
@@ -156,9 +158,20 @@ class JudgedLog:
         return dict(Counter(finding.code for finding in self.scan.findings))
 
 
+def live_ids(scan: Scan, key: bytes | None) -> Collection[int]:
+    """Walk the whole log once more; return the ids of the records that recovery finds live."""
+    state = JudgedState.before(scan.catalog.control)
+    state.live_ids = set()
+    _judge(scan, key, state)
+    return state.live_ids
+
+
 def judge(scan: Scan, key: bytes | None) -> JudgedLog:
     """Walk the whole log; add to the findings of ``scan`` those that the records give."""
-    state = JudgedState.before(scan.catalog.control)
+    return _judge(scan, key, JudgedState.before(scan.catalog.control))
+
+
+def _judge(scan: Scan, key: bytes | None, state: JudgedState) -> JudgedLog:
     log = JudgedLog(scan, state, States(scan.catalog.folder, state.incomplete))
     finding = scan.catalog.finding
     encrypted = clear = 0
