@@ -68,11 +68,14 @@ def test_archived_segments_are_a_log_of_their_own(how: str, tmp_path: Path) -> N
 
 def test_two_logs_share_an_archive_and_one_lies_beside_its_own(tmp_path: Path) -> None:
     archive, written = tmp_path / "log-0", []
+    away = tmp_path / "away"
     for number in range(2):
         log, numbers = filled(tmp_path / f"log-{number}", recycle=False)
         written += numbers
-        _archived(log, MoveDisposer(str(archive)))
+        _archived(log, MoveDisposer(str(away)))
         log.close()
+    for path in away.iterdir():
+        path.rename(archive / path.name)
     assert len(explain(archive).logs) == 3
     assert {one.judgement.answer for one in explain(archive).logs} == {Answer.SAFE}
     assert sorted(_numbers(archive)[0] + _numbers(tmp_path / "log-1")[0]) == sorted(written)
