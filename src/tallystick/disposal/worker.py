@@ -110,7 +110,10 @@ def require_elsewhere(disposer: object, log: str, *services: str) -> None:
     Raises:
         ValueError: it does. Nothing was disposed of.
     """
-    own, around = os.path.realpath(log), {os.path.realpath(one) for one in services}
+    try:
+        own, around = os.path.realpath(log), {os.path.realpath(one) for one in services}
+    except UnicodeEncodeError:
+        return  # no file can have such a path, which opening it says with advice
     for place in places_of(disposer):
         real = os.path.realpath(place)
         if real in around or os.path.commonpath((real, own)) == own:
