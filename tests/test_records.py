@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tallystick.records import (
+    DeferredList,
     Kind,
     Outcome,
     Record,
@@ -41,3 +42,18 @@ def test_a_dumped_record_is_plain_json_with_binary_as_hex() -> None:
 def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(TypeError, match="object has no JSON form"):
         jsonable(object())
+
+
+def test_a_deferred_list_is_made_once_when_it_is_asked_for() -> None:
+    made: list[int] = []
+
+    def make() -> list[int]:
+        made.append(1)
+        return [3, 4, 5]
+
+    found = DeferredList(make)
+    assert made == []
+    assert (len(found), found[0], found[1:], [*found]) == (3, 3, [4, 5], [3, 4, 5])
+    assert found == [3, 4, 5] != [3]
+    assert (repr(found), jsonable(found)) == ("[3, 4, 5]", [3, 4, 5])
+    assert made == [1]
