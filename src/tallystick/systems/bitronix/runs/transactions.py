@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 CLOSED_MAX = 1 << 16
 """Ends of gtrids of closed transactions that are kept, the latest ones."""
+_TAIL_SIZE = GTRID_TAIL.size
+_ENDED = {status: state_of(status, is_open=False).value for status in CLOSING}
+"""The words for the states of those that have ended; an enum takes as long as the rest to say."""
 
 
 def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
@@ -112,7 +115,7 @@ class States:
 
     def _stays(self, gtrid: bytes, status: int) -> bool:
         """Return whether a transaction is unfinished after records of which the last is this."""
-        end = gtrid[-GTRID_TAIL.size :]
+        end = gtrid[-_TAIL_SIZE:]
         known = gtrid in self.unfinished
         if not known and gtrid not in self._kept and (end <= self._below or end in self._closed):
             self.again.add(gtrid)
@@ -120,7 +123,7 @@ class States:
             return True
         if known:
             del self.unfinished[gtrid]
-        self.counts[state_of(status, is_open=False).value] += 1
+        self.counts[_ENDED[status]] += 1
         self._closed.add(end)
         if len(self._closed) > 2 * CLOSED_MAX:
             ends = sorted(self._closed)
