@@ -137,7 +137,12 @@ class LogDigest:
 
     def finish(self) -> None:
         """Count the transactions that are open at the end."""
-        rest = self._transactions.rest() if self._ledger is None else self._ledger.rest()
+        rest = self._transactions.rest()
+        if self._ledger is not None:
+            active, changed = self._ledger.active()
+            self.states.update({State.ACTIVE: active} if active else {})
+            self.uncommitted += changed
+            rest = self._ledger.rest(prepared=True)
         for one in rest:
             self.states[one.state] += 1
             if one.state is State.PREPARED:

@@ -7,19 +7,18 @@ in the engine. Source: the PageLog description, section b.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tallystick.arrow.numba_kernel import pays
 from tallystick.errors import CorruptLogError
+from tallystick.storage.mapped import let_go
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
+from tallystick.systems.runs import walk_for
 
-COMPILED_FROM = 8192
-"""Listed data pages from which on it pays to load the compiler for the test of their headers."""
-LOADED_FROM = 256
-"""The same where the compiler is loaded already."""
+_AT_ONCE = 1 << 9
+"""Pages that are looked at in one go: of no more than `mapped.NEAR` bytes as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,12 @@ class PageFile:
 
     def types(self) -> bytes:
         """Return the first byte of every page."""
-        return bytes(self.data[: self.page_count * self.page_size : self.page_size])
+        found, size = [], _AT_ONCE * self.page_size
+        whole = self.data[: self.page_count * self.page_size]
+        for begin in range(0, len(whole), size):
+            let_go(self.data, begin)
+            found.append(bytes(whole[begin : begin + size : self.page_size]))
+        return b"".join(found)
 
     def of_type(self, kind: int) -> Iterator[int]:
         """Yield the numbers of the pages of a type, ascending."""
@@ -346,9 +350,14 @@ def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
 
 def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     """Return how many of the listed pages, from the first, are whole data pages of the log."""
-    known = 0
-    if pays(len(listed), LOADED_FROM, COMPILED_FROM):
-        known = _whole_pages_compiled(pages, listed)
+    known, compiled = 0, walk_for(len(listed) * pages.page_size, _load_test)
+    while compiled is not None and known < len(listed):
+        let_go(pages.data, listed[known][1] * pages.page_size)
+        some = listed[known : known + _AT_ONCE]
+        whole = compiled(pages, some)
+        known += whole
+        if whole < len(some):
+            break
     for key, page in listed[known:]:
         if data_fault(pages, page, key) is not None:
             break
@@ -356,17 +365,16 @@ def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     return known
 
 
-def _whole_pages_compiled(pages: PageFile, listed: list[tuple[int, int]]) -> int:
-    try:
-        import numba  # noqa: F401 - without it the kernel is slower than `data_fault`
-        import numpy as np
-    except ImportError:
-        return 0
+def _load_test() -> Callable[[PageFile, list[tuple[int, int]]], int]:
+    import numpy as np
+
     from tallystick.systems.h2.format.page_kernels import count_whole_pages
 
-    table = np.array(listed, dtype=np.int64)
-    data = np.frombuffer(pages.data, dtype=np.uint8)
-    count: int = count_whole_pages(data, table[:, 1].copy(), table[:, 0].copy(), pages.page_size)
+    def count(pages: PageFile, listed: list[tuple[int, int]]) -> int:
+        keys, ids = np.ascontiguousarray(np.array(listed, dtype=np.int64).T)
+        data = np.frombuffer(pages.data, dtype=np.uint8)
+        return int(count_whole_pages(data, ids, keys, pages.page_size))
+
     return count
 
 

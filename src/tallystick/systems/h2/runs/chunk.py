@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.storage.mapped import let_go
 from tallystick.systems import runs
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import (
@@ -316,6 +317,8 @@ class Chunks:
 
     def _join(self, ids: Any, rest: Any) -> Any:
         """Return ``rest`` followed by the stream bytes of these pages."""
+        if len(ids):
+            let_go(self._stream.pages.data, int(ids[0]) * self._stream.pages.page_size)
         size, body_size = self._stream.pages.page_size, self._stream.body_size
         data = np.empty(len(rest) + len(ids) * body_size, dtype=np.uint8)
         data[: len(rest)] = rest

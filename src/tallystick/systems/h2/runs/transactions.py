@@ -170,12 +170,9 @@ class ChunkTransactions:
             one.by_hand = hand
             yield one
 
-    def last_of(self, number: int) -> Entry | None:
-        """Return the last record of a transaction that is no change, if there is one."""
-        row = int(self.figures[LAST, number])
-        if row != NONE:
-            return next(self.log.of_chunk(self.chunk, np.array([row])))
-        return self.before[number].last if number in self.before else None
+    def record_at(self, row: int) -> Entry:
+        """Return a record of the chunk."""
+        return next(self.log.of_chunk(self.chunk, np.array([row])))
 
 
 class Ledger:
@@ -201,10 +198,16 @@ class Ledger:
         self._keep(found)
         return found
 
-    def rest(self) -> Iterator[LoggedTransaction]:
-        """Yield the transactions that are open at the end of the log."""
+    def rest(self, *, prepared: bool = False) -> Iterator[LoggedTransaction]:
+        """Yield the transactions that are open at the end of the log, or the prepared ones."""
         for session, one in self._open.items():
-            yield logged(session, one.figures, one.names, one.last, open_state(one.names))
+            if one.names or not prepared:
+                yield logged(session, one.figures, one.names, one.last, open_state(one.names))
+
+    def active(self) -> tuple[int, int]:
+        """Return how many open ones are not prepared, and how many of these have changes."""
+        counts = [one.figures[CHANGES] > 0 for one in self._open.values() if not one.names]
+        return len(counts), sum(map(bool, counts))
 
     def _carried(self, sessions: list[int]) -> Any:
         carried = np.zeros((FIGURES, len(sessions)), np.int64)
@@ -234,15 +237,20 @@ class Ledger:
     def _keep(self, found: ChunkTransactions) -> None:
         """Drop what ends, and keep what is open after the chunk, in the order of beginnings."""
         sessions = np.array(found.sessions, np.int64)[found.figures[SLOT]].tolist()
-        opened = found.figures[END] == NONE
+        opened, lasts = found.figures[END] == NONE, found.figures[LAST].tolist()
         for number in found.before:
             if not opened[number]:
                 del self._open[sessions[number]]
         for number, parts in found.changes_of(opened):
-            one = self._open.setdefault(sessions[number], OpenTransaction(None))
-            one.last = found.last_of(number)
-            one.names = found.names.get(number, one.names)
-            one.figures = found.figures[:, number].copy()
+            figures = found.figures[:, number].copy()
+            one = found.before.get(number)
+            if one is None:
+                one = self._open[sessions[number]] = OpenTransaction(figures)
+            if number in found.names:
+                one.names = found.names[number]
+            if lasts[number] != NONE:
+                one.last = found.record_at(lasts[number])
+            one.figures = figures
             one.parts.append(parts)
 
 
