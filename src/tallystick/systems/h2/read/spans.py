@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from tallystick.records import Outcome, Span
+from tallystick.storage.mapped import let_go
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, TrunkEnd
+from tallystick.systems.h2.read.stream import AT_ONCE, DataFault, LogStream, PageFile, TrunkEnd
 
 _Judgement = tuple[Outcome, str, str]
 
@@ -44,15 +45,21 @@ def _page_spans(opened: OpenedFile, pages: PageFile) -> Iterator[Span]:
     for page_id in (0, *layout.VARIABLE_HEADER_PAGES):
         if pages.exists(page_id):
             judged[page_id] = _header(opened, pages, page_id)
-    every = (judged.get(page_id) or _other(pages, page_id) for page_id in range(pages.page_count))
     place = 0
-    for judgement, run in groupby(every):
+    for judgement, run in groupby(_judgements(pages, judged)):
         length = sum(1 for _ in run) * pages.page_size
         yield Span(place, length, *judgement)
         place += length
     if place < opened.size:
         reason = "the file ends inside a page; the engine ignores the fragment"
         yield Span(place, opened.size - place, Outcome.TORN, "fragment of a page", reason)
+
+
+def _judgements(pages: PageFile, judged: dict[int, _Judgement]) -> Iterator[_Judgement]:
+    for page_id in range(pages.page_count):
+        if page_id % AT_ONCE == 0:
+            let_go(pages.data, page_id * pages.page_size)
+        yield judged.get(page_id) or _other(pages, page_id)
 
 
 def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Judgement:

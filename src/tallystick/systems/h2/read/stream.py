@@ -17,7 +17,7 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
 from tallystick.systems.runs import walk_for
 
-_AT_ONCE = 1 << 9
+AT_ONCE = 1 << 9
 """Pages that are looked at in one go: of no more than `mapped.NEAR` bytes as a rule."""
 
 
@@ -60,7 +60,7 @@ class PageFile:
 
     def types(self) -> bytes:
         """Return the first byte of every page."""
-        found, size = [], _AT_ONCE * self.page_size
+        found, size = [], AT_ONCE * self.page_size
         whole = self.data[: self.page_count * self.page_size]
         for begin in range(0, len(whole), size):
             let_go(self.data, begin)
@@ -353,7 +353,7 @@ def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
     known, compiled = 0, walk_for(len(listed) * pages.page_size, _load_test)
     while compiled is not None and known < len(listed):
         let_go(pages.data, listed[known][1] * pages.page_size)
-        some = listed[known : known + _AT_ONCE]
+        some = listed[known : known + AT_ONCE]
         whole = compiled(pages, some)
         known += whole
         if whole < len(some):
