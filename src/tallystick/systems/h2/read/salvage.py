@@ -49,6 +49,8 @@ def page_runs(pages: PageFile, stream: LogStream | None) -> Iterator[PageRun]:
 
 
 def _cut(ids: list[int], outcome: Outcome, why: str, stream: LogStream) -> Iterator[PageRun]:
+    if not ids:
+        return
     # Pages that were neighbours in the lists of the log stay together.
     place = {page: at for at, (_, page) in enumerate(stream.chain.listed())}
     row: list[int] = []

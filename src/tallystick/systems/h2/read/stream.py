@@ -7,9 +7,11 @@ in the engine. Source: the PageLog description, section b.5.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import repeat
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.mapped import let_go
@@ -273,16 +275,15 @@ def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
         CorruptLogError: a trunk page lists more pages than fit.
     """
     chain = walk_trunks(pages, header.first_trunk, header.log_key)
-    listed = list(chain.listed())
-    start = next((at for at, (_, page) in enumerate(listed) if page == header.first_data), None)
-    misnamed = _misnamed(chain, header) if start is None else ""
-    if start is None:
-        start = len(listed)
+    listed = [page for trunk in chain.trunks for page in trunk.data_pages]
+    start, misnamed = len(listed), _misnamed(chain, header)
+    if header.first_data in listed:
+        start, misnamed = listed.index(header.first_data), ""
     stream = LogStream(
         pages,
         chain,
         data_pages=[],
-        dropped=[page for _, page in listed[:start]],
+        dropped=listed[:start],
         end_key=header.log_key + len(chain.trunks),
         misnamed=misnamed,
     )
@@ -290,18 +291,21 @@ def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
     return stream
 
 
-def _follow(stream: LogStream, listed: list[tuple[int, int]], start: int) -> None:
-    at = start + _whole_pages(stream.pages, listed[start : start + stream.pages.page_count])
-    stream.data_pages = [page for _, page in listed[start:at]]
+def _follow(stream: LogStream, listed: list[int], start: int) -> None:
+    keys = array("q")
+    for trunk in stream.chain.trunks:
+        keys.extend(repeat(trunk.key, len(trunk.data_pages)))
+    at = start + _whole_pages(stream.pages, keys[start:], listed[start:])
+    stream.data_pages = listed[start:at]
     if at < len(listed):
-        key, page = listed[at]
+        key, page = keys[at], listed[at]
         fault = data_fault(stream.pages, page, key) or DataFault.REPEATED
         stream.fault, stream.fault_page, stream.end_key = fault, page, key
         stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
-        stream.after_end = [page for _, page in listed[at + 1 :]]
+        stream.after_end = listed[at + 1 :]
         if fault is DataFault.CHECKSUM and _was_written(stream.pages, page, key):
             stream.lost[page] = None
-        for one, other in listed[at + 1 :]:
+        for one, other in zip(keys[at + 1 :], stream.after_end, strict=True):
             if data_fault(stream.pages, other, one) is None:
                 stream.lost[other] = None
         return
@@ -348,32 +352,33 @@ def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
     return page[0] == layout.STREAM_DATA and layout.decode_data_header(page)[1] == key
 
 
-def _whole_pages(pages: PageFile, listed: list[tuple[int, int]]) -> int:
-    """Return how many of the listed pages, from the first, are whole data pages of the log."""
-    known, compiled = 0, walk_for(len(listed) * pages.page_size, _load_test)
-    while compiled is not None and known < len(listed):
-        let_go(pages.data, listed[known][1] * pages.page_size)
-        some = listed[known : known + AT_ONCE]
-        whole = compiled(pages, some)
-        known += whole
-        if whole < len(some):
+def _whole_pages(pages: PageFile, keys: array[int], listed: list[int]) -> int:
+    """Return how many of the listed pages, from the first, are whole data pages of the log.
+
+    At most as many as the file has pages.
+    """
+    known, most = 0, min(len(listed), pages.page_count)
+    compiled = walk_for(most * pages.page_size, _load_test)
+    while compiled is not None and known < most:
+        let_go(pages.data, listed[known] * pages.page_size)
+        some = slice(known, min(known + AT_ONCE, most))
+        known += (whole := compiled(pages, keys[some], listed[some]))
+        if whole < some.stop - some.start:
             break
-    for key, page in listed[known:]:
-        if data_fault(pages, page, key) is not None:
-            break
+    while known < most and data_fault(pages, listed[known], keys[known]) is None:
         known += 1
     return known
 
 
-def _load_test() -> Callable[[PageFile, list[tuple[int, int]]], int]:
+def _load_test() -> Callable[[PageFile, array[int], list[int]], int]:
     import numpy as np
 
     from tallystick.systems.h2.format.page_kernels import count_whole_pages
 
-    def count(pages: PageFile, listed: list[tuple[int, int]]) -> int:
-        keys, ids = np.ascontiguousarray(np.array(listed, dtype=np.int64).T)
+    def count(pages: PageFile, keys: array[int], ids: list[int]) -> int:
         data = np.frombuffer(pages.data, dtype=np.uint8)
-        return int(count_whole_pages(data, ids, keys, pages.page_size))
+        arrays = np.array(ids, np.int64), np.array(keys, np.int64)
+        return int(count_whole_pages(data, *arrays, pages.page_size))
 
     return count
 
