@@ -296,3 +296,55 @@ def test_a_read_does_not_wait_for_the_sync_of_a_commit(system: str) -> None:
             committing.join()
         with store.begin(read_only=True) as tx:
             assert tx.table("t")[1] == b"after"
+
+
+def test_rows_of_a_forgotten_transaction_are_free_for_the_next_and_a_warning_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with PageStore(tmp_path, lock_timeout=0.0) as store:
+        store.create_table("t")
+        forgotten = store.begin()
+        table = forgotten.table("t")
+        table[1] = b"gone"
+        del forgotten
+        with store.begin() as tx, pytest.raises(BusyError):  # the table has its transaction
+            tx.table("t")[1] = b"kept"
+        assert not caplog.text
+        del table
+        with store.begin() as tx:
+            tx.table("t")[1] = b"kept"
+        assert "left without an end; its 1 rows are free" in caplog.text
+        prepared = store.begin()
+        prepared.table("t")[2] = b"in doubt"
+        prepared.prepare("later")
+        del prepared
+        with store.begin() as tx, pytest.raises(BusyError):
+            tx.table("t")[2] = b"kept"
+        store.settle("later", commit=True)
+        left = store.begin()
+        left.table("t")[1] = b"gone"
+    del left
+    with PageStore(tmp_path) as store, store.begin() as tx:
+        assert dict(tx.table("t").range()) == {1: b"kept", 2: b"in doubt"}
+
+
+def test_who_waits_for_a_row_gets_it_when_its_transaction_is_forgotten(tmp_path: Path) -> None:
+    waiting = threading.Event()
+
+    def write() -> None:
+        with store.begin() as tx:
+            waiting.set()
+            tx.table("t")[1] = b"kept"
+
+    with PageStore(tmp_path, lock_timeout=600.0) as store:
+        store.create_table("t")
+        forgotten = [store.begin()]
+        forgotten[0].table("t")[1] = b"gone"
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        assert waiting.wait(300)
+        forgotten.clear()
+        writer.join(300)
+        assert not writer.is_alive()
+        with store.begin() as tx:
+            assert tx.table("t")[1] == b"kept"

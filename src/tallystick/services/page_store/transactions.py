@@ -8,8 +8,11 @@ take no locks.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import weakref
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
@@ -21,6 +24,7 @@ from tallystick.errors import (
     RecordTooLargeError,
     TransactionUsageError,
 )
+from tallystick.printable import logger
 from tallystick.roles import InDoubt, Row, Rows
 from tallystick.roles.branches import refuse_in_branch
 from tallystick.services.page_store.checkpoint import Checkpoints, Latches
@@ -31,9 +35,13 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import Bell, starts_unchecked, uninterrupted
 
+_log = logger("tallystick.page_store")
+
 FIRST_SESSION = 3
 LAST_SESSION = (1 << 31) - 1
 """Session numbers start over after this one: logs keep them as signed 32-bit numbers."""
+_MOMENT_S = 0.1
+"""Who waits for a row looks so often for sessions that were left without an end."""
 _SCAN_ROWS = 256
 _SCAN_BYTES = 1 << 20
 """A scan reads so much at once, or one longer row."""
@@ -47,8 +55,8 @@ class Session(Uncopied):
     """
 
     __slots__ = (
-        "_history", "_live", "_open", "changes", "in_branch", "locked", "number", "prepared_as",
-        "read_only", "transactions",
+        "__weakref__", "_history", "_live", "_open", "changes", "in_branch", "locked", "number",
+        "prepared_as", "read_only", "transactions",
     )  # fmt: skip
 
     def __init__(self, transactions: Transactions, number: int, *, read_only: bool = False) -> None:
@@ -171,6 +179,8 @@ class Session(Uncopied):
                 self.transactions.learn(table)
             if not KEY_MIN <= number <= KEY_MAX:
                 raise KeyError("a key that is not a signed 64-bit number")
+            if not self.locked:
+                self.transactions.locks.watch(self)
             self.locked.add(row)  # first: an interrupt between the two would leave it locked
         self.transactions.locks.take(self.number, row)
         return row
@@ -338,14 +348,35 @@ class Table(Uncopied, MutableMapping[int, bytes]):
         return self._session.scan(self._table, start, stop)
 
 
+class _Holder(weakref.ref[Session]):
+    """A session that locks rows: its number, and the rows, also once nothing refers to it."""
+
+    __slots__ = ("number", "rows")
+    number: int
+    rows: set[Row]
+
+
 class RowLocks(Uncopied):
-    """The session that holds each locked row. A session waits ``seconds`` for one at most."""
+    """The session that holds each locked row. A session waits ``seconds`` for one at most.
+
+    The rows of a session that nothing refers to any more are freed by the next one that waits.
+    """
 
     def __init__(self, health: Health, seconds: float) -> None:
         self._health = health
         self._seconds = seconds
         self._owners: dict[Row, int] = {}
         self._freed = Bell()
+        self._holders: dict[int, _Holder] = {}
+        self._left: deque[weakref.ref[Session]] = deque()
+        """Holders whose sessions are gone."""
+
+    def watch(self, session: Session) -> None:
+        """Note a session that is about to lock its first row."""
+        # Nothing of Python runs as a session goes: what a signal raised there would get lost.
+        holder = _Holder(session, self._left.append)
+        holder.number, holder.rows = session.number, session.locked
+        self._holders[session.number] = holder
 
     def take(self, session: int, row: Row) -> None:
         """Wait until the row is this session's, which keeps it until its end.
@@ -357,21 +388,41 @@ class RowLocks(Uncopied):
         if not self._health.usable:
             self._health.require_open()
         # setdefault of a dict with such keys is one step: no mutex for a row that is free.
-        owners = self._owners
-        if owners.setdefault(row, session) != session:
+        if self._owners.setdefault(row, session) != session:
             deadline = time.monotonic() + self._seconds
             with uninterrupted:
-                if not self._freed.wait(
-                    lambda: owners.setdefault(row, session) == session, deadline
-                ):
-                    raise BusyError(
-                        f"row {row[1]} of table {row[0]} is locked by session {owners.get(row)}",
-                        advice="Roll back and try again; in a deadlock one side has to",
-                    )
+                while not self._wait(session, row, deadline):
+                    if time.monotonic() >= deadline:
+                        raise BusyError(
+                            f"row {row[1]} of table {row[0]} is locked by session "
+                            f"{self._owners.get(row)}",
+                            advice="Roll back and try again; in a deadlock one side has to",
+                        )
+
+    def _wait(self, session: int, row: Row, deadline: float) -> bool:
+        """Wait for a row a moment; return whether the session has it."""
+        self._free_left()
+        return self._freed.wait(
+            lambda: self._owners.setdefault(row, session) == session,
+            min(deadline, time.monotonic() + _MOMENT_S),
+        )
+
+    def _free_left(self) -> None:
+        """Free the rows of sessions that nobody can end any more."""
+        while self._left:
+            with contextlib.suppress(IndexError):  # another thread has taken it
+                holder = self._left.popleft()
+                assert isinstance(holder, _Holder)
+                _log.warning(
+                    "a transaction was left without an end; its %d rows are free, as they were",
+                    len(holder.rows),
+                )
+                self.release(holder.number, holder.rows)
 
     def release(self, session: int, rows: Iterable[Row]) -> None:
         """Free those of the rows that a session holds, which has ended."""
         owners = self._owners
+        self._holders.pop(session, None)
         for row in rows:
             if owners.get(row) == session:
                 del owners[row]
