@@ -20,6 +20,7 @@ from tallystick.services.transactions import (
     IdempotencyKey,
     TransactionManager,
 )
+from tallystick.services.transactions.resource import BranchRolledBack
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 
@@ -135,9 +136,9 @@ def test_a_branch_waits_for_the_lock_no_longer_than_its_transaction(
                 tm.begin(independent=True, timeout=0.2) as late,
             ):
                 late[through]
-        with tm.begin() as tx:  # the session waits as before
+        with tm.begin(timeout=1000) as tx:  # the session waits as before
             assert tx["a"].execute("PRAGMA busy_timeout").fetchone() == (300_000,)
-        with tm.begin() as tx:
+        with tm.begin(timeout=1000) as tx:
             found = tx["engine"].exec_driver_sql("PRAGMA busy_timeout").one()
             assert tuple(found) == (300_000,)
     engine.dispose()
@@ -229,7 +230,8 @@ def test_a_request_with_a_key_waits_as_long_as_its_key_says(tmp_path: Path) -> N
         leave.set()
         thread.join()
         assert handle("a") == "a"
-        assert seen(tm, "PRAGMA busy_timeout") == 300_000
+        with tm.begin(timeout=1000) as tx:
+            assert tx["a"].execute("PRAGMA busy_timeout").fetchone() == (300_000,)
 
 
 def raw(tx: Any) -> sqlite3.Connection:
@@ -297,3 +299,62 @@ def test_an_unchanged_session_is_used_again(tmp_path: Path) -> None:
                 tx["a"].execute("PRAGMA foreign_keys").fetchone()
                 sessions.append(raw(tx))
     assert sessions[0] is sessions[1] is sessions[2]
+
+
+@pytest.mark.parametrize("mode", ["immediate", "deferred"])
+def test_a_transaction_that_is_late_gives_its_lock_up_while_its_thread_is_elsewhere(
+    tmp_path: Path, mode: str
+) -> None:
+    holding, written = threading.Event(), threading.Event()
+    late: list[BaseException] = []
+
+    def hold() -> None:
+        try:
+            with tm.begin() as tx:
+                tx["a"].execute("UPDATE c SET v = 1")
+                session = tx._protocol.branches["a"].raw
+                holding.set()
+                tx._protocol.deadline = 0.0
+                assert written.wait(600)
+                # It is not one of a transaction any more, and would be committed by itself.
+                with pytest.raises(sqlite3.OperationalError, match="took too long"):
+                    session.execute("UPDATE c SET v = 2")
+        except RolledBackError as error:
+            late.append(error)
+
+    with manager(tmp_path, f"?begin={mode}&timeout=600") as tm:
+        thread = threading.Thread(target=hold, daemon=True)
+        thread.start()
+        assert holding.wait(300)
+        with tm.begin(timeout=600) as tx:
+            tx["a"].execute("UPDATE c SET v = v + 10")
+        written.set()
+        thread.join()
+        assert "took too long" in str(late)
+        assert seen(tm, "SELECT v FROM c") == 10
+
+
+def test_no_statement_waits_for_a_lock_longer_than_its_transaction(tmp_path: Path) -> None:
+    with manager(tmp_path, "?begin=deferred&timeout=600") as tm:
+        other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RolledBackError), tm.begin(timeout=0.5) as tx:
+            tx["a"].execute("UPDATE c SET v = 1")
+        other.execute("ROLLBACK")
+        other.close()
+        with tm.begin(timeout=1000) as tx:  # the session waits as before
+            assert tx["a"].execute("PRAGMA busy_timeout").fetchone() == (600_000,)
+
+
+def test_a_late_commit_is_whole_or_nothing(tmp_path: Path) -> None:
+    """The outcome row is not written after what it stands for was rolled back."""
+    with manager(tmp_path) as tm, pytest.raises(RolledBackError), tm.begin() as tx:
+        tx["a"].execute("UPDATE c SET v = 1")
+        branch: Any = tx._protocol.branches["a"]
+        branch.abort()
+        with pytest.raises(BranchRolledBack):
+            branch.commit()
+    with sqlite3.connect(tmp_path / "a.db") as found:
+        assert found.execute("SELECT v FROM c").fetchall() == [(0,)]
+        assert not found.execute("SELECT * FROM tallystick_outcomes").fetchall()
+    found.close()

@@ -18,7 +18,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -116,6 +116,22 @@ class _Session(Uncopied, sqlite3.Connection):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.turn = threading.RLock()
+        self.ended = False
+
+    def end(self) -> bool:
+        """Roll back and take no statement any more, unless a statement is at work: then False.
+
+        It would no longer be one of the transaction.
+        """
+        if not self.turn.acquire(blocking=False):
+            return False
+        try:
+            if self.in_transaction:
+                sqlite3.Cursor(self).execute("ROLLBACK")
+            self.ended = True
+        finally:
+            self.turn.release()
+        return True
 
     def watch(self) -> None:
         """Begin to take notes."""
@@ -145,6 +161,8 @@ def _in_turn(name: str) -> Callable[..., Any]:
     @wraps(plain)
     def call(cursor: _Cursor, *arguments: Any, **options: Any) -> Any:
         with cursor.connection.turn:
+            if cursor.connection.ended:
+                raise sqlite3.OperationalError("the transaction took too long and was rolled back")
             return plain(cursor, *arguments, **options)
 
     return call
@@ -293,26 +311,38 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
                 f"the connections of {self.name!r} begin transactions themselves",
                 advice="Connect without autocommit=False",
             )
-        if not connection.in_transaction:
-            self._take_lock(connection)
+        usual = None if connection.in_transaction else self._take_lock(connection)
         connection.execute(f"SAVEPOINT {_MARK}")
-        return SqliteBranch(self, connection, xid)
+        branch = SqliteBranch(self, connection, xid)
+        if not isinstance(connection, _Session):  # which notes itself what was changed
+            branch.busy_timeout = usual
+        return branch
 
-    def _take_lock(self, connection: sqlite3.Connection) -> None:
-        """Begin, and wait for the lock no longer than the transaction, or a key, allows."""
-        usual = self._busy_timeout(connection)
-        seconds = _lock_wait.get()
-        wait = min(
-            usual if seconds is None else seconds, max(begins_by.get() - time.monotonic(), 0)
-        )
-        if wait == usual:
+    def _take_lock(self, connection: sqlite3.Connection) -> float | None:
+        """Begin, and wait for the lock no longer than the transaction, or a key, allows.
+
+        Its statements wait no longer than the transaction allows now: to interrupt one that waits
+        does not end it.
+
+        Returns:
+            The usual time in seconds for which statements wait; None if it was not changed.
+        """
+        usual, seconds = self._busy_timeout(connection), _lock_wait.get()
+        left = max(begins_by.get() - time.monotonic(), 0)
+        later = min(usual, left)
+        first = later if seconds is None else min(seconds, left)
+        if first == later == usual:
             connection.execute(self._begin)
-            return
-        connection.execute(f"PRAGMA busy_timeout={int(wait * 1000)}")
+            return None
+        wait_for_locks(connection, first)
         try:
             connection.execute(self._begin)
-        finally:
-            connection.execute(f"PRAGMA busy_timeout={int(usual * 1000)}")
+        except BaseException:
+            wait_for_locks(connection, usual)
+            raise
+        if first != later:
+            wait_for_locks(connection, later)
+        return usual
 
     def _busy_timeout(self, connection: sqlite3.Connection) -> float:
         """Return how many seconds statements of a connection wait for a lock."""
@@ -326,7 +356,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         if not isinstance(connection, _Session):  # of an engine, whose pool resets it
             return True
         if "busy_timeout" in connection.changes:
-            connection.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
+            wait_for_locks(connection, self._timeout)
             del connection.changes["busy_timeout"]
         factories: tuple[Any, ...] = (connection.row_factory, connection.text_factory)
         return not connection.changes and factories == (None, str)
@@ -400,6 +430,11 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         return problems
 
 
+def wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
+    """Have the statements of a connection wait that long for a lock."""
+    connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+
+
 def text_literal(text: str) -> str:
     """Return a text as statements take it."""
     return "'" + text.replace("'", "''") + "'"
@@ -427,6 +462,8 @@ class SqliteBranch:
         self._handle = Handle(connection, resource.name)
         self.synchronous: int | None = None
         """The level to set again at the end; None for none."""
+        self.busy_timeout: float | None = None
+        """The time in seconds to set again at the end; None for none."""
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -451,6 +488,11 @@ class SqliteBranch:
         self._commit(None)
 
     def _commit(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
+        session = self._connection
+        with session.turn if isinstance(session, _Session) else nullcontext():  # as it may be ended
+            self._commit_now(outcome)
+
+    def _commit_now(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
         self._refuse_ended()
         try:
             if outcome is not None:
@@ -479,15 +521,24 @@ class SqliteBranch:
                 self._connection.execute("ROLLBACK")
 
     def abort(self) -> None:
-        """Interrupt the statement that is at work."""
-        self._connection.interrupt()
+        """Roll back, or interrupt the statement that is at work; others are refused from then on.
+
+        A connection of an engine belongs to its thread: of that only a statement is interrupted.
+        """
+        session = self._connection
+        if not (isinstance(session, _Session) and session.end()):
+            session.interrupt()
 
     def close(self) -> None:
         """Give the connection back."""
         self._handle.detach()
         self._handle.close_cursors()
-        broken = self._connection.in_transaction
+        broken = self._connection.in_transaction or (
+            isinstance(self._connection, _Session) and self._connection.ended
+        )
         if self.synchronous is not None and not broken:
             self._connection.execute(f"PRAGMA synchronous={self.synchronous}")
+        if self.busy_timeout is not None and not broken:
+            wait_for_locks(self._connection, self.busy_timeout)
         broken = broken or not self._resource.is_unchanged(self._connection)
         self._resource.pool.give(self._connection, broken=broken)
