@@ -312,7 +312,8 @@ def test_a_transaction_that_is_late_gives_its_lock_up_while_its_thread_is_elsewh
         try:
             with tm.begin() as tx:
                 tx["a"].execute("UPDATE c SET v = 1")
-                session = tx._protocol.branches["a"].raw
+                branch: Any = tx._protocol.branches["a"]
+                session = branch.raw
                 holding.set()
                 tx._protocol.deadline = 0.0
                 assert written.wait(600)
@@ -334,8 +335,13 @@ def test_a_transaction_that_is_late_gives_its_lock_up_while_its_thread_is_elsewh
         assert seen(tm, "SELECT v FROM c") == 10
 
 
-def test_no_statement_waits_for_a_lock_longer_than_its_transaction(tmp_path: Path) -> None:
+@pytest.mark.parametrize("new", [True, False], ids=["a new session", "one that was used"])
+def test_no_statement_waits_for_a_lock_longer_than_its_transaction(
+    tmp_path: Path, new: bool
+) -> None:
     with manager(tmp_path, "?begin=deferred&timeout=600") as tm:
+        if not new:
+            assert seen(tm, "SELECT v FROM c") == 0
         other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(RolledBackError), tm.begin(timeout=0.5) as tx:

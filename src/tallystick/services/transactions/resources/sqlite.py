@@ -254,32 +254,36 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         return cls(name, path, **own, pragmas=options)
 
     def _connect(self) -> sqlite3.Connection:
+        seconds = min(self._timeout, max(begins_by.get() - time.monotonic(), 0))
         connection = sqlite3.connect(
-            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False,
+            self._path, timeout=seconds, isolation_level=None, check_same_thread=False,
             factory=_Session,
         )  # fmt: skip
         try:
-            self._set_pragmas(connection)
+            self._set_pragmas(connection, time.monotonic() + seconds)
+            if seconds != self._timeout and "busy_timeout" not in self._pragmas:
+                wait_for_locks(connection, self._timeout)
             connection.watch()
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _set_pragmas(self, connection: sqlite3.Connection) -> None:
+    def _set_pragmas(self, connection: sqlite3.Connection, until: float) -> None:
         """Set the PRAGMAs, those first that must precede the first table, and make our table."""
         last = {one: value for one, value in self._pragmas.items() if one == "query_only"}
         connection.execute("PRAGMA synchronous=FULL")
         for one, value in self._pragmas.items():
             if one not in last:
-                self._set_pragma(connection, one, value)
+                self._set_pragma(connection, one, value, until)
         connection.execute(_CREATE)
         for one, value in last.items():
-            self._set_pragma(connection, one, value)
+            self._set_pragma(connection, one, value, until)
 
-    def _set_pragma(self, connection: sqlite3.Connection, name: str, value: str) -> None:
+    def _set_pragma(
+        self, connection: sqlite3.Connection, name: str, value: str, until: float
+    ) -> None:
         """Set a PRAGMA, and wait for the lock that a change of the journal's mode takes."""
-        until = time.monotonic() + self._timeout
         while True:
             try:
                 row = connection.execute(f"PRAGMA {name} = {text_literal(value)}").fetchone()
