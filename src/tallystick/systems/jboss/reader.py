@@ -75,9 +75,9 @@ from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
-from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
+from tallystick.systems.jboss.read.spans import Lives, log_file, never_begun, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
-from tallystick.systems.jboss.verdict.answer import IDS_MISSING
+from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun, unexplained_ids
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.file_ids import given_up
 from tallystick.systems.jboss.verdict.findings import findings
@@ -318,22 +318,29 @@ class JournalReading:
         return {
             file.path: file.file_id & 0xFFFFFFFF
             for file in self.journal.files
-            if file.header is not None
+            if file.header is not None and not never_begun(file.head)
         }
 
     def missing(self, path: str, reached: Reached | None) -> Missing | None:
         """Return which file ids are missing before a file, unless what is there explains them."""
+        found, number = f"file id {self._ids[path]}", self._ids[path]
         if reached is None:
-            return None
-        found, wanted = f"file id {self._ids[path]}", range(reached.number + 1, self._ids[path])
+            # Before the first file that is there: only what nothing but a loss explains.
+            gone = next((one.start for one in self._lost if one.start < number), None)
+            return None if gone is None else Missing(f"file id {gone}", found, certain=False)
+        wanted = range(reached.number + 1, number)
         if not reached.there:
             return Missing(f"the end of the file with id {reached.number}", found, certain=False)
         there = {one for one in self._ids.values() if one in wanted}
         if len(there) == len(wanted):
             return None
-        lost = given_up(wanted, reached.since, self._evidence.analysis.readings)
+        lost = given_up(wanted, reached.since, begun(self._evidence))
         first = next(one for one in wanted if one not in there) if lost is None else lost
         return Missing(f"file id {first}", found, certain=False, usual=lost is None)
+
+    @cached_property
+    def _lost(self) -> list[range]:
+        return unexplained_ids(self._evidence)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return file id << 32 | end of each record.

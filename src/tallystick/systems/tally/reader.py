@@ -178,7 +178,13 @@ class TallyReading:
         ends = gap is not None or (path != catalog.segments[0].path and catalog.archive is None)
         found = f"segment {number} that begins with record {first}"
         if reached is None:
-            return None if gap is None else Missing(f"segment {gap}", found, ends_log=ends)
+            oldest = catalog.segments[0]
+            if gap is None and oldest.status is FileStatus.DAMAGED and oldest.path != path:
+                gap = self._numbers[oldest.path]  # nothing can be read of it
+            if gap is not None:
+                return Missing(f"segment {gap}", found, ends_log=ends)
+            begin = oldest.header.first_lsn if oldest.header is not None else first
+            return Missing(f"record {begin}", found, ends_log=ends) if begin < first else None
         if reached.place is None:
             joined, expected = number <= reached.number + 1, f"segment {reached.number + 1}"
         else:

@@ -18,6 +18,7 @@ from tallystick.systems.jboss.format.layout import FILL_J, RecordType
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.file_facts import KnownFile
 from tallystick.systems.jboss.read.files import JournalFiles
+from tallystick.systems.jboss.read.spans import never_begun
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.differences import Evidence, differences
 from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
@@ -106,14 +107,24 @@ def _doubts(evidence: Evidence) -> Iterator[Ground]:
             yield Ground("same-file-id", text)
     if odd := odd_id(readings) or not_done_with(readings, evidence.analysis.live):
         yield Ground("odd-id", f"{odd}.")
-    unended = (one.elements for one in evidence.analysis.open if one.prepared is None)
-    since = min(chain.from_iterable(unended), default=None)
-    spent = evidence.analysis.unknown_deletes > 0
-    if gone := lost_ids(readings, spent=spent, open_since=since, given=evidence.given):
+    if gone := unexplained_ids(evidence):
         text = f"No file has the id {gone[0][0]}, and no reuse of a file explains that."
         yield Ground(IDS_MISSING, text)
     if text := undecided(evidence.journal):
         yield Ground("compaction-pending", f"{text}.")
+
+
+def begun(evidence: Evidence) -> list[KnownFile]:
+    """Return the files by ascending id, but those whose header was never written."""
+    return [one for one in evidence.analysis.readings if not never_begun(one.file.head)]
+
+
+def unexplained_ids(evidence: Evidence) -> list[range]:
+    """Return the ranges of file ids without a file that no reuse of files explains."""
+    unended = (one.elements for one in evidence.analysis.open if one.prepared is None)
+    since = min(chain.from_iterable(unended), default=None)
+    spent = evidence.analysis.unknown_deletes > 0
+    return lost_ids(begun(evidence), spent=spent, open_since=since, given=evidence.given)
 
 
 def _proof(evidence: Evidence) -> Iterator[Ground]:
