@@ -59,7 +59,7 @@ def joined_ranges(
     if after is not None:
         require_joined(scan.log.files, scan.log, after)
     for one in scan.ranges() if ranges is None else ranges:
-        if is_damaged(one):
+        if is_damaged(one) and one.place < until:
             raise damaged(one)
         if one.outcome is Outcome.VALID and one.place + one.length <= until:
             yield one

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import replace
-from itertools import takewhile
 
 from tallystick.records import Change, Fate, Kind, Outcome, Record, Row
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
@@ -108,7 +107,12 @@ def changes_between(
 
 
 def _up_to(records: Iterable[Record], until: int) -> Iterator[Record]:
-    return takewhile(lambda record: (record.sequence or 0) <= until, records)
+    """Yield records up to an LSN; nothing behind it is read, where damage may be."""
+    for record in records:
+        if (number := record.sequence or 0) <= until:
+            yield record
+        if number >= until:
+            return
 
 
 def _needed(
