@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tallystick import Journal, scan
+from tallystick import Journal, read_arrow, scan
+from tallystick.errors import CorruptLogError
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source.file_ranges import file_ranges, read
@@ -29,8 +30,8 @@ LOSING = (True, False)
 class Follower:
     """A stream of records, as far as it came."""
 
-    def __init__(self, path: Path, *, fails: bool = True) -> None:
-        self.options = SourceOptions((str(path),), fail_on_data_loss=fails)
+    def __init__(self, path: Path, *, fails: bool = True, table: str = "records") -> None:
+        self.options = SourceOptions((str(path),), fail_on_data_loss=fails, table=table)
         self.tailer, self.position = Tailer(self.options), Position()
         self.count = 0
 
@@ -111,10 +112,8 @@ def test_a_file_that_goes_unread_ends_the_stream_or_is_counted(
 @pytest.mark.parametrize("table", ["records", "changes"])
 def test_what_a_native_log_gave_up_unread_is_told(tmp_path: Path, table: str) -> None:
     _native(str(tmp_path), range(20))
-    streams = [Follower(tmp_path, fails=fails) for fails in LOSING]
+    streams = [Follower(tmp_path, fails=fails, table=table) for fails in LOSING]
     for stream in streams:
-        stream.options = replace(stream.options, table=table)
-        stream.tailer = Tailer(stream.options)
         stream.follow()
     with TallyLog(str(tmp_path), settings=SMALL) as log:
         for number in range(20):
@@ -151,10 +150,7 @@ def test_ids_that_a_journal_gave_to_empty_files_at_restarts_are_no_loss(
 ) -> None:
     """Each load gives new ids to all files without records: nothing tells what became of those."""
     settings = JournalSettings(file_size=4096, min_files=4)
-    streams = [Follower(tmp_path), Follower(tmp_path)]
-    for stream in streams:
-        stream.options = replace(stream.options, table=table)
-        stream.tailer = Tailer(stream.options)
+    streams = [Follower(tmp_path, table=table), Follower(tmp_path, table=table)]
     for begin in range(0, 60, 12):
         for _ in range(3):
             CircularJournal(str(tmp_path), settings).close()
@@ -248,3 +244,58 @@ def test_a_group_that_its_writer_replaces_while_it_is_read_is_no_damage(
     monkeypatch.setattr(FollowedLog, "ends", replaced_after_it)
     stream = Follower(tmp_path, fails=fails)
     assert (stream.follow(), stream.losses) == (4, 0)
+
+
+def _flipped(data: bytes, at: Iterable[int]) -> bytes:
+    found = bytearray(data)
+    for one in at:
+        found[one] ^= 1
+    return bytes(found)
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "emptied": lambda data: data[:0],
+    "cut at a tenth": lambda data: data[: len(data.rstrip(b"\0")) // 10],
+    "cut in the middle": lambda data: data[: len(data.rstrip(b"\0")) // 2],
+    "zeros over its head": lambda data: bytes(16) + data[16:],
+    "zeros over its first sector": lambda data: bytes(512) + data[512:],
+    "zeros over its first pages": lambda data: bytes(min(len(data), 16384)) + data[16384:],
+    "a bit of its head": lambda data: _flipped(data, [0]),
+    "a bit in the middle": lambda data: _flipped(data, [len(data.rstrip(b"\0")) // 2]),
+    "a bit of each sector": lambda data: _flipped(data, range(0, len(data), 512)),
+}
+ENDED_BY_DAMAGE = {("jboss", "changes")}
+"""Streams that damage ends whatever the options say, as docs/guide/pipeline.md tells."""
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("table", ["records", "changes"])
+@pytest.mark.parametrize("system", WRITERS)
+def test_a_stream_of_a_damaged_log_gives_what_a_batch_gives_or_fails(
+    system: str, table: str, which: int, damage: str, tmp_path: Path
+) -> None:
+    write, pattern = WRITERS[system]
+    path = tmp_path / "log"
+    write(str(path), range(30))
+    rows = _rows(path, table)
+    used = [one for one in path.glob(pattern) if len(one.read_bytes().rstrip(b"\0")) > 100]
+    file = sorted(used, key=lambda one: (len(one.name), one.name))[which]
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    left = _rows(path, table)
+    strict, lenient = (Follower(path, fails=fails, table=table) for fails in LOSING)
+    try:
+        assert strict.follow() == left
+        # What the end of a log has lost is not told from what was never written.
+        assert left == rows or which == -1
+    except (RecordsLostError, CorruptLogError):
+        assert strict.count == 0
+    if (system, table) not in ENDED_BY_DAMAGE:
+        assert lenient.follow() == left
+
+
+def _rows(path: Path, table: str) -> int:
+    if table == "records":
+        return _valid(path)
+    return int(read_arrow(str(path), table=table).read_all().num_rows)

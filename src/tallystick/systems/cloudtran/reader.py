@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
@@ -59,7 +59,7 @@ from tallystick.systems.cloudtran.read.files import (
 )
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.records import block_records, count_records
-from tallystick.systems.cloudtran.read.scan import FileScan
+from tallystick.systems.cloudtran.read.scan import LOST, FileScan
 from tallystick.systems.cloudtran.read.spans import FileSpans
 from tallystick.systems.cloudtran.runs import changes
 from tallystick.systems.cloudtran.runs.analysis import LogAnalysis
@@ -283,9 +283,9 @@ class CloudtranReading:
 
     def missing(self, path: str, reached: Reached | None) -> Missing | None:
         """Return which block is missing before those of a file: their numbers have no gaps."""
-        if reached is None:
-            return None
         file = next(one for one in self._log_files if one.path == path)
+        if reached is None:
+            return self._missing_before(file)
         if reached.place is None:
             gap = file.serial > reached.number + 1
             return Missing(f"file {reached.number + 1}", f"file {file.serial}") if gap else None
@@ -296,6 +296,18 @@ class CloudtranReading:
         if first <= last + 1:
             return None
         return Missing(f"block {last + 1}", f"block {first} in file {file.serial}")
+
+    def _missing_before(self, first: BlockFile) -> Missing | None:
+        """Return what is missing before the blocks of the first file that has any."""
+        with self.scan(first) as scan:
+            blocks = list(takewhile(lambda one: not one.readable, scan.blocks(0)))
+        number = min(self._block_numbers(first.serial), default=1)
+        found = f"block {number} in file {first.serial}"
+        if any(one.state in LOST for one in blocks):
+            return Missing(f"a whole block at the start of file {first.serial}", found)
+        # A log that has its first file has given up none.
+        begun = min(one.serial for one in self._log_files) == 1
+        return Missing("block 1", found) if begun and number > 1 else None
 
     def _block_numbers(self, serial: int) -> list[int]:
         """Return the numbers of the readable blocks of a file."""

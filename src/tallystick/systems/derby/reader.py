@@ -53,6 +53,7 @@ from tallystick.systems.derby.read.files import (
     LogFiles,
     OpenedLog,
     file_number,
+    has_header,
     previous_end,
 )
 from tallystick.systems.derby.read.following import OpenAt, part_between
@@ -232,7 +233,9 @@ class DerbyReading:
         """Return what is missing before a log file: its header tells where the one before ended."""
         number = self.number(path) or 0
         if reached is None:
-            return None
+            whole = number == max(self.log.files) or has_header(self.log.files[number])
+            found = f"bytes that are none in log file {number}"
+            return None if whole else Missing("a header", found, ends_log=True)
         if reached.place is None:
             joined, expected = number <= reached.number + 1, f"log file {reached.number + 1}"
         else:

@@ -29,6 +29,7 @@ from tallystick.systems.derby.format.layout import (
     CONTROL_NAMES,
     HEADER,
     HEADER_SIZE,
+    LOG_FILE,
     LOG_RECORD,
     SEGMENT,
     SYSTEM_NAME,
@@ -91,6 +92,14 @@ class LogBytes:
         size = body.fields["dataLength"]
         covered = self.data[envelope.end : envelope.end + max(size, 0)]
         return bool(len(covered) == size and crc32(covered) == body.fields["checksumValue"])
+
+
+def has_header(file: LogBytes) -> bool:
+    """Return whether a file begins with the format id of log files, and with its own number."""
+    if file.size < HEADER_SIZE:
+        return False
+    found, _, number, _ = HEADER.unpack_from(file.data)
+    return bool(found == LOG_FILE and number == file.number)
 
 
 def previous_end(file: LogBytes) -> int:

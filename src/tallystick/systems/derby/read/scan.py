@@ -29,7 +29,6 @@ from tallystick.systems.derby.format.layout import (
     HEADER,
     HEADER_SIZE,
     LENGTH,
-    LOG_FILE,
     PREFIX,
     Envelope,
     find_record,
@@ -38,7 +37,7 @@ from tallystick.systems.derby.format.layout import (
     read_envelope,
 )
 from tallystick.systems.derby.format.record_body import Body
-from tallystick.systems.derby.read.files import LogBytes, LogFiles
+from tallystick.systems.derby.read.files import LogBytes, LogFiles, has_header
 from tallystick.systems.derby.read.spans import ByteRange
 
 DROPPED = "intact, but after the end that the engine finds"
@@ -221,12 +220,10 @@ class FileScan:
         outcome, reason = Outcome.VALID, ""
         if file.size < HEADER_SIZE:
             outcome, reason = Outcome.TORN, "the header is cut short"
-        else:
-            found, _, number, _ = HEADER.unpack_from(file.data)
-            if found != LOG_FILE or number != file.number:
-                outcome, reason = Outcome.CORRUPT, "format id or file number is wrong"
-            elif self._stale:
-                outcome, reason = Outcome.STALE, _STALE
+        elif not has_header(file):
+            outcome, reason = Outcome.CORRUPT, "format id or file number is wrong"
+        elif self._stale:
+            outcome, reason = Outcome.STALE, _STALE
         return ByteRange(file, 0, size, outcome, "file header", reason)
 
     def _record_at(self, position: int) -> Envelope | None:
