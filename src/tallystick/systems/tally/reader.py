@@ -253,7 +253,7 @@ class TallyReading:
         Memory grows with their number. Groups that hold changes outside of transactions only are
         verified, not decoded.
         """
-        steps = self._steps(Runs.of(self.catalog))
+        steps = self._steps(Runs.of(self.catalog, self._key))
         yield from transactions_of(self.source.path, steps, self._key, self._incomplete)
 
     def changes(self) -> Iterator[Change]:
@@ -316,7 +316,7 @@ class TallyReading:
                 expected=f"record {lsn}",
                 advice="Hold segments back until their readers have come past them",
             )  # fmt: skip
-        scan = Scan(self.catalog, self._access, start, Runs.of(self.catalog))
+        scan = Scan(self.catalog, self._access, start, Runs.of(self.catalog, self._key))
         for step in scan.steps():
             if step.after_damage or step.place.case is Case.CORRUPT:
                 raise CorruptLogError(
@@ -350,7 +350,7 @@ class TallyReading:
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.changes import change_batches
 
-        steps = self._steps(Runs.of(self.catalog))
+        steps = self._steps(Runs.of(self.catalog, self._key))
         return change_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
     # -- verdicts -----------------------------------------------------------------------
@@ -360,7 +360,7 @@ class TallyReading:
         return judge(self._scan(), self._key)
 
     def _scan(self) -> Scan:
-        return Scan(self.catalog, self._access, read_run=Runs.of(self.catalog))
+        return Scan(self.catalog, self._access, read_run=Runs.of(self.catalog, self._key))
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
@@ -396,7 +396,7 @@ class TallyReading:
         from tallystick.systems.tally.columns.batches import step_batches
         from tallystick.systems.tally.runs.groups import ChunkReader
 
-        steps = self._steps_of(split, Runs(read=ChunkReader(rows)))
+        steps = self._steps_of(split, Runs(read=ChunkReader(rows, key=self._key)))
         return step_batches(self.source.path, steps, self._key, rows)
 
     def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:

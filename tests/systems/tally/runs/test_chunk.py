@@ -33,6 +33,7 @@ from tests.kit import read_in_runs, same_both_ways
 from tests.systems.tally.build import FOLDER, TINY, XID, reading, tiny_log
 
 MUTANTS = 40
+KEY = bytes(range(32))
 _OF_ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
 _CODES = (Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, *_OF_ROWS)
 
@@ -46,11 +47,19 @@ def _element(chance: random.Random, number: int) -> UnplacedRecord:
     return UnplacedRecord(code, body, number if chance.random() < 0.9 else None, key)
 
 
-def _transactions(seed: int, *, segment_size: int = 16 << 10, together: float = 0.5) -> Bundle:
+def _transactions(
+    seed: int,
+    *,
+    segment_size: int = 16 << 10,
+    together: float = 0.5,
+    key: bytes | None = None,
+    **settings: Any,
+) -> Bundle:
     """Transactions of all kinds: within a group, over several, prepared, rolled back, left open."""
     chance = random.Random(seed)
     fs = MemoryFileSystem()
-    log = TallyLog(FOLDER, settings=replace(TINY, segment_size=segment_size), fs=fs)
+    chosen = replace(TINY, segment_size=segment_size, **settings)
+    log = TallyLog(FOLDER, settings=chosen, fs=fs, key=None if key is None else lambda: key)
     for number in range(1, 40):
         for _ in range(chance.randrange(5)):
             log.submit(_element(chance, number))
@@ -97,21 +106,23 @@ def _closed(one: TallyReading) -> list[Any]:
     return found
 
 
-def _alike(files: Bundle, monkeypatch: pytest.MonkeyPatch) -> TallyReading:
+def _alike(
+    files: Bundle, monkeypatch: pytest.MonkeyPatch, key: bytes | None = None
+) -> TallyReading:
     """Assert that runs give what steps give, and recovery's live records; return a reading."""
     fs = bundle.in_memory(files, FOLDER)
-    same_both_ways(lambda: reading(fs), monkeypatch, refusals=True)
+    same_both_ways(lambda: reading(fs, key), monkeypatch, refusals=True)
     closed = []
     for always in (False, True):
         read_in_runs(monkeypatch, always=always)
         with suppress(UnsupportedFormatError):
-            closed.append(_closed(reading(fs)))
+            closed.append(_closed(reading(fs, key)))
     assert not closed or closed[0] == closed[1]
     read_in_runs(monkeypatch)
-    one = reading(fs)
+    one = reading(fs, key)
     scan = Scan(one.catalog, one._access)
     with suppress(TallystickError):
-        state, _ = opening._rebuild(scan, None)
+        state, _ = opening._rebuild(scan, key)
         assert scan.broken or one.verdict().engine["live_records"] == len(state.live)
     return one
 
@@ -133,6 +144,23 @@ def test_damaged_logs_have_the_same_answers_by_runs_and_by_steps(
     mutator = Mutator("tally", pool, lambda data, size: random.Random(size).randbytes(len(data)))
     for seed in range(MUTANTS):
         _alike(mutator.mutant(pool[seed % len(pool)], seed), monkeypatch)
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize("compression", ["none", "zlib"])
+def test_packed_logs_have_the_same_answers_by_runs_and_by_steps(
+    key: bytes | None, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: dict[str, Any] = {"key": key, "compression": compression, "compress_min": 1}
+    pool = [_transactions(seed, **packed) for seed in (0, 3)]
+    for files in pool:
+        one = _alike(files, monkeypatch, key)
+        assert one.run_count.in_runs > one.run_count.one_by_one > 0
+        _alike(files, monkeypatch, bytes(32))
+        _alike(files, monkeypatch)
+    mutator = Mutator("tally", pool, lambda data, size: random.Random(size).randbytes(len(data)))
+    for seed in range(MUTANTS // 4):
+        _alike(mutator.mutant(pool[seed % len(pool)], seed), monkeypatch, key)
 
 
 def test_changes_in_columns_are_those_of_the_feed() -> None:

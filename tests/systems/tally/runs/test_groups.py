@@ -156,13 +156,15 @@ def test_the_walk_is_loaded_once_the_log_has_the_size_that_pays() -> None:
         return size >= 7 + 20_000
 
     groups = 0
-    for step in Scan(one.catalog, one._access, read_run=Runs(7, pay)).steps():
+    for step in Scan(one.catalog, one._access, read_run=Runs(7, pay=pay)).steps():
         groups += chunk_of(step.place) is None and step.place.case.whole
     assert len(one.catalog.segments) > 2
     assert asked == sorted(asked)
     assert asked[0] == 7
     assert 20_000 <= groups * 512 < 25_000
-    assert Runs.of(one.catalog)._known == sum(each.stated_end or 0 for each in one.catalog.segments)
+    assert Runs.of(one.catalog, None)._known == sum(
+        each.stated_end or 0 for each in one.catalog.segments
+    )
 
 
 def test_damage_refuses_the_log_by_runs_as_by_steps() -> None:

@@ -41,7 +41,7 @@ from tallystick.systems.tally.read.records import (
 from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.runs.chunk import Chunk
 from tallystick.systems.tally.runs.pieces import chunk_of
-from tallystick.systems.tally.runs.walk import KEY, LENGTH, LSN, OFFSET, TIME, TRANSACTION
+from tallystick.systems.tally.runs.walk import KEY, LSN, TIME, TRANSACTION
 
 _JOIN_ROWS_MAX = 1024
 """Groups of at least so many records are wrapped without copying; smaller ones are joined."""
@@ -348,14 +348,14 @@ def _unpacked(header: GroupHeader) -> GroupHeader:
 
 def _chunk_batch(log: str, path: str, chunk: Chunk) -> pa.RecordBatch:
     """Return the records of a chunk as one batch; bodies are views into the segment."""
-    count, columns = chunk.count, chunk.numbers
+    count, columns, (places, lengths) = chunk.count, chunk.numbers, chunk.places
     bits = -(-count // 8)
     arrays = {
         "system": constant(SYSTEM_NAME, count),
         "log": constant(log, count),
         "file": constant(path, count),
-        "offset": numbers(columns[OFFSET], None),
-        "length": numbers(columns[LENGTH], None),
+        "offset": numbers(places, None),
+        "length": numbers(lengths, None),
         "outcome": constant(Outcome.VALID.value, count),
         "sequence": numbers(columns[LSN], None),
         "time": numbers(columns[TIME], None),

@@ -141,7 +141,7 @@ def chunk_changes(log: str, file: str, work: SortedChunk) -> pa.RecordBatch:
         "clock": _repeated(Clock.WALL_US.value, count),
         "after": byte_ranges(chunk.data, places + heads, lengths).cast(pa.binary()),
         "file": _repeated(file, count),
-        "offset": pa.array(places),
+        "offset": pa.array(chunk.places[0][rows]),
     }
     return table_batch(CHANGES, columns, count)
 

@@ -59,7 +59,7 @@ class ClosingSplit:
         log, segment = self.walk.catalog.folder, file.header.number
         self._closer = SplitCloser(log, segment)
         size = self.walk.split.end - self.walk.split.begin
-        for step in self.walk.steps(Runs(size)):
+        for step in self.walk.steps(Runs(size, self.key)):
             if step.place.case is Case.CORRUPT:
                 raise NotPlainError("a split is damaged", file=file.path)
             chunk = chunk_of(step.place)

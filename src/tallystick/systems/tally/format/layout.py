@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tallystick.errors import UnsupportedFormatError
@@ -212,7 +212,8 @@ def header_checksum(encoded: Bytes) -> int:
 
 def authenticated(header: GroupHeader) -> bytes:
     """Return what encryption authenticates of a header: all of it but the checksums."""
-    return encode_group_header(replace(header, payload_crc=0))[: -_CRC.size]
+    encoded = encode_group_header(header)
+    return encoded[:PAYLOAD_CRC_AT] + bytes(_CRC.size) + encoded[CHAIN_AT : -_CRC.size]
 
 
 # -- decode -------------------------------------------------------------------------------

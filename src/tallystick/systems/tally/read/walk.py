@@ -135,7 +135,7 @@ class SegmentView:
         return not self.index_whole or lead != bytes(self.data[len(self.data) - HEADER_SIZE :])
 
     def _is_index(self, header: GroupHeader) -> bool:
-        return bool(header.flags & INDEX) and self._own(header) and header.end == len(self.data)
+        return bool(header.flags & INDEX) and self.is_own(header) and header.end == len(self.data)
 
     def copies_from(self, offset: int) -> HeaderCopies:
         """Return every whole header of this segment number at or after ``offset``.
@@ -143,7 +143,7 @@ class SegmentView:
         A walk asks for growing offsets, so one search serves it to the end.
         """
         if self._copies is None or self._copies.start > offset:
-            self._copies = HeaderCopies(self.data, offset, self._own)
+            self._copies = HeaderCopies(self.data, offset, self.is_own)
         return self._copies
 
     def knownafter(self, offset: int) -> int:
@@ -231,13 +231,13 @@ class SegmentView:
     def _fits(self, header: GroupHeader, offset: int) -> bool:
         return (
             header.offset == offset
-            and self._own(header)
+            and self.is_own(header)
             and header.end <= len(self.data)
             and header.length % self.header.sector_size == 0
             and not header.flags & INDEX
         )
 
-    def _own(self, header: GroupHeader) -> bool:
+    def is_own(self, header: GroupHeader) -> bool:
         """Tell whether a writer of this segment can have written the header."""
         return (
             header.segment == self.header.number

@@ -62,11 +62,12 @@ class Chunk:
     """Records of several groups in columns.
 
     Attributes:
-        data: the bytes of the segment.
+        data: the bytes of the segment; of packed groups what they were unpacked to.
         numbers: rows of signed 64-bit numbers, by `walk.OFFSET` to `walk.GROUP`.
         codes: the code of each record.
         valid: bitmaps of the records that have a transaction, and of those that have a key.
         views: Arrow's binary views of the bodies, into ``data``; None of a single large group.
+        group_lengths: for each record the length of its group, if that is packed; else None.
     """
 
     data: Any
@@ -74,6 +75,14 @@ class Chunk:
     codes: npt.NDArray[np.uint8]
     valid: Any
     views: Any = None
+    group_lengths: Any = None
+
+    @property
+    def places(self) -> tuple[Any, Any]:
+        """Offsets and lengths of the records in the file; those of the group of a packed one."""
+        if self.group_lengths is not None:
+            return self.numbers[GROUP], self.group_lengths
+        return self.numbers[OFFSET], self.numbers[LENGTH]
 
     @property
     def count(self) -> int:
@@ -129,10 +138,9 @@ class Chunk:
 
     def records(self, file: str, segment: int, some: Any) -> Iterator[Record]:
         """Yield some of the records."""
-        places = self.numbers[OFFSET, some].tolist()
-        for place, (group, row) in zip(places, self.rows(segment, some), strict=True):
-            attributes = group_attributes(group, segment)
-            yield placed_record(file, place, len(row.record.body), row, attributes)
+        places = (one[some].tolist() for one in self.places)
+        for place, length, (group, row) in zip(*places, self.rows(segment, some), strict=True):
+            yield placed_record(file, place, length, row, group_attributes(group, segment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,7 @@ class SortedChunk:
         columns = (
             numbers[LSN, first], numbers[TRANSACTION, last], numbers[TIME, first],
             numbers[TIME, last], self.ends - self.begins + 1,
-            sizes[self.ends + 1] - sizes[self.begins], numbers[OFFSET, last],
+            sizes[self.ends + 1] - sizes[self.begins], self.chunk.places[0][last],
         )  # fmt: skip
         files, committed = (file,), State.COMMITTED
         for lsn, number, begun, ended, count, size, offset in zip(

@@ -13,23 +13,27 @@ import numpy.typing as npt
 
 from tallystick.arrow.columns import new_bitmap, new_views
 from tallystick.arrow.crc_kernel import crc_table
-from tallystick.errors import CorruptLogError
+from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
 from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.format.layout import (
+    AES_GCM,
     DATA_OFFSET,
     GROUP_MAGIC,
     HEADER_SIZE,
     LOG_TAG_SIZE,
     NUMBER_MAX,
+    PACKED,
     SEGMENT_AT,
+    STORED_AT,
     TAG_AT,
     VERSION,
     VERSION_AT,
     GroupHeader,
     decode_group_header,
 )
+from tallystick.systems.tally.format.sealing import payload_bytes
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.walk import Expected, SegmentView
 from tallystick.systems.tally.runs import walk
@@ -66,23 +70,27 @@ class ChunkReader:
         known: npt.NDArray[np.bool_] = PLAIN_BODY_CODES,
         *,
         large: bool = False,
+        key: bytes | None = None,
     ) -> None:
         self._rows = min(rows, ROWS_MAX)
         self._known = known
         self._large = large
+        self._key = key
 
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Found | None:
         """Return small plain groups from ``due`` on that begin before ``stop``."""
         first = decode_group_header(view.data, due.offset)
-        if first is None or first.flags:
+        if first is None or first.flags & ~PACKED or (first.flags & AES_GCM and not self._key):
             return None
         if first.columns & GTRIDS:  # the kernel would not take it: no need to prepare for it
             return None
         if first.stored > walk.STORED_MAX:
             return self._large_group(view, due) if self._large else None
         data = np.frombuffer(view.data, np.uint8)
-        end = min(due.offset + NEAR, len(data))
-        chunk, state = self._walk(data, view, due, end if stop is None else min(end, stop))
+        end = min(due.offset + NEAR, len(data) if stop is None else stop)
+        if first.flags:
+            return self._packed(data, view, due, end, first.flags)
+        chunk, state = self._walk(data, view, due, end)
         if chunk is None:
             return None
         last = decode_group_header(view.data, int(state[walk.LAST]))
@@ -107,12 +115,68 @@ class ChunkReader:
         views = new_views(rows)
         known = due.offset >= DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and walk.walk_small(
-            data, stop, _common_header(view), view.header.sector_size, self._known, _TABLE,
+            data, stop, _common_header(view, 0), view.header.sector_size, self._known, _TABLE,
             state, out, codes, valid, views,
         )  # fmt: skip
         if state[walk.LAST] < 0:
             return None, state
         return Chunk(data, out[:, :count], codes[:count], valid, views[:count]), state
+
+    def _packed(
+        self, data: Any, view: SegmentView, due: Expected, stop: int, flags: int
+    ) -> Found | None:
+        """Return groups whose payloads are unpacked one after the other into bytes of their own."""
+        if due.offset < DATA_OFFSET or due.lsn > _LSN_MAX:
+            return None
+        state = np.array([due.offset, due.lsn, due.chain, -1], np.int64)
+        places = np.empty(self._rows, np.int64)
+        found = walk.walk_packed(
+            data, stop, _common_header(view, flags), view.header.sector_size, self._rows, _TABLE,
+            state, places,
+        )  # fmt: skip
+        headers, starts, content = self._unpacked(view, places[:found].tolist())
+        rows = sum(one.count for one in headers)
+        counts = np.zeros(len(headers), np.int64)
+        out = np.empty((walk.COLUMNS, rows), np.int64)
+        codes, views = np.empty(rows, np.uint8), new_views(rows)
+        valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
+        unpacked = np.frombuffer(content, np.uint8)
+        taken = walk.take_unpacked(
+            unpacked, np.array(starts, np.int64), self._known, counts, out, codes, valid, views
+        )
+        if not taken:
+            return None
+        counts = counts[:taken]
+        count = int(counts.sum())
+        out[walk.GROUP, :count] = np.repeat([one.offset for one in headers[:taken]], counts)
+        lengths = np.repeat([one.length for one in headers[:taken]], counts)
+        chunk = Chunk(unpacked, out[:, :count], codes[:count], valid, views[:count], lengths)
+        return chunk, headers[taken - 1]
+
+    def _unpacked(
+        self, view: SegmentView, places: list[int]
+    ) -> tuple[list[GroupHeader], list[int], bytes]:
+        """Return the headers of groups, and their payloads, each behind its header as if stored so.
+
+        Those after one that cannot be unpacked, or after `NEAR` bytes, are left out.
+        """
+        headers, starts, content = list[GroupHeader](), list[int](), bytearray()
+        for place in places:
+            header = decode_group_header(view.data, place)
+            if header is None or not view.is_own(header) or len(content) + header.raw > NEAR:
+                break
+            try:
+                payload = payload_bytes(view.payload(header), header, self._key)
+            except (CorruptLogError, UnsupportedFormatError):
+                break  # read by itself, it is judged
+            headers.append(header)
+            starts.append(len(content))
+            content += view.data[place : place + HEADER_SIZE]
+            content[starts[-1] + STORED_AT : starts[-1] + STORED_AT + 4] = len(payload).to_bytes(
+                4, "little"
+            )
+            content += payload
+        return headers, starts, bytes(content)
 
 
 def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
@@ -147,11 +211,12 @@ def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
     return Chunk(data, numbers, codes, valid)
 
 
-def _common_header(view: SegmentView) -> npt.NDArray[np.uint8]:
-    """Return a group header with the fields that all groups of the segment share."""
+def _common_header(view: SegmentView, flags: int) -> npt.NDArray[np.uint8]:
+    """Return a group header with the fields that all groups of the segment with flags share."""
     common = bytearray(HEADER_SIZE)
     common[: len(GROUP_MAGIC)] = GROUP_MAGIC
     common[VERSION_AT : VERSION_AT + 2] = VERSION.to_bytes(2, "little")
+    common[VERSION_AT + 2 : VERSION_AT + 4] = flags.to_bytes(2, "little")
     common[SEGMENT_AT : SEGMENT_AT + 8] = view.header.number.to_bytes(8, "little")
     common[TAG_AT : TAG_AT + LOG_TAG_SIZE] = view.header.tag
     return np.frombuffer(bytes(common), np.uint8)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tallystick.arrow.numba_kernel import loaded_compiled
@@ -56,6 +57,7 @@ class Runs:
 
     Args:
         known: bytes that the log is known to have.
+        key: that of an encrypted log.
         pay: returns whether it saves time to read a log of so many bytes in runs.
         read: reads chunks from the first group on; by default the compiled walk, where there is
             one, with the records of all codes.
@@ -64,19 +66,21 @@ class Runs:
     def __init__(
         self,
         known: int = 0,
+        key: bytes | None = None,
         pay: Callable[[int], bool] = runs.pay,
         read: ReadChunk | None = None,
     ) -> None:
         self._known = known
+        self._key = key
         self._pay: Callable[[int], bool] | None = None if read is not None else pay
         self._read = read
         self._view: SegmentView | None = None
         self._begin = self._place = 0
 
     @classmethod
-    def of(cls, catalog: Catalog) -> Runs:
+    def of(cls, catalog: Catalog, key: bytes | None) -> Runs:
         """Return those of a log, which is known to reach up to the start of its last segment."""
-        return cls(sum(one.stated_end or 0 for one in catalog.segments))
+        return cls(sum(one.stated_end or 0 for one in catalog.segments), key)
 
     @classmethod
     def at_opening(cls) -> Runs:
@@ -86,7 +90,7 @@ class Runs:
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
         """Return a place with the groups from ``due`` on; None if that one is read by itself."""
         if self._pay is not None and self._pay(self._passed(view, due)):
-            self._read, self._pay = loaded_compiled(_load), None
+            self._read, self._pay = loaded_compiled(partial(_load, self._key)), None
         found = self._read(view, due, stop) if self._read is not None else None
         if found is None:
             return None
@@ -114,7 +118,7 @@ def chunk_of(place: Place) -> Chunk | None:
     return place.chunk if isinstance(place, ChunkPlace) else None
 
 
-def _load() -> ReadChunk:
+def _load(key: bytes | None) -> ReadChunk:
     from tallystick.systems.tally.runs.groups import ALL_CODES, ChunkReader
 
-    return ChunkReader(known=ALL_CODES, large=True)
+    return ChunkReader(known=ALL_CODES, large=True, key=key)

@@ -71,7 +71,7 @@ def _crc(data: Any, begin: int, end: int, table: Any) -> Any:
 def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any) -> int:
     """Return the size of the group at ``at`` if it is small, whole, plain and due; else 0.
 
-    ``common`` is a header with the fields that all groups of the segment share.
+    ``common`` is a header with the fields that all groups of a run share, its flags among them.
     """
     for place in _SHARED:
         if le_word32(data, at + place) != le_word32(common, place):
@@ -82,9 +82,9 @@ def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any)
         return 0
     if stored + 2 * _HEADER > length or length > stored + 2 * _HEADER + sector:
         return 0
-    unpacked = le_uint32(data, at + _RAW)
+    packed = le_word32(common, _SHARED[2]) >> 16 != 0  # the flags stand above the version
     if (
-        unpacked != stored
+        (not packed and le_uint32(data, at + _RAW) != stored)
         or le_int64(data, at + _OFFSET) != at
         or le_int64(data, at + _LSN) != state[DUE_LSN]
     ):
@@ -219,3 +219,47 @@ def walk_small(
         state[DUE_LSN] += count
         state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
     return row
+
+
+@kernel
+def walk_packed(
+    data: Any, stop: int, common: Any, sector: int, rows: int, table: Any, state: Any, places: Any
+) -> int:
+    """Find small whole groups that begin before ``stop``, of at most ``rows`` records.
+
+    Their offsets are put into ``places``; returns how many these are. ``state`` is where the walk
+    begins, and is set to where it ends.
+    """
+    found = 0
+    while found < len(places) and state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
+        at = state[PLACE]
+        length = _whole(data, at, common, sector, state, table)
+        count = le_uint32(data, at + _COUNT)
+        rows -= count
+        if length == 0 or rows < 0:
+            break
+        places[found] = at
+        found += 1
+        state[PLACE] = at + length
+        state[DUE_LSN] += count
+        state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
+    return found
+
+
+@kernel
+def take_unpacked(
+    data: Any, places: Any, known: Any, counts: Any, out: Any, codes: Any, valid: Any, views: Any
+) -> int:
+    """Put the records of groups that were unpacked, each behind its header, into the columns.
+
+    ``counts`` is set to the records of each group; returns how many groups were taken, up to the
+    first that needs more than columns.
+    """
+    row = 0
+    for index in range(len(places)):
+        count = _take(data, places[index], known, row, out, codes, valid, views)
+        if count < 0:
+            return index
+        counts[index] = count
+        row += count
+    return len(places)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
 from tallystick.printable import counted
@@ -41,6 +41,9 @@ from tallystick.systems.tally.runs.pieces import chunk_of
 from tallystick.systems.tally.runs.state import JudgedState, apply_step
 from tallystick.systems.tally.runs.transactions import States, records_with_work
 from tallystick.systems.tally.verdict.answer import end_findings, grounds
+
+if TYPE_CHECKING:
+    from tallystick.systems.tally.runs.chunk import SortedChunk
 
 HELD_MIN = 2
 """Segments, from which on something open holds old ones: the newest is in use anyway."""
@@ -215,23 +218,31 @@ def _apply(step: Step, key: bytes | None, log: JudgedLog, *, recovered: bool) ->
         CorruptLogError: a group cannot be decoded; names its place.
         UnsupportedFormatError: a group is of a later version, or its key is missing.
     """
-    state, states, path = log.state, log.states, step.file.path
-    chunk = chunk_of(step.place)
+    state, segment = log.state, step.view.header.number
+    chunk, work = chunk_of(step.place), None
     try:
         if chunk is not None:
-            begun = states.open | state.open.keys() | state.incomplete.keys()
-            work = chunk.sorted(step.view.header.number, begun)
+            begun = log.states.open | state.open.keys() | state.incomplete.keys()
+            work = chunk.sorted(segment, begun)
             if recovered:
-                state.apply_chunk(work, path)
+                state.apply_chunk(work, step.file.path)
         elif recovered and step.place.case.whole:
             apply_step(state, step, key)
-    finally:
-        # After the state, which finds those that end with records missing.
-        if chunk is None:
-            states.take(records_with_work(step, key))
-        else:
-            states.commit(len(work.ends))
-            states.take(work.other_records(path))
+    except KeyMissingError:
+        raise  # nothing of the group can be read
+    except (CorruptLogError, UnsupportedFormatError):
+        _follow(step, key, log.states, work)
+        raise
+    _follow(step, key, log.states, work)
+
+
+def _follow(step: Step, key: bytes | None, states: States, work: SortedChunk | None) -> None:
+    """Apply a step to the transactions: after the state, which finds what lacks records."""
+    if work is None:
+        states.take(records_with_work(step, key))
+    else:
+        states.commit(len(work.ends))
+        states.take(work.other_records(step.file.path))
 
 
 def _count(step: Step, log: JudgedLog) -> None:
