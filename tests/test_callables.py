@@ -321,6 +321,7 @@ BY_OTHERS = {
     "services/journal/aio.py AsyncJournal.open key": "secret_of",
     "services/journal/base.py BaseJournal.__init__ key": "secret_of",
     "pipeline/runner.py Run.__call__ progress": "its advance() checks it",
+    "pipeline/runner.py RunTables.write progress": "advance() has checked it",
     "pipeline/runner.py Run.advance progress": "checked; a test needs Spark",
     "services/write_behind/targets/adapters.py CallableTarget.__init__ function": "target_of",
     "testing/chaos/trials.py Chaos.run scenario": "a Scenario",
