@@ -56,7 +56,7 @@ _said: set[str] = set()
 
 @contextmanager
 def noticed(tell: Callable[[str], None]) -> Iterator[None]:
-    """Have it told what takes long now and not later: compiling, and doing without compiled code.
+    """Tell, once in a process, that numba is compiling, or that there is none.
 
     Args:
         tell: takes a sentence for a person; each comes once in a process.
@@ -100,7 +100,7 @@ def lazy_small_kernel(function: _Function) -> _Function:
 
 
 def has_twin(function: _Function, module: str, name: str) -> _Function:
-    """Mark a function in whose place compiled kernels call that of a name in a module."""
+    """Mark a function: compiled kernels call ``name`` of ``module`` in its place."""
     setattr(function, _TWIN_AT, (module, name))
     return function
 

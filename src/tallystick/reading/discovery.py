@@ -100,7 +100,7 @@ def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
 
 
 def _in_full(path: str, known: Sequence[System]) -> str:
-    """Return the path of a file that a system's own addresses name without its end."""
+    """Return a path with the ending that a system's addresses leave out, where such a file is."""
     if is_remote(path) or os.path.lexists(path):
         return path
     names = (path + system.named_without for system in known if system.named_without)

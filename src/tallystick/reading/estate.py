@@ -280,7 +280,7 @@ class Gatherer:
 
 
 def gravest_first(rows: Iterable[Row]) -> list[Row]:
-    """Return the judgements on branches in doubt, and on what went against a decision."""
+    """Return the global transactions that need a person's attention, in the order of `REASONS`."""
     waiting = [row for row in rows if is_waiting(row)]
     order = list(REASONS)
     return sorted(waiting, key=lambda row: order.index(_kind(row)))
@@ -487,8 +487,9 @@ def _answers(
 def _decides(prepared: Sequence[Row], newest: bytes) -> bool:
     """Return True if coordinators tell that none of these branches was reported as committed.
 
-    ``newest`` is the age of the newest commit of which the log should have a branch and has none:
-    after the branches that are prepared, it may have stood where the log has nothing now.
+    ``newest`` is the age (what is after the node in a gtrid grows with time) of the newest commit
+    of which the log should have a branch and has none: one that is later than the prepared branches
+    may have stood where the log has nothing now.
     """
     due = all(_kind(row) == "due" for row in prepared)
     return bool(prepared) and due and newest <= max(copies.age(row["gtrid"]) for row in prepared)

@@ -303,7 +303,7 @@ def _groups(groups: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _known(choice: Callable[..., int], *values: int | None) -> int | None:
-    """Return one of the values that are known."""
+    """Return the smallest or largest, by ``choice``, of the values that are not None."""
     known = [one for one in values if one is not None]
     return choice(known) if known else None
 

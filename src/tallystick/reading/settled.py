@@ -252,7 +252,11 @@ class Observer:
 def settled_findings(
     reading: LogReading, known: Mapping[str, System], options: ReadOptions
 ) -> list[Finding]:
-    """Return the findings of a log that is read anyway, of which severe ones stand."""
+    """Return the findings of a reading.
+
+    If one is severe and a file was written just now, the log is read again, and only what is found
+    again is returned.
+    """
     findings = _findings(reading, known[reading.source.system])
     if any(map(is_severe, findings)) and picture(reading.source).recent:
         return Observer(reading.source, known, options).observe(lambda _: None).findings
@@ -262,7 +266,7 @@ def settled_findings(
 def settled_judgement(
     reading: LogReading, known: Mapping[str, System], options: ReadOptions
 ) -> Judgement:
-    """Return the answer about a log that is read anyway; any but safe stands."""
+    """Return the answer about a log; any but safe is asked again if a file was just written."""
     one = judgement_on(reading)
     if one.answer is not Answer.SAFE and picture(reading.source).recent:
         observer = Observer(reading.source, known, options)

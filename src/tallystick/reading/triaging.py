@@ -135,7 +135,7 @@ def triage(
 
 
 def _answer(seen: _Seen, estate: EstateAnswer | None) -> Judgement:
-    """Return the answer of a log, or that which others change it to."""
+    """Return the estate's answer about a log where it has one, else the log's own."""
     if estate is None:
         return seen.judgement
     return estate.logs.get(log_name(seen.source), seen.judgement)

@@ -202,7 +202,7 @@ class Chunk:
 
     @cached_property
     def _deciding(self) -> tuple[Any, Any]:
-        """The records that open or close decisions, and one of each gtrid that they leave closed.
+        """The rows to be applied in order, and one row of each gtrid that certainly ends closed.
 
         A COMMITTING record and the one that closes it under the same names leave nothing open of
         their gtrid, so both are left out with all that is before them.

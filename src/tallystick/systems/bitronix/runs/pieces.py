@@ -75,8 +75,9 @@ def pieces(
 
     Args:
         part: the file.
-        newest: of the records that both headers count, as in `tail_spans`.
-        in_step: says, before each piece of the counted range, whether it may be a chunk.
+        newest: the stamp of the newest record that either header counts, as in `tail_spans`.
+        in_step: says, before each piece of the counted range, whether the cursor of 2.1.4 stands at
+            its begin; only then may it be a chunk.
     """
     if part.data is None or not part.size:
         return

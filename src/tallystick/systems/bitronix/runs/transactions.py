@@ -89,7 +89,7 @@ class States:
         self._kept = kept
         self._closed: set[bytes] = set()
         self._below = b""
-        """No gtrid end above this one was dropped from those of closed transactions."""
+        """The largest gtrid end that was dropped from `_closed`: one up to it may be known."""
 
     def take(self, piece: Piece) -> None:
         """Take the next piece of the journal."""

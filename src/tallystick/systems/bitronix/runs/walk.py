@@ -2,10 +2,10 @@
 
 In: the bytes of a file and output arrays. Out: the number of plain records in a row, and the offset
 where the first other thing begins; texts stay where they are. Plain is a record as every real
-writer leaves it: head of 28 bytes, L exact and no more than the 3.0 line reads, names ASCII, sorted
-and each once, end marker in its place, CRC right. Of those the CRC covers the bytes as they are on
-disk, except for the CRC itself and the gtrid length byte. Both cursors of the original accept such
-records one after the other.
+writer leaves it: head of 28 bytes, a length (L in the format) that is exact and no more than
+Bitronix 3.0 reads, names ASCII, sorted and each once, end marker in its place, CRC right. Of those
+the CRC covers the bytes as they are on disk, except for the CRC itself and the gtrid length byte.
+Both cursors of the original accept such records one after the other.
 """
 
 from __future__ import annotations

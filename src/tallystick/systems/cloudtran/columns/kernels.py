@@ -1,7 +1,7 @@
 """Places of targets and operations in whole entries, without a Python object each.
 
-Plain functions over NumPy arrays, compiled where numba is installed. The walk has verified what
-they read.
+In: the bytes of a file and the columns of entries, which the walk has verified. Out: views of the
+names and bodies. They are functions over NumPy arrays, compiled where numba is installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A set of mostly consecutive numbers, stored as intervals."""
+"""A set of mostly consecutive numbers, stored as intervals.
+
+In: numbers. Out: whether one is there, and the gaps between them. Memory grows with the gaps.
+"""
 
 from __future__ import annotations
 

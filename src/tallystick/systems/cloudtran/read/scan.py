@@ -2,7 +2,7 @@
 
 In: a file's bytes. Out: `Block`s that follow each other without gaps, up to the last byte that is
 not zero. What several files prove together (gaps in the sequence, left-overs of an earlier
-life) is decided in `analysis.py` and `block_order.py`.
+life) is decided in `runs/analysis.py` and `block_order.py`.
 """
 
 from __future__ import annotations

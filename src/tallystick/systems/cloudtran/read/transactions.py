@@ -20,7 +20,7 @@ from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.records import TYPES
 
-_PERSISTING, _PERSISTED = int(EntryKind.PERSISTING), int(EntryKind.PERSISTED)
+_PERSISTING = int(EntryKind.PERSISTING)
 _CARRIED, _DISCARDED = int(PersistingFlag.CARRIED_FORWARD), int(PersistedFlag.DISCARDED)
 _TYPES = {int(kind): name for kind, name in TYPES.items()}
 

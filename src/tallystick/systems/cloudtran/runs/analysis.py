@@ -142,10 +142,10 @@ class LogAnalysis:
             self._read(occurrence)
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Add whole blocks that follow each other; it comes to what `add` makes of each.
+        """Add whole blocks that follow each other, with the result of `add` for each.
 
-        An entry that says that every target holds a transaction leaves nothing of the others of
-        its number, before or after it, but that they were logged.
+        Of a number that an entry here closes (every target holds the transaction), the other
+        entries are not looked at; only ``seen`` keeps that they were logged.
         """
         self._enter(chunk.index)
         self._end = chunk.end

@@ -58,7 +58,7 @@ class Chunks:
     index: int
     file: BlockFile
     _odd_until: int = 0
-    """No chunk is looked for before: what was verified there in vain is not verified again."""
+    """Offset before which `next` gives none: one that was tried there was no chunk."""
 
     def next(self, offset: int, stop: int) -> Chunk | None:
         """Return the chunk that begins with the block at ``offset``, of blocks below ``stop``.
@@ -225,7 +225,7 @@ class Chunk:
         return self._rows(self.entries[:, others])
 
     def left_open(self) -> Iterator[tuple[int, int, tuple[str, ...], int]]:
-        """Yield kind, number, targets and count of operations of entries not among `closed`."""
+        """Yield kind, number, targets and count of operations of the numbers that stay open."""
         numbers = self.entries[walk.NUMBER]
         entries = self.entries[:, ~np.isin(numbers, numbers[self._closing()])]
         data, base = self.data, np.uint64(self.base)

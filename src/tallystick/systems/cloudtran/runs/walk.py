@@ -1,8 +1,8 @@
 """The walk over whole blocks and their entries, without a Python object each.
 
-Plain functions over NumPy arrays, compiled where numba is installed. They accept exactly what
-`format` accepts, of blocks with both headers whole. They stop before anything else, which the scan
-then reads.
+In: the bytes of a file and output arrays. Out: columns of blocks and of entries. They are functions
+over NumPy arrays, compiled where numba is installed, which accept exactly what `format` accepts, of
+blocks with both headers whole. They stop before anything else, which the scan then reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns of numbers from the compiled scan as one Arrow batch; byte ranges become views.
+"""The columns of a chunk as one Arrow batch; byte ranges become views.
 
 In: a chunk. Out: a batch of the `RECORDS` schema with null
 attributes.
@@ -64,7 +64,7 @@ _NAME_TEXTS, _KIND_TEXTS = pa.array(_NAMES), pa.array(_KINDS)
 
 
 def batch_of(log: str, chunk: Chunk) -> pa.RecordBatch:
-    """Return the batch of the records of a chunk, which the log of a name has."""
+    """Return the batch of the records of a chunk of the log with this name."""
     file, data, columns = chunk.file, chunk.data, chunk.columns
     offset, length = columns[OFFSET], columns[LENGTH]
     operation, count = columns[OPERATION], columns.shape[1]

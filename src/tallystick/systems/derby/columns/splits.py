@@ -1,9 +1,10 @@
 """Records as Arrow batches, vectorised; and parts of files that can be read by themselves.
 
 In: the files of a log. Out: batches of the `RECORDS` schema that agree with ``records()`` row by
-row, with null attributes. Whole plain files go through the compiled scan, with the CRC of every
-group; a damaged file, and whatever is encrypted, goes through record objects. What the engine
-believes depends on everything before, so a part checks that too, once per reading.
+row, with null attributes. Whole plain files go through the walk, with the CRC of every group; a
+damaged file, and whatever is encrypted, goes through record objects. What the engine believes
+depends on everything before: so a reading of a split walks all earlier files once, to prove that
+they are plain.
 """
 
 from __future__ import annotations

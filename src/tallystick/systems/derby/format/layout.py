@@ -63,8 +63,6 @@ POSITION_MASK = 0x7FFFFFFF
 """The bits of an instant that hold the position."""
 FILE_NUMBER_MAX = 0x7FFFFFFF
 """The largest file number of which instants are positive."""
-GLOBAL_ID_PART_MAX = 64
-"""Longest part of a global id that the compiled reader takes; the engine takes any length."""
 
 # -- checksum record -----------------------------------------------------------------------------
 

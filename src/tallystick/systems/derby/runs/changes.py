@@ -200,7 +200,7 @@ def open_at(runs: Runs, begin: int, end: int, numbers: Collection[int]) -> tuple
 
 
 def _parts(log: LogFiles, begin: int, end: int) -> Iterator[tuple[LogBytes, int, int]]:
-    """Yield the files of a chain with the offsets between which they are between two instants."""
+    """Yield the files between two instants, each with the offsets of its stretch between them."""
     (first, position), (last, stop) = split_instant(begin), split_instant(end)
     for number in range(first, last):
         yield log.files[number], position, split_instant(previous_end(log.files[number + 1]))[1]
@@ -225,7 +225,7 @@ class Committed:
     gtrids: list[bytes | None]
 
     def of_files(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of a file, and begin and end of rows of it that are neighbours."""
+        """Yield file number, begin and end of each range of rows that lie in one file."""
         files = self.columns[KEPT_PLACE] >> 32
         cuts = (np.flatnonzero(files[1:] != files[:-1]) + 1).tolist()
         for begin, end in pairwise([0, *cuts, files.size]):
@@ -350,7 +350,7 @@ class ChangeFeed:
 
 
 def _records(chunk: Chunk) -> tuple[Columns, Column]:
-    """Return what `images.settle` takes, and the rows of the chunk that it is of."""
+    """Return the columns that `images.settle` takes, and the row of the chunk for each of them."""
     rows = chunk.by_transaction()
     columns = chunk.columns[:, rows]
     operation, group = columns[OPERATION], columns[GROUP]

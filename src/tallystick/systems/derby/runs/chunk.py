@@ -117,7 +117,7 @@ class Chunk:
         return int(self.columns[COUNT, self.checksums].max(initial=0))
 
     def marking(self, place: int) -> list[int]:
-        """Return the rows of checkpoint records, and the one at an instant."""
+        """Return the rows of checkpoint records, and of the one that the control file names."""
         found = (self.columns[OPERATION] == CHECKPOINT) | (self.instants == place)
         rows: list[int] = np.flatnonzero(found).tolist()
         return rows
@@ -127,7 +127,8 @@ class Chunk:
 
         Args:
             mark: the least instant.
-            others: transactions that are left out, up to their begin record.
+            others: transactions that made a checkpoint: their records are left out until the
+                number begins anew. None stands for records without a transaction.
         """
         wanted = (self.columns[GROUP] & _ENDS != 0) & (self.instants >= mark)
         for number in others:

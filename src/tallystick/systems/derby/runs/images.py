@@ -53,7 +53,8 @@ def settle(records: Columns, commits: Any, undoing: Any) -> None:
         records: array of six rows.
         commits: takes for each record the index of the one that commits it, `PENDING` where its
             transaction is still open, `DROPPED` where it is no change that counts.
-        undoing: takes for each record 1 if it undoes one before these of its transaction.
+        undoing: takes for each record 1 if it compensates a record that is not among these: its
+            transaction began in an earlier chunk.
     """
     floor = 0
     begun = False

@@ -65,7 +65,7 @@ def _chunks(file: FileScan, found: Runs, position: int) -> Iterator[Chunk]:
 def pieces_to_odd(scan: LogScan, found: Runs) -> Iterator[Piece | Iterator[ByteRange]]:
     """Yield the pieces of a log up to the first record that is in no chunk, or is dropped.
 
-    From there on, for folds that do not take chunks after records, the last item yields all ranges.
+    The last item is then one iterator over all ranges from that record on, of plain ones, too.
     """
     for number in scan.log.files:
         file = scan.file(number)

@@ -90,7 +90,7 @@ def _add_sums(collector: TransactionCollector, chunk: Chunk, sums: Columns) -> N
 
 
 def boots(begun: Numbers, chunk: Chunk) -> Iterator[Chunk]:
-    """Yield the rows in parts: a number that begins again is in the first row of its part.
+    """Yield the chunk cut before each begin record of a number that has begun: a boot was between.
 
     ``begun`` are the numbers that began in the boot so far.
     """

@@ -44,7 +44,8 @@ ENDED, FULL, STUCK = range(3)
 OFFSET, LENGTH, GROUP, TRANSACTION, OPERATION, RECORD_ID, GLOBAL_ID, ODD, _SCRATCH = range(9)
 """Columns of records. GLOBAL_ID is the offset of the XA format id; -1 where there is none.
 
-The last one takes fields that nobody asks for, and how many bytes a checksum record covers.
+The last one takes fields that nobody asks for, and, as the heads alone have no COUNT, how many
+bytes a checksum record covers.
 """
 HEAD_COLUMNS = 9
 SEGMENT, CONTAINER, PAGE, VERSION, COUNT, FLAG, LOGICAL_UNDO, UNDO, TAIL, TAIL_LENGTH = range(

@@ -52,8 +52,6 @@ class SessionState:
     commit_pos: int = 0
     in_doubt: str | None = None
     prepare_page: int = 0
-    prepare_start: int = 0
-    """Stream position of the prepare record."""
 
     def committed(self, section: int, pos: int) -> bool:
         """Return True if an entry at this position was followed by a commit of this session."""
@@ -155,7 +153,6 @@ class Recovery:
     def _prepare(self, entry: Entry) -> None:
         state = self._session(entry.session)
         state.in_doubt, state.prepare_page = entry.name, entry.page
-        state.prepare_start = entry.start
 
     def _add(self, entry: Entry) -> None:
         if entry.table != TABLE_META:

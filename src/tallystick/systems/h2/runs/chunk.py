@@ -143,7 +143,10 @@ class Chunk:
         return len(commits), done, left
 
     def follow_noops(self, filled: bool) -> Any:
-        """Return which records follow no-ops; ``filled``: no-ops stand before the first."""
+        """Return which records follow a no-op; ``filled`` says whether the first one does.
+
+        No-ops fill a page after an end that was decided by hand.
+        """
         noops = self.codes == Type.NOOP
         return np.concatenate(([filled], noops[:-1])) & ~noops
 
@@ -333,17 +336,18 @@ class Chunks:
 
 _MASK_32 = (1 << 32) - 1
 _NEUTRAL = Type.CHECKPOINT
-"""In a table, the type of what is no whole record: it is of no session, and fills no page."""
+"""Stands in a table for a record that is not whole: a checkpoint is of no session, and fills no
+page."""
 _FIRST_PAGES = 16
 _FIRST_ROWS = 1 << 8
 """Pages and records of the first chunk after an odd record: the next one may be near."""
 
 
 def leave(chunk: Chunk, buffers: Buffers) -> None:
-    """Put into the engine's buffers what it has there after the records of a chunk.
+    """Bring the engine's buffers to their state after the records of a chunk.
 
-    A row is followed by what longer ones before it have left. So only those count after which no
-    other is as long.
+    A buffer keeps bytes of earlier longer rows behind a shorter one. So only those rows and images
+    are copied after which none as long follows.
     """
     rows, images = chunk.of_type(Type.ADD), chunk.of_type(Type.UNDO)
     begins, sizes = chunk.table[[walk.BODY_START, walk.BODY_LENGTH]]

@@ -32,8 +32,13 @@ def number_transactions(
 ) -> int:
     """Give each record of a session the number of its transaction; return how many there are.
 
-    ``slots`` has the place of the session of each record in ``carried``, -1 for none; ``carried``
-    the figures of what is open before the first record, ``current`` is scratch, all -1.
+    Args:
+        table: the columns of the records.
+        slots: for each record the column of its session in ``carried``, -1 for none.
+        carried: the figures of what is open before the first record; taken over, and emptied.
+        current: scratch, one item for each column of ``carried``, all -1.
+        numbers: takes the number of the transaction of each record, -1 for none.
+        found: takes the figures of each transaction.
     """
     count = 0
     for row in range(len(slots)):

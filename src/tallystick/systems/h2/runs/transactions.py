@@ -35,7 +35,7 @@ from tallystick.systems.h2.runs.sessions import (
 from tallystick.systems.h2.runs.walk import CODE, NUMBER, TABLE
 
 _INVERSES = Type.ADD + Type.REMOVE
-"""Of no other two changes the types have this sum."""
+"""Tells an addition with its removal: no other pair of types of changes has this sum."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,7 @@
-"""Split a journal into parts that can be read on their own."""
+"""Split a journal into parts that can be read on their own.
+
+In: the files of a journal, and the size of a part. Out: ranges of the files' bytes.
+"""
 
 from __future__ import annotations
 

@@ -34,10 +34,8 @@ _CORE = 1
 _AMQP = range(2, 6)
 _HEAD_AFTER_BODY = 13
 """What the number before the body counts besides the body."""
-_BODY_AT = 4
 _BODY_KINDS = {0: "default", 2: "object", 3: "text", 4: "bytes", 5: "map", 6: "stream"}
 _ROUTING = {0: "multicast", 1: "anycast"}
-_MILLISECONDS = 1_000
 
 _FIXED = {2: ">?", 3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
 _NULL, _BYTES, _STRING, _CHAR = 0, 4, 10, 11

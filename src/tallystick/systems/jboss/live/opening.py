@@ -65,7 +65,6 @@ class Recovered:
         prepared: transactions in doubt.
         discarded: open transactions without a valid prepare, which still need a rollback record.
         incomplete: these, and committed transactions that were discarded.
-        erased: (file, offset, bytes) of the torn end of the last file.
         max_id: the highest record id, -1 for none.
         max_transaction: the highest transaction number, -1 for none.
     """
@@ -75,7 +74,6 @@ class Recovered:
     prepared: list[OpenTransaction] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
     incomplete: list[int] = field(default_factory=list)
-    erased: list[tuple[str, int, int]] = field(default_factory=list)
     max_id: int = -1
     max_transaction: int = -1
 
@@ -106,11 +104,11 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
     _remove_short(fs, folder, [file.path for file in journal.files if file.header is None])
     begun = [file.file_id for file in journal.files if not never_begun(file.head)]
     ring.continue_after((file.name for file in journal.files), begun)
-    _begin(ring, state, list(zip(readings, files, strict=True)))
+    _begin(ring, list(zip(readings, files, strict=True)))
     return state
 
 
-def _begin(ring: Ring, state: Recovered, found: list[tuple[FileReading, RingFile]]) -> None:
+def _begin(ring: Ring, found: list[tuple[FileReading, RingFile]]) -> None:
     """Erase the torn end, move files that cannot be reused, and begin the ring."""
     size, shape = ring.settings.file_size, ring.settings.shape
     data = [(reading, file) for reading, file in found if reading.has_records]
@@ -121,7 +119,7 @@ def _begin(ring: Ring, state: Recovered, found: list[tuple[FileReading, RingFile
     continues = False
     if data:
         last = data[-1][0]
-        state.erased = _erase_torn(ring.fs, last)
+        _erase_torn(ring.fs, last)
         # A format 1 file is not continued: its loader would ignore records of format 2 in it.
         continues = last.file.size == size and last.shape.name == shape.name
     ring.begin([file for _, file in data], free, continues=continues)
@@ -301,11 +299,11 @@ def carry_out(fs: FileSystem, folder: str, control: Control) -> None:
     fs.sync_dir(folder)
 
 
-def _erase_torn(fs: FileSystem, reading: FileReading) -> list[tuple[str, int, int]]:
-    """Overwrite bad records of the last file with zeros, durably; return their places."""
+def _erase_torn(fs: FileSystem, reading: FileReading) -> None:
+    """Overwrite bad records of the last file with zeros, durably."""
     torn = [one for one in reading.ranges if one.outcome in (Outcome.TORN, Outcome.CORRUPT)]
     if not torn:
-        return []
+        return
     handle = fs.open(reading.file.path)
     try:
         for one in torn:
@@ -313,7 +311,6 @@ def _erase_torn(fs: FileSystem, reading: FileReading) -> list[tuple[str, int, in
         handle.datasync()
     finally:
         handle.close()
-    return [(reading.file.path, one.row.offset, one.row.size) for one in torn]
 
 
 def _remove_short(fs: FileSystem, folder: str, paths: Sequence[str]) -> None:

@@ -100,7 +100,8 @@ def goes_in_runs(journal: JournalFiles) -> bool:
 def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: int) -> Any | None:
     """Note what is known of a file; return the rows of its records.
 
-    None if some of them are dropped by the loader; then all were applied one by one.
+    None if the loader drops some of them: all were applied one by one then, but for a file whose
+    header may belong to another life, of which the caller gives up.
     """
     shape = journal.shape(file)
     rows = file_rows(file, shape)
@@ -195,7 +196,7 @@ def _low(analyser: Analyser, changed: Chunk) -> list[int]:
 def _spent(ids: Any, kinds: Any, above: int) -> Any:
     """Return which records leave nothing: an add, its updates and its delete.
 
-    Only of ids above those that were live before.
+    ``above`` is the highest id so far: lower ones may have records before these, and stay.
     """
     order = np.argsort(ids, kind="stable")
     ids, kinds = ids[order], kinds[order]
@@ -213,7 +214,7 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
 def listed(
     journal: JournalFiles, live: Collection[int], user_types: Collection[int] | None = None
 ) -> tuple[list[Item], int]:
-    """Return what a loader lists that sees the same records, in its order.
+    """Return the records that a load lists, in its order, where `loaded_alike` holds.
 
     Args:
         journal: the files.

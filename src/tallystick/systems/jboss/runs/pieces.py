@@ -62,7 +62,9 @@ def valid_rows(rows: Any) -> Any:
 
 
 def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> bool:
-    """Return whether the rows hold, or hide, anything but valid and stale records.
+    """Return whether the rows hold anything but valid and stale records.
+
+    So do gaps between them that begin with a record's type and stamp: they hide a damaged one.
 
     Args:
         found: the rows.
@@ -88,7 +90,8 @@ def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> boo
 def is_plain(rows: Any, data: memoryview, shape: Shape, stamp: int) -> bool:
     """Return whether `classify` would call every row valid or stale, and find nothing else.
 
-    Where the first record has a higher id than the header, it may be one of this life.
+    False, too, where the first record has a higher id than the header, which may not have been
+    renewed when the file was used again.
     """
     if (rows[:, _STATUS] > STALE).any() or (len(rows) and rows[0, _FILE_ID] > stamp > 0):
         return False

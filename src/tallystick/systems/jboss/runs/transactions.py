@@ -35,9 +35,9 @@ _OUTSIDE = type_table((ADD, UPDATE, DELETE))
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Records of transactions, by number and then by offset, in pieces that end with each end.
+    """Records of transactions, by number and then by offset, cut after each commit or rollback.
 
-    A number that is used again has several lives.
+    What lies between two cuts is one life of a number: one that is used again has several.
 
     Attributes:
         places: where the records stand among all of the part of a file.
@@ -136,9 +136,10 @@ class Effects:
     closed: Chunk
 
     def steps(self, others: Chunk) -> Iterator[tuple[Chunk, Chunk, Sequence[Fields]]]:
-        """Yield what counts, the ends of regular transactions, and the other records after both.
+        """Yield the steps of the chunk, each up to the next end among the records of ``others``.
 
-        Only an end among these has an effect, so a step begins with each.
+        A step is the effects in columns up to there, the ends of regular transactions up to there,
+        and the single records from that end on. Only an end among these has an effect.
         """
         singles = list(others.fields())
         ends = [at for at, one in enumerate(singles) if one[0] in (COMMIT, ROLLBACK)]

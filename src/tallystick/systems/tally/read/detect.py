@@ -1,4 +1,7 @@
-"""Recognise folders that hold a native log, by the magic bytes of its files."""
+"""Recognise folders that hold a native log, by the magic bytes of its files.
+
+In: a folder. Out: its log, and each log whose archived segments lie there.
+"""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class SegmentView:
             self._copies = HeaderCopies(self.data, offset, self.is_own)
         return self._copies
 
-    def knownafter(self, offset: int) -> int:
+    def known_after(self, offset: int) -> int:
         """Return the highest LSN that other files, or headers from ``offset`` on, prove durable."""
         return max(self.durable_lsn, self.copies_from(offset).durable_mark_from(offset))
 
@@ -202,7 +202,7 @@ class SegmentView:
             trail=trail is not None,
             inner=header is not None and self._payload_fits(header),
             follows=header is not None and (header.first_lsn, header.chain) == (due.lsn, due.chain),
-            known=self.knownafter(due.offset) >= due.lsn,
+            known=self.known_after(due.offset) >= due.lsn,
         )
         case = decide(facts)
         place = Place(case, due.offset, due.offset, due.lsn, header, _reason(facts))
@@ -223,7 +223,7 @@ class SegmentView:
         begin = place.offset + 1 if header is None else header.end
         follower = self.copies_from(place.offset).lead_from(begin, place.lsn)
         if follower is None:
-            lost = self.knownafter(place.offset) - place.lsn + 1
+            lost = self.known_after(place.offset) - place.lsn + 1
             return replace(place, end=len(self.data), lost=lost)
         lost = follower.first_lsn - place.lsn
         return replace(place, end=follower.offset, lost=lost, then=_at(follower))

@@ -60,8 +60,8 @@ _LSN_MAX = NUMBER_MAX // 2
 class ChunkReader:
     """Reads chunks of at most ``rows`` records.
 
-    Groups with a code that ``known`` does not mark are left to the walk; with ``large`` a large
-    group is a chunk of its own.
+    Groups with a code that ``known`` does not mark are left to `SegmentView.look`, one at a time;
+    with ``large`` a large group is a chunk of its own.
     """
 
     def __init__(

@@ -62,7 +62,9 @@ def _apply_group(state: LogState, payload: Bytes, header: GroupHeader, key: byte
 
 
 class JudgedState(LogState):
-    """The state that a verdict tells. It lacks what whole transactions leave.
+    """A `LogState` without live records, for a verdict.
+
+    Transactions that are whole within a chunk change nothing else, so they are not applied.
 
     Attributes:
         live_ids: the ids of the live records, in place of `live`; None where nobody asks for them.

@@ -1,9 +1,10 @@
-"""Compiled walk over small plain groups in a row: the log of a single caller consists of them.
+"""Compiled walk over small groups in a row: the log of a single caller consists of them.
 
 In: the bytes of a segment and what is due. Out: columns of records. A group is taken if all of it
 is whole (both headers, the chain, every checksum, offsets that rise) and it needs no more than its
-columns: no index, packing, global id or names. The walk stops before any other place, which
-`SegmentView` then judges.
+columns: no index, global id or names. Packed and encrypted groups are found first (`walk_packed`),
+unpacked by the caller, and taken then (`take_unpacked`). The walk stops before any other place,
+which `SegmentView` then judges.
 """
 
 from __future__ import annotations
