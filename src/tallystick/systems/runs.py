@@ -28,12 +28,12 @@ def pay(size: int) -> bool:
     return pays(size, LOADED_FROM, COMPILED_FROM)
 
 
-def walk_for(size: int, load: Callable[[], _Walk]) -> _Walk | None:
+def loaded_if_it_pays(size: int, load: Callable[[], _Walk]) -> _Walk | None:
     """Return what ``load`` imports, if it saves time to read so many bytes in runs.
 
     Args:
         size: bytes of the records.
-        load: imports the walk of a system, and NumPy and numba with it.
+        load: imports the code of a system that reads in runs, and NumPy and numba with it.
 
     Returns:
         None for few bytes, and without a compiler.

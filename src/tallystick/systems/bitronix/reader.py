@@ -48,7 +48,7 @@ from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.decisions import decision_rows
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.protocol import FileLife, LogSource, Missing, Reached, ReadOptions, Split
-from tallystick.systems.runs import RunCount, walk_for
+from tallystick.systems.runs import RunCount, loaded_if_it_pays
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +124,7 @@ class BitronixReading:
         log, clock = self.source.path, self.clock.value
         with self._opened() as pair:
             size = sum(part.counted_end for part in pair.parts)
-            if (compiled := walk_for(size, _load_batches)) is not None:
+            if (compiled := loaded_if_it_pays(size, _load_batches)) is not None:
                 yield from compiled(pair, log, clock, rows)
                 return
             from tallystick.arrow.schemas import batches_of_transactions

@@ -92,7 +92,7 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
 )
-from tallystick.systems.runs import RunCount, walk_for
+from tallystick.systems.runs import RunCount, loaded_if_it_pays
 from tallystick.systems.surroundings import joined, judged_whole, names_beside
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ KEPT_MAX = 1 << 24
 
 def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
     """Read one file for a step of a stream. Raises `CorruptLogError` where it is damaged."""
-    return (walk_for(file.size, _load_plain_records) or read_records)(journal, file)
+    return (loaded_if_it_pays(file.size, _load_plain_records) or read_records)(journal, file)
 
 
 def _load_plain_records() -> RecordsOf:
@@ -191,7 +191,7 @@ class JournalReading:
     @cached_property
     def _in_runs(self) -> AnalysisInRuns | None:
         """The analysis without those that ended as they should; None of short journals."""
-        analysed = walk_for(self._size, _load_analysis)
+        analysed = loaded_if_it_pays(self._size, _load_analysis)
         return None if analysed is None else analysed(self.journal)
 
     @cached_property
@@ -277,7 +277,7 @@ class JournalReading:
     def _in_columns(self) -> TransactionColumns | None:
         """Return the transactions of a large journal; None of a short or odd one."""
         require_numbers(self._options.settings)
-        if (found := walk_for(self._size, _load_transactions)) is None:
+        if (found := loaded_if_it_pays(self._size, _load_transactions)) is None:
             return None
         return found(self.journal, self.source.path, lambda: self._evidence.analysis)
 
@@ -291,7 +291,7 @@ class JournalReading:
         from tallystick.arrow.schemas import batches_of_changes
 
         pairs = self.journal.generation.shape.pairs
-        batches = None if pairs else walk_for(self._size, _load_changes)
+        batches = None if pairs else loaded_if_it_pays(self._size, _load_changes)
         if batches is None:
             return batches_of_changes(self.changes(), self.clock.value, rows)
         return batches(self.journal, self.source.path, rows)

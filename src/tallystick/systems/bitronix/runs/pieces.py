@@ -51,7 +51,7 @@ class Runs:
     @classmethod
     def where_they_pay(cls, data: memoryview, size: int) -> Self:
         """Return the runs of a file, of which so many bytes are to be read."""
-        return cls(data, runs.walk_for(size, _load_chunks), runs.RUN_MIN)
+        return cls(data, runs.loaded_if_it_pays(size, _load_chunks), runs.RUN_MIN)
 
     def chunk(self, begin: int, end: int) -> Chunk | None:
         """Return the next plain records of a run; None where the first is odd, or they are few.
@@ -91,7 +91,7 @@ def pieces(
     if walk.place >= part.content_end:
         yield unused_span(walk.place, part.size)
     else:
-        read_run = runs.walk_for(part.content_end - walk.place, _load_stale_runs)
+        read_run = runs.loaded_if_it_pays(part.content_end - walk.place, _load_stale_runs)
         yield from tail_spans(part.data, walk.place, newest, read_run)
 
 

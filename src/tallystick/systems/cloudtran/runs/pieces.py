@@ -26,7 +26,7 @@ def pieces(files: Iterable[BlockFile], opened: Opener, *, beyond: bool = False) 
         order.enter(file.serial)
         with opened(file) as scan:
             size += scan.end
-            load = runs.walk_for(size, _load)
+            load = runs.loaded_if_it_pays(size, _load)
             chunks = None if load is None else load(scan, order, index, file)
             offset = 0
             while offset < scan.end and (beyond or not order.ended):

@@ -31,7 +31,7 @@ Piece: TypeAlias = "ByteRange | Chunk"
 
 def runs_of(log: LogFiles, size: int) -> Runs | None:
     """Return the runs of a log, of which so many bytes are to be read; None where none pays."""
-    found = None if log.encrypted else runs.walk_for(size, _load)
+    found = None if log.encrypted else runs.loaded_if_it_pays(size, _load)
     return None if found is None else found(log)
 
 

@@ -17,7 +17,7 @@ from tallystick.errors import CorruptLogError
 from tallystick.storage.mapped import let_go
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
-from tallystick.systems.runs import walk_for
+from tallystick.systems.runs import loaded_if_it_pays
 
 AT_ONCE = 1 << 9
 """Pages that are looked at in one go: of no more than `mapped.NEAR` bytes as a rule."""
@@ -358,7 +358,7 @@ def _whole_pages(pages: PageFile, keys: array[int], listed: list[int]) -> int:
     At most as many as the file has pages.
     """
     known, most = 0, min(len(listed), pages.page_count)
-    compiled = walk_for(most * pages.page_size, _load_test)
+    compiled = loaded_if_it_pays(most * pages.page_size, _load_test)
     while compiled is not None and known < most:
         let_go(pages.data, listed[known] * pages.page_size)
         some = slice(known, min(known + AT_ONCE, most))

@@ -34,7 +34,7 @@ class LogPieces:
     def __init__(self, stream: LogStream, zone: Zone) -> None:
         self.stream, self.zone = stream, zone
         self.end = ScanEnd()
-        self._chunks = runs.walk_for(stream.size, _load)
+        self._chunks = runs.loaded_if_it_pays(stream.size, _load)
 
     @property
     def in_runs(self) -> bool:

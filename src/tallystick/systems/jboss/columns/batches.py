@@ -37,7 +37,7 @@ from tallystick.systems.jboss.format.layout import SYSTEM_NAME, RecordType, Shap
 from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.records import KINDS, records_of
-from tallystick.systems.jboss.read.scan import ROW, VALID, pieces
+from tallystick.systems.jboss.read.scan import OFFSET, ROW, SIZE, STATUS, VALID, pieces
 from tallystick.systems.jboss.read.scan import numbers as shape_numbers
 from tallystick.systems.jboss.runs.pieces import has_damage
 from tallystick.systems.jboss.runs.walk import features
@@ -66,15 +66,15 @@ def _file_batches(
     table = _FileBatches(shape, data, file.path, log)
     for piece in pieces(data, shape, file.stamp, stop=end, rows=rows):
         found = np.frombuffer(piece, np.int64).reshape(-1, ROW)
-        plain = found[:, 2] == VALID
+        plain = found[:, STATUS] == VALID
         valid = found if plain.all() else found[plain]
         if has_damage(found, valid, table.bytes[:end], place, file.stamp):
             yield from _by_records(journal, file, log, (max(begin, place), end), rows)
             return
-        wanted = valid[np.searchsorted(valid[:, 0], begin) :]
+        wanted = valid[np.searchsorted(valid[:, OFFSET], begin) :]
         if len(wanted):
             yield table.batch(np.ascontiguousarray(wanted))
-        place = int(valid[-1, 0] + valid[-1, 1]) if len(valid) else place
+        place = int(valid[-1, OFFSET] + valid[-1, SIZE]) if len(valid) else place
 
 
 def _by_records(
@@ -119,8 +119,8 @@ class _FileBatches:
         found = fill_columns(self.bytes, rows, shape, table, kinds, values, present, bodies)
         xids = self._xids(rows, kinds) if found else {}
         columns = whole_records(SYSTEM_NAME, self._log, self._path, Clock.NONE, count) | {
-            "offset": numbers(rows[:, 0].copy(), None),
-            "length": numbers(rows[:, 1].copy(), None),
+            "offset": numbers(rows[:, OFFSET].copy(), None),
+            "length": numbers(rows[:, SIZE].copy(), None),
             "kind": coded(self._kinds[kinds], _KIND_NAMES),
             "type": coded(self._types[kinds], _TYPE_NAMES),
             "transaction": numbers(values[0], present[0]),

@@ -35,7 +35,7 @@ from tallystick.systems.jboss.read.changes import changes_of_record, place_of
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
-from tallystick.systems.jboss.read.scan import SECOND_SHAPE, pieces
+from tallystick.systems.jboss.read.scan import OFFSET, SECOND_SHAPE, SIZE, pieces
 from tallystick.systems.jboss.runs.chunk import (
     INSIDE,
     Chunk,
@@ -145,7 +145,7 @@ class ChangeColumns:
             "after": _bodies(shape, data, records, bodiless),
             "values": _VALUES.take(pa.array(records.counts - _USER_TYPE_MIN, mask=bodiless)),
             "file": pa.repeat(self._paths[where.order], len(outside)),
-            "offset": pa.array(records.rows[:, 0].copy()),
+            "offset": pa.array(records.rows[:, OFFSET].copy()),
         }
         return self._batch(columns, len(outside))
 
@@ -165,9 +165,9 @@ def _ordinals(ends: Any) -> Any:
 
 def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa.Array:
     """Return the bodies of records; those without have none."""
-    begins = records.rows[:, 0] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
+    begins = records.rows[:, OFFSET] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
     begins += I8.size * INSIDE[records.kinds]
-    lengths = records.rows[:, 0] + records.rows[:, 1] - CHECK_SIZE - begins
+    lengths = records.rows[:, OFFSET] + records.rows[:, SIZE] - CHECK_SIZE - begins
     lengths[bodiless] = -1
     return byte_ranges(np.frombuffer(data, np.uint8), begins, lengths).cast(pa.binary())
 

@@ -35,6 +35,7 @@ from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.changes import changes_of_record, place_of
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
+from tallystick.systems.jboss.read.scan import OFFSET
 from tallystick.systems.jboss.read.transactions import ended_transaction, unended
 from tallystick.systems.jboss.runs.chunk import INSIDE, chunk_of
 from tallystick.systems.jboss.runs.pieces import (
@@ -112,7 +113,7 @@ class ClosingSplit:
         rows = file_rows(file, shape)
         if not is_plain(rows, data, shape, file.stamp):
             return None
-        begin, end = np.searchsorted(rows[:, 0], (self._split.begin, self._split.end))
+        begin, end = np.searchsorted(rows[:, OFFSET], (self._split.begin, self._split.end))
         try:
             place_of(file, 0)
         except CorruptLogError:

@@ -27,7 +27,7 @@ from tallystick.systems.jboss.format.layout import (
     RecordType,
     Shape,
 )
-from tallystick.systems.jboss.read.scan import numbers
+from tallystick.systems.jboss.read.scan import OFFSET, SIZE, numbers
 from tallystick.systems.jboss.runs.chunk import Chunk
 from tallystick.systems.jboss.runs.walk import (
     HAS_BODY,
@@ -101,7 +101,7 @@ def fill_columns(
     xids = 0
     transactions, records, with_body = present[0], present[1], present[2]
     for row in range(len(kinds)):
-        at = int(rows[row, 0])
+        at = int(rows[row, OFFSET])
         kind = int(data[at])
         bits = table[kind]
         kinds[row] = kind
@@ -115,7 +115,7 @@ def fill_columns(
                 field += COUNT_SIZE + USER_TYPE_SIZE
             elif shape.delete_body:
                 field += COUNT_SIZE
-            put_view(data, field, at + int(rows[row, 1]) - CHECK_SIZE - field, bodies, row)
+            put_view(data, field, at + int(rows[row, SIZE]) - CHECK_SIZE - field, bodies, row)
             put_bit(with_body, row)
             xids += 1 if bits & MAY_BE_HEURISTIC and data[field - 1] == HEURISTIC_TYPE else 0
         xids += 1 if bits & HAS_XID else 0
@@ -131,8 +131,8 @@ def fill_xids(
     `HEURISTIC` is added to the kind of a heuristic outcome.
     """
     for row in range(len(kinds)):
-        at = int(rows[row, 0])
-        end = at + int(rows[row, 1]) - CHECK_SIZE
+        at = int(rows[row, OFFSET])
+        end = at + int(rows[row, SIZE]) - CHECK_SIZE
         bits = table[kinds[row]]
         field = at + STAMP_SIZE + ID_SIZE + shape.compact
         if bits & HAS_XID:

@@ -35,6 +35,7 @@ from tallystick.systems.jboss.format.layout import (
 from tallystick.systems.jboss.read.analysis import Analysis
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import EndedTransaction, PlacedRecord, RecordFile, Replay
+from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.read.transactions import ended_transaction, key_of, unended
 from tallystick.systems.jboss.runs.analysis import goes_in_runs
 from tallystick.systems.jboss.runs.chunk import chunk_of
@@ -108,10 +109,10 @@ def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Clo
     ends = lives.ours.at(lives.lasts[chosen])
     return Closed(
         ends.transactions,
-        ends.rows[:, 0].copy(),
+        ends.rows[:, OFFSET].copy(),
         ends.kinds == ROLLBACK,
         (lives.lasts - lives.starts + 1)[chosen],
-        lives.sums(lives.ours.rows[:, 1])[chosen],
+        lives.sums(lives.ours.rows[:, SIZE])[chosen],
         xids_of(shape, data, lives.ours.at(lives.prepares[chosen])),
     )
 

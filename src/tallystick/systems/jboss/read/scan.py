@@ -54,7 +54,8 @@ from tallystick.systems.jboss.format.layout import (
 
 VALID, STALE, DAMAGED, OTHER = range(4)
 ROW = 4
-"""Numbers in a row: offset, size (0 where it is not known), status, file id."""
+OFFSET, SIZE, STATUS, FILE_ID = range(ROW)
+"""Numbers in a row; the size is 0 where it is not known."""
 ROWS = 8192
 """Rows of one piece of a scan."""
 COMPILED_FROM = 1 << 20

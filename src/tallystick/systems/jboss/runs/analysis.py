@@ -32,6 +32,7 @@ from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
+from tallystick.systems.jboss.read.scan import OFFSET
 from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, type_table
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
@@ -143,7 +144,7 @@ def _deleted(journal: JournalFiles) -> Iterator[Any]:
     for file in journal.ordered():
         shape, data = journal.shape(file), file.data()
         rows = valid_rows(file_rows(file, shape))
-        deletes = rows[DELETES[np.frombuffer(data, np.uint8)[rows[:, 0]]]]
+        deletes = rows[DELETES[np.frombuffer(data, np.uint8)[rows[:, OFFSET]]]]
         yield chunk_of(shape, data, deletes).ids
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.systems.jboss.format.layout import IN_TRANSACTION, Shape
-from tallystick.systems.jboss.read.scan import ROW, numbers
+from tallystick.systems.jboss.read.scan import OFFSET, ROW, SIZE, numbers
 from tallystick.systems.jboss.runs.walk import features, fill_fields
 
 PIECE = 1 << 14
@@ -53,8 +53,8 @@ class Chunk:
         """Yield their numbers record by record."""
         for begin in range(0, len(self.rows), PIECE):
             part = self.at(slice(begin, begin + PIECE))
-            offsets = part.rows[:, 0]
-            columns = (part.kinds, offsets, offsets + part.rows[:, 1])
+            offsets = part.rows[:, OFFSET]
+            columns = (part.kinds, offsets, offsets + part.rows[:, SIZE])
             numbers = (part.transactions, part.ids, part.counts)
             yield from zip(*(one.tolist() for one in (*columns, *numbers)), strict=True)
 

@@ -37,15 +37,24 @@ from tallystick.systems.jboss.read.file_facts import (
     later,
 )
 from tallystick.systems.jboss.read.files import JournalFile
-from tallystick.systems.jboss.read.scan import DAMAGED, SECOND_SHAPE, STALE, VALID, Row, pieces
+from tallystick.systems.jboss.read.scan import (
+    DAMAGED,
+    FILE_ID,
+    OFFSET,
+    SECOND_SHAPE,
+    SIZE,
+    STALE,
+    STATUS,
+    VALID,
+    Row,
+    pieces,
+)
 from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, rows_of, type_table
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""
 RUNS_MAX = 1 << 10
 """Most runs of records that are kept of a file, so that its rows need not be found again."""
-_OFFSET, _SIZE, _STATUS, _FILE_ID = range(4)
-"""The numbers in a row of a scan."""
 
 
 def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:
@@ -57,7 +66,7 @@ def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> An
 
 def valid_rows(rows: Any) -> Any:
     """Return the rows of valid records."""
-    valid = rows[:, _STATUS] == VALID
+    valid = rows[:, STATUS] == VALID
     return rows if valid.all() else rows[valid]
 
 
@@ -73,11 +82,11 @@ def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> boo
         place: offset of the first byte after the header, or after the last valid record before.
         stamp: the stamp of the file's header.
     """
-    stale = () if len(valid) == len(found) else np.unique(found[found[:, 2] == STALE, 3])
-    if (found[:, 2] == DAMAGED).any() or any(is_damaged_id(int(one), stamp) for one in stale):
+    stale = () if len(valid) == len(found) else np.unique(found[found[:, STATUS] == STALE, FILE_ID])
+    if (found[:, STATUS] == DAMAGED).any() or any(is_damaged_id(int(one), stamp) for one in stale):
         return True
-    ends = np.concatenate(([place], valid[:, 0] + valid[:, 1]))
-    starts = np.concatenate((valid[:, 0], [len(data)]))
+    ends = np.concatenate(([place], valid[:, OFFSET] + valid[:, SIZE]))
+    starts = np.concatenate((valid[:, OFFSET], [len(data)]))
     gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
     kinds = data[gaps]
     known = (kinds >= EVENT) & (kinds <= ROLLBACK)
@@ -93,7 +102,7 @@ def is_plain(rows: Any, data: memoryview, shape: Shape, stamp: int) -> bool:
     False, too, where the first record has a higher id than the header, which may not have been
     renewed when the file was used again.
     """
-    if (rows[:, _STATUS] > STALE).any() or (len(rows) and rows[0, _FILE_ID] > stamp > 0):
+    if (rows[:, STATUS] > STALE).any() or (len(rows) and rows[0, FILE_ID] > stamp > 0):
         return False
     raw = np.frombuffer(data, np.uint8)
     return not has_damage(rows, valid_rows(rows), raw, shape.header_size, stamp)
@@ -137,9 +146,9 @@ class PlainFile:
         if self.has_records:
             return []
         rows = file_rows(self.file, self.shape)
-        if not len(rows) or rows[0, _OFFSET] != self.shape.header_size:
+        if not len(rows) or rows[0, OFFSET] != self.shape.header_size:
             return []
-        return self._ids(rows[_whole(rows) & (rows[:, _FILE_ID] == rows[0, _FILE_ID])], _ADDS)
+        return self._ids(rows[_whole(rows) & (rows[:, FILE_ID] == rows[0, FILE_ID])], _ADDS)
 
     def deletes(self) -> Iterable[int]:
         """Return the ids of records that any whole record in the file deletes."""
@@ -164,7 +173,7 @@ class PlainFile:
 
     def _ids(self, rows: Any, kinds: Any) -> list[int]:
         data = self.file.data()
-        wanted = kinds[np.frombuffer(data, np.uint8)[rows[:, _OFFSET]]]
+        wanted = kinds[np.frombuffer(data, np.uint8)[rows[:, OFFSET]]]
         return [number for _, _, _, _, number, _ in fields_of(self.shape, data, rows[wanted])]
 
 
@@ -181,13 +190,13 @@ def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
 
 def _runs(rows: Any) -> Any:
     """Return neighbouring records of one status as one row each."""
-    begins, codes = rows[:, _OFFSET], rows[:, _STATUS]
-    ends = np.minimum(begins + rows[:, _SIZE], _limits(rows))
+    begins, codes = rows[:, OFFSET], rows[:, STATUS]
+    ends = np.minimum(begins + rows[:, SIZE], _limits(rows))
     first = np.ones(len(rows), np.bool_)
     first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
     last = np.append(first[1:], True)[: len(rows)]
     runs = rows[first].copy()
-    runs[:, _SIZE] = ends[last] - begins[first]
+    runs[:, SIZE] = ends[last] - begins[first]
     return runs
 
 
@@ -207,14 +216,14 @@ _TELLING = type_table(COUNTED | NEVER_COMPACTED)
 
 def _facts(shape: Shape, data: memoryview, rows: Any) -> FileFacts:
     raw = np.frombuffer(data, np.uint8)
-    own, stale = valid_rows(rows), rows[rows[:, _STATUS] == STALE]
-    end = int(own[-1, _OFFSET] + own[-1, _SIZE]) if len(own) else shape.header_size
+    own, stale = valid_rows(rows), rows[rows[:, STATUS] == STALE]
+    end = int(own[-1, OFFSET] + own[-1, SIZE]) if len(own) else shape.header_size
     gaps = _gaps(own, shape.header_size)
     counts = _counts(shape, raw, own)
     return FileFacts(
         records=len(own),
-        first_size=int(own[0, _SIZE]) if len(own) else 0,
-        largest=int(own[:, _SIZE].max()) if len(own) else 0,
+        first_size=int(own[0, SIZE]) if len(own) else 0,
+        largest=int(own[:, SIZE].max()) if len(own) else 0,
         end=end,
         copied=_copied(shape, raw, own),
         first_count=int(counts[0]) if len(counts) else None,
@@ -225,48 +234,48 @@ def _facts(shape: Shape, data: memoryview, rows: Any) -> FileFacts:
         torn=None,
         later=tuple(later(_from(rows, end), end)),
         earlier_ids=_distinct(stale[_not_copied(shape, raw, stale)]),
-        stale_ids=_distinct(rows[_whole(rows) & (rows[:, _STATUS] == STALE)]),
+        stale_ids=_distinct(rows[_whole(rows) & (rows[:, STATUS] == STALE)]),
     )
 
 
 def _from(rows: Any, end: int) -> Iterator[int]:
-    begin = int(np.searchsorted(rows[:, _OFFSET], end))
-    return (int(offset) for offset in rows[begin:, _OFFSET])
+    begin = int(np.searchsorted(rows[:, OFFSET], end))
+    return (int(offset) for offset in rows[begin:, OFFSET])
 
 
 def _limits(rows: Any) -> Any:
     """Return for each row where the next valid record begins, after which it cannot go on."""
-    begins = np.append(valid_rows(rows)[:, _OFFSET], np.iinfo(np.int64).max)
-    return begins[np.searchsorted(begins, rows[:, _OFFSET], side="right")]
+    begins = np.append(valid_rows(rows)[:, OFFSET], np.iinfo(np.int64).max)
+    return begins[np.searchsorted(begins, rows[:, OFFSET], side="right")]
 
 
 def _whole(rows: Any) -> Any:
     """Return which records no later one has overwritten in part."""
-    return rows[:, _OFFSET] + rows[:, _SIZE] <= _limits(rows)
+    return rows[:, OFFSET] + rows[:, SIZE] <= _limits(rows)
 
 
 def _gaps(own: Any, begin: int) -> list[tuple[int, int]]:
-    ends = np.concatenate(([begin], own[:, _OFFSET] + own[:, _SIZE]))[: len(own)]
-    gap = own[:, _OFFSET] != ends
-    return list(zip(ends[gap].tolist(), own[gap, _OFFSET].tolist(), strict=True))
+    ends = np.concatenate(([begin], own[:, OFFSET] + own[:, SIZE]))[: len(own)]
+    gap = own[:, OFFSET] != ends
+    return list(zip(ends[gap].tolist(), own[gap, OFFSET].tolist(), strict=True))
 
 
 def _counts(shape: Shape, raw: Any, rows: Any) -> Any:
     """Return the compact counts of the records that a compaction may count."""
     if not shape.compact:
         return ()
-    at = rows[:, _OFFSET]
+    at = rows[:, OFFSET]
     return raw[at[_COUNTED[raw[at]]] + STAMP_SIZE]
 
 
 def _copied(shape: Shape, raw: Any, own: Any) -> bool | None:
-    telling = own if not shape.compact else own[_TELLING[raw[own[:, _OFFSET]]]][:1]
+    telling = own if not shape.compact else own[_TELLING[raw[own[:, OFFSET]]]][:1]
     return None if not len(telling) else not _not_copied(shape, raw, telling[:1])[0]
 
 
 def _not_copied(shape: Shape, raw: Any, rows: Any) -> Any:
     """Return a mask of the records that certainly no compaction wrote."""
-    at = rows[:, _OFFSET]
+    at = rows[:, OFFSET]
     if not shape.compact:
         return np.ones(len(rows), np.bool_)
     never = _TELLING[raw[at]] & ~_COUNTED[raw[at]]
@@ -274,5 +283,5 @@ def _not_copied(shape: Shape, raw: Any, rows: Any) -> Any:
 
 
 def _distinct(rows: Any) -> tuple[int, ...]:
-    found, first = np.unique(rows[:, _FILE_ID], return_index=True)
+    found, first = np.unique(rows[:, FILE_ID], return_index=True)
     return tuple(found[np.argsort(first)].tolist())

@@ -15,6 +15,7 @@ import numpy as np
 from tallystick.systems.jboss.format.layout import COMMIT, ROLLBACK
 from tallystick.systems.jboss.read.changes import Crossing, FileRecords, read_records
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
+from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
@@ -40,7 +41,7 @@ class _PlainRecords:
 
     def __init__(self, records: Chunk) -> None:
         self._records = records
-        self._ends = records.rows[:, 0] + records.rows[:, 1]
+        self._ends = records.rows[:, OFFSET] + records.rows[:, SIZE]
 
     @property
     def is_empty(self) -> bool:
@@ -58,7 +59,7 @@ class _PlainRecords:
         inside = INSIDE[self._records.kinds]
         wanted = np.isin(self._records.transactions, np.array(list(numbers), np.int64))
         found = self._records.rows[np.where(inside, wanted, self._within(low, high))]
-        yield from zip(found[:, 0].tolist(), found[:, 1].tolist(), strict=True)
+        yield from zip(found[:, OFFSET].tolist(), found[:, SIZE].tolist(), strict=True)
 
     def crossing(self) -> Crossing:
         inside = self._records.at(INSIDE[self._records.kinds])

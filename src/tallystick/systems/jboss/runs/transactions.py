@@ -23,6 +23,7 @@ from tallystick.systems.jboss.format.layout import (
     ROLLBACK,
     UPDATE,
 )
+from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields, type_table
 
 _ELEMENTS = type_table(ELEMENTS)
@@ -145,7 +146,7 @@ class Effects:
         ends = [at for at, one in enumerate(singles) if one[0] in (COMMIT, ROLLBACK)]
         offsets = [-1, *(singles[at][1] for at in ends), _NEVER]
         counted = np.searchsorted(self.ends, offsets, "right").tolist()
-        closed = np.searchsorted(self.closed.rows[:, 0], offsets).tolist()
+        closed = np.searchsorted(self.closed.rows[:, OFFSET], offsets).tolist()
         bounds = [0, *ends[1:], *[len(singles)] * (2 if ends else 1)]
         for part, ended, group in zip(*map(pairwise, (counted, closed, bounds)), strict=True):
             yield (
@@ -163,7 +164,7 @@ def effects_of(
     Also which records belong to other transactions. ``opened`` are the transactions that are open
     where the part of the file begins, ``odd`` are some that are not taken for regular.
     """
-    ends, wanted = records.rows[:, 0] + records.rows[:, 1], _OUTSIDE[records.kinds]
+    ends, wanted = records.rows[:, OFFSET] + records.rows[:, SIZE], _OUTSIDE[records.kinds]
     numbers, others = np.full(len(ends), -1), np.zeros(len(ends), np.bool_)
     prepares = closed = records.at(slice(0))
     if (lives := lives_of(records)) is not None:

@@ -22,6 +22,7 @@ from tallystick.systems.jboss.format.layout import (
     RecordType,
     Shape,
 )
+from tallystick.systems.jboss.read.scan import OFFSET
 
 # Bits of what a record type has; `features` puts them in the order of the bytes on disk.
 HAS_TRANSACTION, HAS_RECORD_ID, HAS_BODY, HAS_TYPE, HAS_XID, MAY_BE_HEURISTIC = (
@@ -71,7 +72,7 @@ def fill_fields(data: Any, rows: Any, shape: Any, table: Any, kinds: Any, fields
     Of generations whose commits list pairs the count is that of the pairs, or no count at all.
     """
     for row in range(len(kinds)):
-        at = int(rows[row, 0])
+        at = int(rows[row, OFFSET])
         kind = int(data[at])
         bits = table[kind]
         kinds[row] = kind
