@@ -125,6 +125,15 @@ def test_the_architecture_is_a_map_that_is_read_in_ten_minutes() -> None:
     assert len(re.findall(r"^\d+\. \*\*", page, re.MULTILINE)) <= 20
 
 
+def test_lines_of_prose_are_read_without_scrolling() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    for page in pages:
+        blocks = re.split(r"^\s*```.*$", page.read_text(), flags=re.MULTILINE)
+        lines = [line for block in blocks[::2] for line in block.splitlines()]
+        long = [line for line in lines if len(line) > 150 and not line.lstrip().startswith("|")]
+        assert long == [], page
+
+
 def looked_up(name: str) -> bool:
     """True for a module, what it holds, a member of a class, or what its instances are given."""
     parts = name.split(".")
