@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,3 +69,29 @@ class Store:""",
     assert "recovery failed" in ran.stderr or "acknowledged but lost" in ran.stderr, ran.stderr[
         -800:
     ]
+
+
+NOTEBOOKS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "investigating": lambda names: len(names["found"].logs) > 10,
+    "pipeline": lambda names: names["records"] == names["followed"] == 102,
+}
+"""What holds at the end of each notebook."""
+
+
+def run_notebook(name: str) -> bool:
+    """Run the cells of a notebook in their order; return whether its end holds."""
+    page = json.loads((EXAMPLES / "notebooks" / f"{name}.ipynb").read_text("utf-8"))
+    names: dict[str, Any] = {}
+    for cell in page["cells"]:
+        assert cell.get("outputs", []) == [], "a notebook is kept without outputs"
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    return NOTEBOOKS[name](names)
+
+
+def test_the_notebook_about_an_estate_runs_to_its_end() -> None:
+    assert run_notebook("investigating")
+
+
+def test_every_notebook_is_run() -> None:
+    assert {one.stem for one in EXAMPLES.glob("notebooks/*.ipynb")} == NOTEBOOKS.keys()
