@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.investigate import sql as module
+from tallystick.investigate.rows import rows
 from tallystick.investigate.sql import LogTable, sql
 from tallystick.pipeline.change_feed import SOURCE_TABLES
 from tallystick.pipeline.options import parse
@@ -76,6 +78,17 @@ def test_changes_are_the_feed_and_findings_have_those_of_the_search(
     assert {*_texts(findings)} > {*_texts(of_logs)}
 
 
+def test_the_view_of_rows_has_those_of_every_fate(estate: Path, connection: Any) -> None:
+    query = "SELECT fate, system, collection, key, count(*) FROM rows GROUP BY ALL"
+    expected = Counter(
+        (str(one.fate), one.change.system, one.change.collection, one.change.key)
+        for one in rows(estate, problems=[])
+    )
+    found = {tuple(row[:-1]): row[-1] for row in connection.sql(query).fetchall()}
+    assert found == expected
+    assert len({fate for fate, *_ in found}) > 1
+
+
 def _texts(table: pa.Table) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in table.to_pylist())
 
@@ -106,6 +119,8 @@ CONDITIONS = [
     ("global_transactions", "decision IS NULL"),
     ("profile", "records > 2 AND group_records_avg IS NULL"),
     ("logs", "system || log > 'd' AND answer = 'safe'"),
+    ("rows", "fate <> 'committed' OR collection = 'APP.T'"),
+    ("rows", "system = 'derby' AND \"key\" IS NOT NULL"),
 ]
 
 
@@ -158,7 +173,8 @@ def test_the_views_are_the_tables_of_the_pipeline(connection: Any) -> None:
         "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'"
     ).fetchall()
     names = {name for (name,) in found}
-    assert {name for name in names if not name.startswith("copied_")} == SOURCE_TABLES.keys()
+    own = {name for name in names if not name.startswith("copied_")}
+    assert own == SOURCE_TABLES.keys() | {"rows"}
 
 
 @pytest.mark.parametrize(

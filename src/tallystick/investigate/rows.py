@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import csv_lines, json_lines, write_whole
@@ -26,6 +26,9 @@ from tallystick.systems.protocol import (
     LogReading,
     ReadOptions,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMS = ("csv", "jsonl", "parquet")
 CSV_COLUMNS = (
@@ -50,8 +53,10 @@ def rows(
         TransactionUsageError: no global transaction begins with the id, or more than one does.
         UnsupportedFormatError: there is no such table; it names the nearest ones.
     """
-    for row, _ in _timed_rows(path, wanted, options, problems):
+    found = survey(path, options=options)
+    for row, _ in _timed_rows(found, wanted):
         yield row
+    deliver(found, problems)
 
 
 def row_dicts(
@@ -62,9 +67,24 @@ def row_dicts(
     problems: list[Finding] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield what `rows` yields as plain JSON values; ``time`` is ISO where the clock allows."""
-    for row, clock in _timed_rows(path, wanted, options, problems):
-        shown = time_text(row.change.time, clock)
-        yield row.to_dict() | ({} if shown is None else {"time": shown})
+    found = survey(path, options=options)
+    yield from _dicts(_timed_rows(found, wanted))
+    deliver(found, problems)
+
+
+def row_schema() -> pa.Schema:
+    """Return the columns of rows as batches; ``values`` are JSON, ``time`` is text."""
+    import pyarrow
+
+    kinds = dict.fromkeys(CSV_COLUMNS, pyarrow.string())
+    kinds |= dict.fromkeys(("commit_sequence", "ordinal", "offset"), pyarrow.int64())
+    kinds |= dict.fromkeys(("gtrid", "before", "after"), pyarrow.binary())
+    return pyarrow.schema(kinds.items())
+
+
+def row_batches(found: Survey) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all logs that were found as batches; what cannot be read gives none."""
+    return _batches(_dicts(_timed_rows(found, EVERYTHING)))
 
 
 def export_rows(
@@ -90,11 +110,14 @@ def export_rows(
     return write_whole(target, lambda out: writers[form](out, found))
 
 
-def _timed_rows(
-    path: Path, wanted: Filter, options: ReadOptions | None, problems: list[Finding] | None
-) -> Iterator[tuple[Row, Clock]]:
-    found = survey(path, options=options).refuse_unknown_settings()
-    wanted = found.known_filter(wanted, "rows")
+def _dicts(rows: Iterable[tuple[Row, Clock]]) -> Iterator[dict[str, Any]]:
+    for row, clock in rows:
+        shown = time_text(row.change.time, clock)
+        yield row.to_dict() | ({} if shown is None else {"time": shown})
+
+
+def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
+    wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
     names, taken = set[str](), False
 
     def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
@@ -112,7 +135,6 @@ def _timed_rows(
                 yield one
     if wanted.table is not None and not taken:
         _require_table(wanted.table, names, found)
-    deliver(found, problems)
 
 
 class _MeantKey:
@@ -205,22 +227,22 @@ def _csv(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
 
 
 def _parquet(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
-    import pyarrow
     import pyarrow.parquet as parquet
 
-    from tallystick.arrow.schemas import json_text
-    from tallystick.reading.tables import batches_of_rows
-
-    kinds = dict.fromkeys(CSV_COLUMNS, pyarrow.string())
-    kinds |= dict.fromkeys(("commit_sequence", "ordinal", "offset"), pyarrow.int64())
-    kinds |= dict.fromkeys(("gtrid", "before", "after"), pyarrow.binary())
-    schema, count = pyarrow.schema(kinds.items()), 0
-    plain = (_binary(row) | {"values": json_text(row["values"])} for row in found)
-    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        for batch in batches_of_rows(plain, schema):
+    count = 0
+    with parquet.ParquetWriter(out, row_schema(), compression="zstd") as writer:
+        for batch in _batches(found):
             writer.write_batch(batch)
             count += batch.num_rows
     return count
+
+
+def _batches(found: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    from tallystick.arrow.schemas import json_text
+    from tallystick.reading.tables import batches_of_rows
+
+    plain = (_binary(row) | {"values": json_text(row["values"])} for row in found)
+    return batches_of_rows(plain, row_schema())
 
 
 def _binary(row: dict[str, Any]) -> dict[str, Any]:

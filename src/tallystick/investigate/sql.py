@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallystick.errors import MissingExtraError
+from tallystick.investigate.rows import row_batches, row_schema
 from tallystick.pipeline.change_feed import SOURCE_TABLES
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import Plan, find, tasks
@@ -20,6 +21,7 @@ from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
 from tallystick.reading.names import log_name
+from tallystick.reading.survey import survey
 from tallystick.systems.protocol import LogSource, ReadOptions
 
 try:
@@ -56,8 +58,9 @@ def sql(
 
     The views are ``logs``, ``files``, ``records``, ``transactions``, ``changes``, ``findings``,
     ``collections``, ``global_transactions`` and ``profile``, with the columns that they have on
-    Spark, and ``<system>."<collection>"`` for each collection whose columns a log tells: its
-    changes. The connection reads nothing but these logs, and writes no file.
+    Spark; ``rows``, those of every fate; and ``<system>."<collection>"`` for each collection whose
+    columns a log tells: its changes. The connection reads nothing but these logs, and writes no
+    file.
 
     Args:
         path: A log, a folder of logs, or several of them. Logs are looked for now; each query
@@ -75,6 +78,7 @@ def sql(
     for name in SOURCE_TABLES:
         table = LogTable(replace(asked, table=name), plan)
         connection.from_arrow(table).create_view(name)
+    connection.from_arrow(RowTable(asked, plan)).create_view("rows")
     _add_collections(connection, asked, plan)
     for one in _LOCKED:
         connection.execute(one)
@@ -147,19 +151,46 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         asked = schema.names if columns is None else columns
         if filter is not None:
             asked = [*asked, *_columns_of(filter, schema)]
-        read = replace(self._options, columns=tuple(dict.fromkeys(asked)) or (schema.names[0],))
+        read = tuple(dict.fromkeys(asked)) or (schema.names[0],)
         return ds.Scanner.from_batches(
-            self._batches(read, filter), schema=read.schema, columns=columns, filter=filter
+            self._batches(read, filter),
+            schema=pa.schema([schema.field(name) for name in read]),
+            columns=columns,
+            filter=filter,
         )
 
     def _batches(
-        self, read: SourceOptions, wanted: pc.Expression | None
+        self, columns: tuple[str, ...], wanted: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        plan = self._plan
-        if wanted is not None and read.table != "global_transactions":  # judged together
-            plan = Plan(_logs_with(plan.logs, self.schema, wanted), plan.problems)
+        """Yield the table in these columns, of the logs that a filter leaves."""
+        read, plan = replace(self._options, columns=columns), self._plan
+        if read.table != "global_transactions":  # judged together
+            plan = Plan(self._logs(wanted), plan.problems)
         for task in tasks(read, plan):
             yield from execute(task, read)
+
+    def _logs(self, wanted: pc.Expression | None) -> list[LogSource]:
+        logs = self._plan.logs
+        return logs if wanted is None else _logs_with(logs, self.schema, wanted)
+
+
+class RowTable(LogTable):
+    """The rows of logs, whatever their fate, as `tallystick.investigate.rows` has them."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of rows."""
+        return row_schema()
+
+    def _batches(
+        self, columns: tuple[str, ...], wanted: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        left = {log_name(one) for one in self._logs(wanted)}
+        for path in self._options.paths:
+            found = survey(path, options=self._options.reading)
+            found.logs = [one for one in found.logs if log_name(one) in left]
+            for batch in row_batches(found):
+                yield batch.select(columns)
 
 
 def _columns_of(wanted: pc.Expression, schema: pa.Schema) -> list[str]:
