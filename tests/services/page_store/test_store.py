@@ -190,7 +190,7 @@ def test_tables_are_separate_and_survive(store: PageStore, tape: Tape) -> None:
     again = crashed(store, tape)
     assert again.tables() == ["a", "b", "t", "ü"]
     assert (rows(again, "a"), rows(again, "b")) == ({1: b"in a"}, {1: b"in b"})
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no table 'nowhere': create_table makes one"):
         again.table_id("nowhere")
 
 

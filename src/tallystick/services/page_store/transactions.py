@@ -507,7 +507,10 @@ class Transactions(Uncopied):
         with self._latches.latch:
             if self.replaced or not self._health.usable:
                 self._require_readable()
-            return self.tables.id_of(name)
+            try:
+                return self.tables.id_of(name)
+            except KeyError:
+                raise KeyError(f"there is no table {name!r}: create_table makes one") from None
 
     def read(self, table: int, key: int) -> bytes | None:
         """Return a committed row."""
