@@ -8,9 +8,10 @@ for whatever could not be read. Nothing is dropped silently.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tallystick.callables import checked
@@ -31,6 +32,7 @@ ASIDE = "put-aside"
 """Code of the finding about a log that its system never reads again."""
 _LISTINGS = 20
 """How often a folder is listed at most whose files vanish before they are looked at."""
+_DIGITS = re.compile(r"[0-9]+")
 
 
 @dataclass(slots=True)
@@ -181,6 +183,7 @@ def _vanished(path: str | None) -> bool:
 
 def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) -> None:
     rest = _readable(folder, found)
+    unread = [one.file for one in found.problems if one.file is not None]
     for system in known:
         if not rest.entries:
             return
@@ -189,11 +192,21 @@ def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) ->
         except LogUnreadableError as error:
             found.problems.append(_problem(error, folder.path))
             continue
-        found.logs.extend(logs)
+        found.logs.extend(_with_unread(log, unread) for log in logs)
         claimed = {file for log in logs for file in log.files}
         remaining = tuple(entry for entry in rest.entries if entry.path not in claimed)
         rest = Folder(rest.path, remaining)
     found.others.extend(entry.path for entry in rest.entries)
+
+
+def _with_unread(log: LogSource, unread: Iterable[str]) -> LogSource:
+    """Return a log with the files beside it that cannot be read and are named as its own are.
+
+    Its reader then says so. Left out, such a file would be one that is gone.
+    """
+    own = {_DIGITS.sub("0", logical_name(path)) for path in log.files}
+    more = [path for path in unread if _DIGITS.sub("0", logical_name(path)) in own]
+    return replace(log, files=tuple(sorted((*log.files, *more)))) if more else log
 
 
 def _readable(folder: Folder, found: Discovery) -> Folder:

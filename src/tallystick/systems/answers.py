@@ -143,6 +143,8 @@ def judgement_of(
 ) -> Judgement:
     """Return the answer of the gravest ground; of equally grave ones the first decides.
 
+    Where a file cannot be read, nothing else decides: what looks missing or refused may be in it.
+
     Args:
         table: the reasons of the system.
         codes: its codes of findings, which say what damage leaves every record readable.
@@ -152,7 +154,12 @@ def judgement_of(
     Raises:
         KeyError: the table has no row for a ground.
     """
-    stated = [*grounds, *_of_findings(codes, findings)]
+    findings = list(findings)
+    unread = next((one.message for one in findings if one.code == UNREADABLE.code), None)
+    if unread is not None:
+        stated = [Ground(UNREADABLE.code, unread)]
+    else:
+        stated = [*grounds, *_of_findings(codes, findings)]
     answers = {table[ground.code].answer for ground in stated}
     gravest = next((one for one in DECIDES_FIRST if one in answers), None)
     ground = next((one for one in stated if table[one.code].answer is gravest), None)
@@ -177,9 +184,6 @@ def being_written() -> Judgement:
 def _of_findings(codes: Codes, findings: Iterable[Finding]) -> Iterable[Ground]:
     """Yield the ground that the first damage gives."""
     for one in findings:
-        if one.code == UNREADABLE.code:
-            yield Ground(UNREADABLE.code, one.message)
-            return
         known = codes.get(one.code)
         if one.severity in (Severity.DAMAGE, Severity.LOSS) and not (known and known.whole):
             yield Ground(DAMAGED.code, one.message)

@@ -7,7 +7,7 @@ files are open only while they are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,8 @@ class BitronixReading:
     options: ReadOptions
     _clock: Clock | None = field(default=None, repr=False)
     _judgement: Judgement | None = field(default=None, repr=False)
+    _unread: dict[int, LogUnreadableError] = field(default_factory=dict, repr=False)
+    """The files that could not be opened, by number of their part."""
     _proved: _Proved | None = field(default=None, repr=False)
 
     @property
@@ -238,8 +240,10 @@ class BitronixReading:
             parts = []
             for number, path in self._numbered():
                 data = None
-                with suppress(LogUnreadableError):  # `findings` reports it
+                try:
                     data = None if path is None else stack.enter_context(open_source(path)).data
+                except LogUnreadableError as error:  # `findings` reports it
+                    self._unread[number] = error
                 parts.append(Part(number, path, data))
             yield DualFiles((parts[0], parts[1]))
 
@@ -266,20 +270,14 @@ class BitronixReading:
                 for order, part in enumerate(pair.order())
                 if part.data is not None
             ]
-            findings = [*self._unreadable(build), *evidence.findings]
+            unread = [build.unreadable(one) for _, one in sorted(self._unread.items())]
+            findings = [*unread, *evidence.findings]
             self._proved = _Proved(evidence, files, findings)
         return self._proved
 
     def _engine_verdict(self) -> dict[str, Any]:
         with self._opened() as pair:
             return engine_verdict(pair.data)
-
-    def _unreadable(self, build: FindingBuilder) -> Iterator[Finding]:
-        for path in self.source.files:
-            try:
-                read_head(path, 1)
-            except LogUnreadableError as error:
-                yield build.unreadable(error)
 
 
 def _load_batches() -> Callable[[DualFiles, str, str, int], Iterator[pa.RecordBatch]]:
