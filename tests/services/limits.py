@@ -307,9 +307,12 @@ def _write(pipe: int, line: bytes) -> None:
 
 
 def _is_starting() -> bool:
-    """Return whether the child waited within `threading.Thread.start` when it was asked."""
-    frames = [line for line in STACK.read_text().splitlines() if line.startswith("  File")]
-    return [line.rpartition(" ")[2] for line in frames[:3]] == ["wait", "wait", "start"]
+    """Return whether a thread of the child waited within `threading.Thread.start` when asked."""
+    for thread in STACK.read_text().split("(most recent call first)"):
+        frames = [line for line in thread.splitlines() if line.startswith("  File")]
+        if [line.rpartition(" ")[2] for line in frames[:3]] == ["wait", "wait", "start"]:
+            return True
+    return False
 
 
 def _read_all(pipe: int, child: int) -> tuple[bytes, bool]:

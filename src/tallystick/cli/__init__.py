@@ -156,8 +156,16 @@ def _run(arguments: list[str]) -> object:
         return tallystick.invoke(context)
 
 
+def _open_standard_streams() -> None:
+    """Give a process without standard output, as daemons are, one that takes everything."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the process ends
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    _open_standard_streams()
     try:
         if asked := os.environ.get(COMPLETE):  # by a shell; main() of click would do it, too
             sys.exit(shell_complete(tallystick, {}, "tallystick", COMPLETE, asked))

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date, time, timedelta
@@ -17,11 +18,13 @@ from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
+from tallystick.errors import LogWriteError
 from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
-from tallystick.reading.survey import Path
+from tallystick.reading.survey import Path, survey
 from tallystick.records import Finding, jsonable
 from tallystick.storage.local import write_anew
+from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ def export(
     """
     if form not in FORMATS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMATS)}")
+    refuse_input(target, path, options)
     if form == "jsonl" and table == "records":
         records = scan(path, wanted, salvage=salvage, options=options, problems=problems)
         return write_whole(target, lambda out: json_lines(out, (one.to_dict() for one in records)))
@@ -68,18 +72,58 @@ def write_batches(
 def write_whole(
     target: str | os.PathLike[str] | IO[bytes], write: Callable[[IO[bytes]], int]
 ) -> int:
-    """Write to an open file, or to a file that appears when it is complete; return the count."""
+    """Write to an open file, or to a file that appears when it is complete; return the count.
+
+    A file that is there keeps its mode and its links. What is no file (a pipe, a device) is written
+    to as it is.
+    """
     if not isinstance(target, str | os.PathLike):
         return int(write(target))
-    final = os.fspath(target)
+    final = os.path.realpath(target)
+    before = _status(final)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        with open(final, "wb") as out:
+            return int(write(out))
     partial = f"{final}.partial"
     with ExitStack() as undo:
         undo.callback(_remove, partial)
         with write_anew(partial) as out:
             rows = int(write(out))
+        if before is not None:
+            os.chmod(partial, stat.S_IMODE(before.st_mode))  # noqa: PTH101
         os.replace(partial, final)  # noqa: PTH105 - a str, as given
         undo.pop_all()
     return rows
+
+
+def refuse_input(
+    target: str | os.PathLike[str] | IO[bytes], path: Path, options: ReadOptions | None = None
+) -> None:
+    """Refuse a target that is a file of the logs below a path.
+
+    Raises:
+        LogWriteError: it is; nothing was written.
+    """
+    if not isinstance(target, str | os.PathLike):
+        return
+    final = os.path.realpath(target)
+    if (status := _status(final)) is None or not stat.S_ISREG(status.st_mode):
+        return
+    for log in survey(path, options=options).logs:
+        for file in log.files:
+            if not is_remote(file) and os.path.realpath(file) == final:
+                raise LogWriteError(
+                    "the output would take the place of a file of the log that is read",
+                    file=final,
+                    advice="Name another file",
+                )
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 - a str
+    except OSError:  # writing says why
+        return None
 
 
 def _remove(path: str) -> None:

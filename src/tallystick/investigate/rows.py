@@ -14,7 +14,7 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
-from tallystick.investigate.export import csv_lines, json_lines, write_whole
+from tallystick.investigate.export import csv_lines, json_lines, refuse_input, write_whole
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Path, Survey, deliver, survey
@@ -106,6 +106,7 @@ def export_rows(
     writers = {"csv": _csv, "jsonl": json_lines, "parquet": _parquet}
     if form not in writers:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
+    refuse_input(target, path, options)
     found = row_dicts(path, wanted, options=options, problems=problems)
     return write_whole(target, lambda out: writers[form](out, found))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import Any, NoReturn
 
 import click
@@ -138,12 +139,14 @@ def _show_findings(out: Printer, findings: list[Finding], told: Told) -> None:
 def _show_list(out: Printer, title: str, values: Any, told: Told) -> None:
     if not amount(values):
         return
-    entries = [entry for entry in _entries(values) if told.is_new(entry)]
-    if entries:
+    entries = iter(_entries(values))
+    shown = list(islice((entry for entry in entries if told.is_new(entry)), LISTED_MAX))
+    if shown:
         out.line(f"  {title}:", style="bold")
-    for entry in entries[:LISTED_MAX]:
+    for entry in shown:
         out.line(f"    {entry}")
-    _show_rest(out, len(entries))
+    # What is not shown is counted alone: there may be very many.
+    _show_rest(out, len(shown) + sum(1 for _ in entries))
 
 
 def _show_rest(out: Printer, count: int) -> None:

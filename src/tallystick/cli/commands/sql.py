@@ -22,7 +22,7 @@ from tallystick.cli.output import (
     say,
 )
 from tallystick.errors import TallystickError
-from tallystick.investigate.export import FORMATS, write_batches
+from tallystick.investigate.export import FORMATS, refuse_input, write_batches
 from tallystick.printable import counted
 
 ROWS = 40
@@ -57,6 +57,8 @@ def command(
     form = form or ("jsonl" if as_json else None)
     if output is not None and form is None:
         raise click.UsageError("--output needs a form: --to jsonl, csv, parquet or arrow")
+    if output is not None:
+        refuse_input(output, path)
     with sql(path, options=read_options(**options)) as connection:
         if query is None and sys.stdin.isatty():
             _prompt(connection)
