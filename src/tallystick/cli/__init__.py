@@ -160,7 +160,7 @@ def _open_standard_streams() -> None:
     """Give a process without standard output, as daemons are, one that takes everything."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the process ends
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
 
 
 def main(arguments: list[str] | None = None) -> None:
