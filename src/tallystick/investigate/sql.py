@@ -139,8 +139,8 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002 - Arrow's name
         **_others: Any,
-    ) -> ds.Scanner:
-        """Return a scanner over the rows that a filter leaves, in these columns.
+    ) -> Scan:
+        """Return a scan of the rows that a filter leaves, in these columns.
 
         Args:
             columns: Names; None for all. The filter may have others.
@@ -152,12 +152,9 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         if filter is not None:
             asked = [*asked, *_columns_of(filter, schema)]
         read = tuple(dict.fromkeys(asked)) or (schema.names[0],)
-        return ds.Scanner.from_batches(
-            self._batches(read, filter),
-            schema=pa.schema([schema.field(name) for name in read]),
-            columns=columns,
-            filter=filter,
-        )
+        names = schema.names if columns is None else list(columns)
+        projected = pa.schema([schema.field(name) for name in names])
+        return Scan(projected, self._batches(read, filter), filter)
 
     def _batches(
         self, columns: tuple[str, ...], wanted: pc.Expression | None
@@ -172,6 +169,35 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _logs(self, wanted: pc.Expression | None) -> list[LogSource]:
         logs = self._plan.logs
         return logs if wanted is None else _logs_with(logs, self.schema, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What engines take of a scanner of Arrow.
+
+    Arrow's own reads ahead in a thread, also where nobody wants more: of an answer that is cut by
+    ``LIMIT`` it then waits for the interpreter as that ends, or for a lock that waits for it. Here
+    whoever asks for a batch reads it.
+    """
+
+    projected_schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    wanted: pc.Expression | None
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._projected())
+
+    def to_table(self) -> pa.Table:
+        """Return all rows."""
+        return pa.Table.from_batches(self._projected(), self.projected_schema)
+
+    def _projected(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            found = pa.Table.from_batches([batch])
+            if self.wanted is not None:
+                found = found.filter(self.wanted)
+            yield from found.select(self.projected_schema.names).to_batches()
 
 
 class RowTable(LogTable):
