@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from tallystick import Journal
 from tallystick.cli import COMMANDS, COMPLETE, GROUPS
+from tallystick.cli.commands.explain import _show_list
+from tallystick.cli.output import Printer, Told
 from tests.cli.conftest import Run
 from tests.fixtures import cases, fixture_dir
 from tests.indoubt.estates import EXAMPLES
@@ -152,3 +158,33 @@ def test_a_setting_is_taken_if_one_of_several_paths_knows_it(run: Run) -> None:
     paths = EXAMPLES / "orphan/artemis", EXAMPLES / "orphan/h2"
     assert run("indoubt", "list", *paths, "--set", "h2.calendar=julian").code == 1
     assert run("indoubt", "list", *paths, "--set", "h2.calender=julian").code == 2
+
+
+@pytest.mark.parametrize("arguments", [["triage"], ["explain"], ["dump", "--json"], ["inspect"]])
+def test_a_process_without_standard_output_has_its_exit_code(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    """As daemons are, and what a shell starts with `>&-`."""
+    Journal(tmp_path / "log").close()
+    command = [sys.executable, "-m", "tallystick", *arguments, str(tmp_path / "log")]
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_very_many_open_decisions_are_told_in_the_time_that_reading_takes(tmp_path: Path) -> None:
+    """Each was compared with all before it, also those that are folded."""
+    told = Told()
+    compared = 0
+    is_new = told.is_new
+
+    def counted(text: str) -> bool:
+        nonlocal compared
+        compared += 1
+        return is_new(text)
+
+    with mock.patch.object(told, "is_new", counted), redirect_stdout(io.StringIO()) as shown:
+        _show_list(Printer(), "In doubt", [f"transaction {one}" for one in range(10_000)], told)
+    assert compared <= 100
+    assert "more (--json lists all)" in shown.getvalue()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
+import gzip
+import shutil
+from pathlib import Path
 
 import pytest
 
+from tallystick import explain
 from tallystick.errors import TallystickError
+from tallystick.storage.local import LOCAL
 from tallystick.testing import CHANGES, READS, Fault, FaultyFileSystem, MemoryFileSystem
+from tests.fixtures import fixture_dir
 from tests.systems.live_logs import LIVE
 
 NUMBERS = {1, 2, 3, 4, 5}
@@ -57,3 +63,52 @@ def test_a_file_that_cannot_be_read_while_opening_keeps_its_records(
             assert found.numbers() == NUMBERS, f"{calls}, call {nth}"
             found.close()
     assert struck
+
+
+UNREAD = {
+    "bitronix": ("committed-2pc", "*.tlog*"),
+    "cloudtran": ("prefix-order", "**/*.ctlog*"),
+    "derby": ("", "log*.dat*"),
+    "tally": ("", "*[0-9].tally"),
+}
+
+
+def _copied(system: str, folder: Path) -> Path:
+    if not UNREAD[system][0]:
+        folder.mkdir()
+        log = LIVE[system](LOCAL, str(folder))
+        for number in range(1, 200):
+            log.put(number)
+        log.close()
+    else:
+        shutil.copytree(fixture_dir(system) / UNREAD[system][0], folder)
+    return folder
+
+
+@pytest.mark.parametrize("which", [0, -1])
+@pytest.mark.parametrize("system", UNREAD)
+def test_a_file_that_cannot_be_read_is_not_one_that_is_gone(
+    system: str, which: int, tmp_path: Path
+) -> None:
+    root = _copied(system, tmp_path / "log")
+    files = sorted(root.glob(UNREAD[system][1]))
+    assert len(files) > 1
+    files[which].unlink()
+    files[which].symlink_to(files[which].name)  # a loop: what opens it is refused
+    (verdict,) = explain(root).logs
+    assert (verdict.judgement.answer, verdict.judgement.reason) == ("cannot-tell", "unreadable")
+    assert files[which].name in verdict.judgement.text
+
+
+@pytest.mark.parametrize("system", ["bitronix", "cloudtran", "derby"])
+def test_our_own_limit_of_unpacking_is_no_fault_of_the_log(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _copied(system, tmp_path / "log")
+    for file in root.glob(UNREAD[system][1]):
+        if file.suffix != ".gz":
+            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.unlink()
+    monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", "1000")
+    (verdict,) = explain(root).logs
+    assert (verdict.judgement.answer, verdict.judgement.reason) == ("cannot-tell", "unreadable")
