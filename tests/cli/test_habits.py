@@ -173,7 +173,7 @@ def test_a_process_without_standard_output_has_its_exit_code(
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_very_many_open_decisions_are_told_in_the_time_that_reading_takes(tmp_path: Path) -> None:
+def test_very_many_open_decisions_are_told_in_the_time_that_reading_takes() -> None:
     """Each was compared with all before it, also those that are folded."""
     told = Told()
     compared = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick import Journal
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import Discovery, discover
 from tallystick.systems.protocol import Folder, LogReading, LogSource, ReadOptions, System
@@ -121,3 +122,18 @@ def test_a_remote_tree_is_searched_like_a_local_one() -> None:
     alone = discover("memory://tree/x/1.log", known=SYSTEMS)
     assert [log.files for log in alone.logs] == [("memory:///tree/x/1.log",)]
     assert alone.others == []
+
+
+def test_a_folder_whose_path_is_too_long_is_a_problem_and_not_passed_over(tmp_path: Path) -> None:
+    Journal(tmp_path / "log").close()
+    deep = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("a" * 200, dir_fd=deep)
+        below = os.open("a" * 200, os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    os.close(deep)
+    found = discover(tmp_path)
+    assert len(found.logs) == 1
+    assert [one.code for one in found.problems] == ["unreadable"]
+    assert "too long" in found.problems[0].message

@@ -178,7 +178,15 @@ def _search_settled(folder: Folder, known: Sequence[System], found: Discovery) -
 
 
 def _vanished(path: str | None) -> bool:
-    return path is not None and not is_remote(path) and not os.path.lexists(path)
+    if path is None or is_remote(path):
+        return False
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # a path that is too long leads to something
+        return False
+    return False
 
 
 def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) -> None:
