@@ -112,3 +112,14 @@ def test_our_own_limit_of_unpacking_is_no_fault_of_the_log(
     monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", "1000")
     (verdict,) = explain(root).logs
     assert (verdict.judgement.answer, verdict.judgement.reason) == ("cannot-tell", "unreadable")
+
+
+def test_a_database_that_cannot_be_read_says_nothing_of_the_one_beside_it(tmp_path: Path) -> None:
+    case = fixture_dir("h2") / "committed-512"
+    (database,) = [one for one in case.rglob("*.h2.db*") if one.is_file()]
+    end = database.name[database.name.index(".") :]
+    shutil.copy(database, tmp_path / f"bank1{end}")
+    (alone,) = explain(tmp_path).logs
+    (tmp_path / f"bank2{end}").symlink_to(f"bank2{end}")
+    (beside,) = explain(tmp_path).logs
+    assert beside.judgement == alone.judgement

@@ -200,7 +200,7 @@ def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) ->
         except LogUnreadableError as error:
             found.problems.append(_problem(error, folder.path))
             continue
-        found.logs.extend(_with_unread(log, unread) for log in logs)
+        found.logs.extend(_with_unread(log, unread) if system.numbered else log for log in logs)
         claimed = {file for log in logs for file in log.files}
         remaining = tuple(entry for entry in rest.entries if entry.path not in claimed)
         rest = Folder(rest.path, remaining)

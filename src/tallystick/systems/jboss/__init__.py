@@ -16,6 +16,7 @@ SYSTEM = System(
     detector="tallystick.systems.jboss.read.detect:detect",
     reader="tallystick.systems.jboss.reader:JournalReading",
     codes="tallystick.systems.jboss.codes:CODES",
+    numbered=True,
     reasons="tallystick.systems.jboss.codes:REASONS",
     errors="tallystick.systems.jboss.codes:ERRORS",
     roles={
