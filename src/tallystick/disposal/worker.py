@@ -112,8 +112,8 @@ def require_elsewhere(disposer: object, log: str, *services: str) -> None:
     """
     try:
         own, around = os.path.realpath(log), {os.path.realpath(one) for one in services}
-    except UnicodeEncodeError:
-        return  # no file can have such a path, which opening it says with advice
+    except ValueError:
+        return  # no file can have such a path (a NUL, a surrogate): opening it says so
     for place in places_of(disposer):
         real = os.path.realpath(place)
         if real in around or os.path.commonpath((real, own)) == own:
