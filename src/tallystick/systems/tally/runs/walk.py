@@ -130,6 +130,14 @@ def _is_plain(data: Any, place: int, count: int, code: int, has_codes: bool, kno
 
 
 @kernel
+def _go_on(data: Any, at: int, length: int, state: Any) -> None:
+    """Set what is due behind the group at ``at``, which has this size."""
+    state[PLACE] = at + length
+    state[DUE_LSN] += le_uint32(data, at + _COUNT)
+    state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
+
+
+@kernel
 def _take(
     data: Any, at: int, known: Any, row: int, out: Any, codes: Any, valid: Any, views: Any
 ) -> Any:
@@ -216,9 +224,7 @@ def walk_small(
             break
         row += count
         state[LAST] = at
-        state[PLACE] = at + length
-        state[DUE_LSN] += count
-        state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
+        _go_on(data, at, length, state)
     return row
 
 
@@ -235,15 +241,12 @@ def walk_packed(
     while found < len(places) and state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
         at = state[PLACE]
         length = _whole(data, at, common, sector, state, table)
-        count = le_uint32(data, at + _COUNT)
-        rows -= count
+        rows -= le_uint32(data, at + _COUNT)
         if length == 0 or rows < 0:
             break
         places[found] = at
         found += 1
-        state[PLACE] = at + length
-        state[DUE_LSN] += count
-        state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
+        _go_on(data, at, length, state)
     return found
 
 
