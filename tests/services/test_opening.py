@@ -192,15 +192,29 @@ def test_a_coordinator_starts_where_there_is_little_room(tmp_path: Path) -> None
     assert used < 6 << 20
 
 
-@pytest.mark.parametrize("module", ["threading", "socket"])
+@pytest.mark.parametrize(
+    ("by", "module", "asked", "replaced"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
+        ("gevent", "gevent.monkey", "is_module_patched", "socket"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "socket"),
+    ],
+)
 @EVERY_OPENER
-def test_nothing_is_opened_where_gevent_has_replaced_threads_or_sockets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
+def test_nothing_is_opened_where_greenlets_have_replaced_threads_or_sockets(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    by: str,
+    module: str,
+    asked: str,
+    replaced: str,
 ) -> None:
-    patched, monkey = {module}, ModuleType("gevent.monkey")
-    monkeypatch.setattr(monkey, "is_module_patched", patched.__contains__, raising=False)
-    monkeypatch.setitem(sys.modules, "gevent.monkey", monkey)
-    with pytest.raises(LogWriteError, match="gevent has replaced the threads or sockets"):
+    patched, monkey = {replaced}, ModuleType(module)
+    monkeypatch.setattr(monkey, asked, patched.__contains__, raising=False)
+    monkeypatch.setitem(sys.modules, module, monkey)
+    with pytest.raises(LogWriteError, match=f"{by} has replaced the threads or sockets"):
         OPENERS[name](str(tmp_path / "log"))
     assert not (tmp_path / "log").exists()
     patched.clear()  # imported, and not applied

@@ -117,6 +117,13 @@ def opens_log(function: Callable[_Given, None]) -> Callable[_Given, None]:
     return opens(opening)
 
 
+_GREENLETS = (
+    ("gevent", "gevent.monkey", "is_module_patched", ("threading", "socket")),
+    ("eventlet", "eventlet.patcher", "is_monkey_patched", ("thread", "socket")),
+)
+"""What replaces threads: its module, the function to ask, and what to ask it for."""
+
+
 @contextmanager
 def opening_log(path: object) -> Iterator[None]:
     """Raise documented errors for what is refused inside, while the log at ``path`` is opened."""
@@ -130,20 +137,20 @@ def opening_log(path: object) -> Iterator[None]:
 
 
 def _require_threads(place: str) -> None:
-    """Refuse a process whose threads and sockets gevent has replaced.
+    """Refuse a process whose threads and sockets gevent or eventlet have replaced.
 
     Greenlets share one thread of the system. One that waits for another in compiled code, or in a
     block that no signal interrupts, would keep that one from ever going on.
     """
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and any(map(monkey.is_module_patched, ("threading", "socket"))):
-        raise LogWriteError(
-            "gevent has replaced the threads or sockets of this process, and greenlets that share "
-            "a log would wait for each other for ever",
-            file=place,
-            advice="Open it in a process without monkey.patch_all(): gunicorn's gthread workers, "
-            "Celery's prefork or threads pool",
-        )
+    for name, module, question, replaceable in _GREENLETS:
+        if module in sys.modules and any(map(getattr(sys.modules[module], question), replaceable)):
+            raise LogWriteError(
+                f"{name} has replaced the threads or sockets of this process, and greenlets that "
+                "share a log would wait for each other for ever",
+                file=place,
+                advice="Open it in a process that is not patched: gunicorn's gthread workers, "
+                "Celery's prefork or threads pool",
+            )
 
 
 class LockedFolder(Uncopied):
