@@ -44,6 +44,8 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # On a busy machine Java and Python may need longer to find each other than 15 s.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 """Fit for one machine; a cluster's own settings and ``settings`` come before them."""
 
@@ -72,6 +74,7 @@ def start(
     _require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "120")  # seconds; the same, of this side
     local = master is None or master.startswith("local")
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
