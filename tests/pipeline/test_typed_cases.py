@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.pipeline.planning import find
+from tallystick.systems.protocol import Catalogued, ReadOptions
+from tallystick.systems.registry import system
 from tests.fixtures import fixture_dir
 from tests.pipeline.applied import applied, feed_before, feed_of, rows_shown
 
 CASES = sorted(one.name for one in fixture_dir("typed").iterdir())
+WITHOUT_KEY = "h-days-1.4.199"
+"""The case whose table has no primary key."""
 
 
 def _path(case: str) -> Path:
@@ -28,6 +33,17 @@ def test_the_typed_feed_applied_is_what_select_showed(case: str) -> None:
         name = f"{schema}.{table.removeprefix('PUBLIC.').upper()}"
         assert applied(feed_before(path, name) + feed_of(path, name), heads) == rows
     assert shown
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_primary_key_is_that_of_the_catalogue(case: str) -> None:
+    """Tables that are dropped and whose number is given again are among them."""
+    (source,) = find((str(_path(case)),)).logs
+    reading = system(source.system).read(source, ReadOptions())
+    assert isinstance(reading, Catalogued)
+    keys = {one.name: one.key for one in reading.collections()}
+    users = {key for name, key in keys.items() if name.startswith(("APP.", "PUBLIC."))}
+    assert users == {("ID",) if case != WITHOUT_KEY else ()}
 
 
 def test_a_table_that_is_made_again_begins_empty() -> None:

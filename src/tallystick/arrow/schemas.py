@@ -180,11 +180,14 @@ COLLECTIONS = pa.schema(
         ("column", pa.string()),
         ("declared", pa.string()),
         ("kind", pa.string()),
+        ("key_position", pa.int32()),
         ("changes", pa.int64()),
         ("stored", pa.list_(pa.string())),
     ]
 )
 """One row is a column of a collection; ``kind`` is its type in SQL, ``position`` counts from 0.
+
+``key_position`` is the column's place in the primary key, from 1; null where it is not in it.
 
 ``stored`` is what the column ``collection`` of the changes of a whole log has for it: a table of
 Derby is a number there, and another one after it was emptied; what a journal's application keeps

@@ -98,7 +98,8 @@ def collection_rows(reading: LogReading, log: str, *, count: bool) -> Iterator[d
         named = row | {"collection": one.name, "changes": changes if count else None}
         for position, column in enumerate(one.columns):
             texts = {"column": column.name, "declared": column.declared, "kind": column.kind}
-            yield named | texts | {"position": position, "stored": stored}
+            places = {"position": position, "key_position": column.key_position}
+            yield named | texts | places | {"stored": stored}
     for name, changes in sorted(counted.items()):
         yield row | {"collection": name, "changes": changes, "stored": (name,)}
 

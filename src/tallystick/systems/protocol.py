@@ -515,11 +515,13 @@ class Column:
         declared: its type in the words of the system.
         kind: its type in SQL, as Spark has it: ``int``, ``decimal(10,2)``, ``string`` and so on;
             ``string`` for types that SQL has not.
+        key_position: its place in the primary key, from 1; None where it is not in it.
     """
 
     name: str
     declared: str
     kind: str = "string"
+    key_position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,6 +537,12 @@ class Collection:
     name: str
     columns: tuple[Column, ...]
     stored: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The names of the columns of the primary key, in its order; none where it has no key."""
+        places = {one.key_position: one.name for one in self.columns if one.key_position}
+        return tuple(places[at] for at in sorted(places))
 
 
 @runtime_checkable

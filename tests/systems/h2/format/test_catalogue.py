@@ -75,3 +75,28 @@ def test_a_domain_is_the_type_that_it_stands_for(name: str, declared: str, kind:
 def test_types_are_told_whole(declared: str, kind: str) -> None:
     found = _columns(f'CREATE CACHED TABLE "PUBLIC"."T"(\n    "A" {declared} NOT NULL\n)')
     assert found["PUBLIC.T"] == (Column("A", declared, kind),)
+
+
+def _key(*statements: str) -> tuple[str, ...]:
+    created = 'CREATE CACHED TABLE "PUBLIC"."T"(\n    "a, b" INT NOT NULL,\n    "B" INT NOT NULL\n)'
+    rows = [
+        (Value("INTEGER", str(at)), None, None, Value("VARCHAR", sql))
+        for at, sql in enumerate((created, *statements))
+    ]
+    (found,) = collections(table_names(rows))
+    return found.key
+
+
+@pytest.mark.parametrize(
+    ("constraint", "key"),
+    [
+        ('ADD CONSTRAINT "PUBLIC"."C" PRIMARY KEY("B", "a, b") INDEX "PUBLIC"."I"', ("B", "a, b")),
+        ('ADD CONSTRAINT IF NOT EXISTS PUBLIC.C PRIMARY KEY("a, b") INDEX PUBLIC.I', ("a, b",)),
+        ("ADD CONSTRAINT C COMMENT 'PRIMARY KEY(1)' PRIMARY KEY(B)", ("B",)),
+        ('ADD CONSTRAINT "PUBLIC"."C" UNIQUE("B") INDEX "PUBLIC"."I"', ()),
+        ('ADD CONSTRAINT "C" CHECK("B" > \'PRIMARY KEY(B)\')', ()),
+    ],
+)
+def test_the_primary_key_is_that_of_its_constraint(constraint: str, key: tuple[str, ...]) -> None:
+    assert _key(f'ALTER TABLE "PUBLIC"."T" {constraint}') == key
+    assert _key(f'ALTER TABLE "PUBLIC"."OTHER" {constraint}') == ()

@@ -7,6 +7,7 @@ is emptied, or loses a column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -27,8 +28,10 @@ from tallystick.systems.derby.read.containers import (
 
 CONGLOMERATES, TABLES, COLUMNS, SCHEMAS = 32, 96, 144, 192
 """Containers of the tables of the catalogue that name tables, in every database."""
+CONSTRAINTS, KEYS = 240, 304
+"""Those of the tables that tell primary keys, and which index is whose."""
 
-CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS)
+CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS, CONSTRAINTS, KEYS)
 NAMING = (CONGLOMERATES, TABLES, SCHEMAS)
 """Those of them that tell which table a container is."""
 
@@ -36,7 +39,9 @@ _FACTORY, _HEAP = 15, 0
 """Bits of a container's number that tell what made it, and what they are for rows of tables."""
 _DESCRIBING = 4
 """Columns of ``SYSCOLUMNS`` before those that change as identity columns count."""
-_USER_TABLE = "T"
+_USER_TABLE, _PRIMARY_KEY = "T", "P"
+_KEY_COLUMN = re.compile(rb"\0\x01\0[\x04-\x06]bcp(\d+)\x01/(.{4})", re.DOTALL)
+"""In the description of an index: a text, and a whole number (format 303)."""
 _APP = {"80000000-00d2-b38f-4cda-000a0a412c00": "APP"}
 """The schema that every database has, which is made before its log begins."""
 
@@ -59,6 +64,7 @@ class Table:
         loaded: the first container took the place of another one in the transaction that made the
             table: rows that it got with that are not in the log.
         names: those that it had along the log, the newest last.
+        key: the numbers of the columns of the primary key, in its order.
     """
 
     name: str
@@ -67,6 +73,7 @@ class Table:
     follows: bool = False
     loaded: bool = False
     names: list[str] = field(default_factory=list)
+    key: tuple[int, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -165,7 +172,7 @@ class Catalogue:
         self.freed |= dict.fromkeys(self._numbers - numbers, commit or 0)
         self._numbers = numbers
         columns = _columns(self._of(COLUMNS))
-        there = set[str]()
+        there, keys = set[str](), self._keys()
         self.names = {}
         for row in self._of(TABLES):
             identity, schema = _text(row, 0), _text(row, 3)
@@ -180,10 +187,21 @@ class Catalogue:
                 table = self.tables.setdefault(identity, known)
                 _name(table, name)
                 _renew(table, containers[identity], columns[identity], commit)
+                table.key = keys.get(identity, ())
         for identity in self.tables.keys() - there:
             del self.tables[identity]
         self._names |= {table.name for table in self.tables.values()}
         self.last |= {name: container for container, name in self.names.items()}
+
+    def _keys(self) -> dict[str, tuple[int, ...]]:
+        """Return the numbers of the columns of primary keys, by the ids of tables."""
+        indexes = {_text(row, 7): row.get(5) or b"" for row in self._of(CONGLOMERATES)}
+        of_constraints = {_text(row, 0): _text(row, 1) for row in self._of(KEYS)}
+        return {
+            _text(row, 1): _key_columns(indexes.get(of_constraints.get(_text(row, 0), ""), b""))
+            for row in self._of(CONSTRAINTS)
+            if _text(row, 3) == _PRIMARY_KEY
+        }
 
     def _of(self, container: int) -> Iterator[_Columns]:
         return iter(self._rows.get(container, {}).values())
@@ -238,6 +256,12 @@ def _columns(rows: Iterable[_Columns]) -> dict[str, Layout]:
         table: tuple(columns.get(at) for at in range(max(columns) + 1))
         for table, columns in found.items()
     }
+
+
+def _key_columns(index: bytes) -> tuple[int, ...]:
+    """Return the numbers of the columns of an index, from 0, by its description."""
+    found = {int(at): int.from_bytes(number) - 1 for at, number in _KEY_COLUMN.findall(index)}
+    return tuple(found[at] for at in sorted(found))
 
 
 def _text(row: _Columns, column: int) -> str:

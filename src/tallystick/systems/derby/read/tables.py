@@ -108,7 +108,11 @@ class Database:
         return [
             Collection(
                 name,
-                tuple(Column(one[0], one[1].declared, one[1].kind) for one in table.layout if one),
+                tuple(
+                    Column(one[0], one[1].declared, one[1].kind, _place(at, table.key))
+                    for at, one in enumerate(table.layout)
+                    if one
+                ),
                 tuple(table.names),
             )
             for name, table in sorted(self.tables.items())
@@ -224,6 +228,10 @@ class Database:
 
     def _files(self, numbers: Iterable[int]) -> dict[int, Before]:
         return {number: Before(Container(open_container(self._log, number))) for number in numbers}
+
+
+def _place(column: int, key: Sequence[int]) -> int | None:
+    return key.index(column) + 1 if column in key else None
 
 
 def names_of_files(log: str) -> Catalogue:

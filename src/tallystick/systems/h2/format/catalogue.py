@@ -27,6 +27,10 @@ _CREATE = re.compile(
     rf"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?({_NAME}(?:\.{_NAME})?)"
     rf"(?:\sCOMMENT\s(?:\w+\()?{_TEXT}\)?)?\("
 )
+_KEY = re.compile(
+    rf"ALTER TABLE ({_NAME}(?:\.{_NAME})?) ADD CONSTRAINT (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
+    rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? PRIMARY KEY\(((?:{_NAME}(?:, )?)+)\)"
+)
 _DOMAIN = re.compile(rf"CREATE DOMAIN ({_NAME})\sAS(?=\s)")
 _COLUMN = re.compile(rf"\s*({_NAME})\s")
 _TOKEN = re.compile(rf"{_TEXT}|{_NAME}|[^'\"(),\w]+|.", re.DOTALL)
@@ -67,11 +71,13 @@ class TableName:
     """Name of a table and of its columns; ``columns`` is empty where they are not known.
 
     ``types`` are those of the columns as the SQL states them; of a domain that which it stands for.
+    ``key`` has the columns of the primary key, in its order.
     """
 
     name: str
     columns: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
 
 
 _OWN = {
@@ -82,7 +88,7 @@ _OWN = {
 
 def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
     """Return the names of tables by id, the engine's two own tables included."""
-    names, domains = dict(_OWN), dict[str, str]()
+    names, domains, keys = dict(_OWN), dict[str, str](), dict[str, tuple[str, ...]]()
     created: list[tuple[int, str, str]] = []
     for values in rows:
         identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
@@ -90,9 +96,12 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
             domains[_unquoted(match[1])] = _type(sql, match.end())
         elif (match := _CREATE.match(sql)) is not None and identity is not None:
             created.append((identity, _unquoted(match[1]), sql[match.end() :]))
+        elif (match := _KEY.match(sql)) is not None:
+            keys[_unquoted(match[1])] = tuple(map(_unquoted, _PARTS.findall(match[2])))
     for identity, name, sql in created:
         columns, types = _columns(sql)
-        names[identity] = TableName(name, columns, tuple(_base(one, domains) for one in types))
+        types = tuple(_base(one, domains) for one in types)
+        names[identity] = TableName(name, columns, types, keys.get(name, ()))
     return names
 
 
@@ -109,7 +118,8 @@ def collections(names: Mapping[int, TableName]) -> list[Collection]:
     for table in names.values():
         if table.name not in own and table.columns:
             pairs = zip(table.columns, table.types, strict=True)
-            columns = tuple(Column(name, kind, _kind(kind)) for name, kind in pairs)
+            places = {name: at for at, name in enumerate(table.key, 1)}
+            columns = tuple(Column(one, kind, _kind(kind), places.get(one)) for one, kind in pairs)
             found.append(Collection(table.name, columns))
     return sorted(found, key=lambda one: one.name)
 
