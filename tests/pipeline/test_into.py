@@ -98,7 +98,7 @@ def test_changes_are_envelopes_with_the_old_and_the_new_row(spark: SparkSession)
     found = as_debezium(spark.createDataFrame(table)).collect()
     values = [json.loads(row["value"]) for row in found]
     assert [row["topic"] for row in found] == ["tallystick.h2.T"] * 4
-    assert [json.loads(row["key"]) for row in found][:3] == [{"key": "1"}] * 3
+    assert [row["key"] for row in found] == [*['{"key":"1"}'] * 3, None]
     assert [one["op"] for one in values] == ["c", "u", "d", "t"]
     one, two = (base64.b64encode(body).decode() for body in (b"one", b"two"))
     assert values[0]["before"] is None

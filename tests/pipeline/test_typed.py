@@ -16,6 +16,7 @@ from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.row_images import WITH_IMAGES
 from tallystick.pipeline.source.batch import with_collection
 from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
 from tallystick.pipeline.source.positions import Position
@@ -109,6 +110,38 @@ def test_a_value_that_its_column_cannot_hold_is_rescued_alone(
     assert json.loads(found["_rescued"]) == {name: rescued}
     assert [one["RATE"] for one in (before, found, after)] == [1.5, 2.5, None]
     assert (found[name], before["_rescued"], after["_rescued"]) == (None, None, None)
+
+
+def test_a_value_of_a_column_that_is_not_among_those_of_the_feed_is_rescued() -> None:
+    """So a stream loses nothing of a column that is added while it runs."""
+    values = json.dumps({"ID": "1", "LATER": "x", "SUM": "y"})
+    (found,) = _typed([history_row(1, "add", "1", after=b"", values=values)])
+    assert (found["ID"], json.loads(found["_rescued"])) == (1, {"LATER": "x", "SUM": "y"})
+    batches = feed([batch_of([history_row(1, "add", "1", values=values)], CHANGES)])
+    (batch,) = typed(batches, "T", [("ID", "int")], left_out={"SUM"})
+    assert batch["_rescued"].to_pylist() == ['{"LATER": "x"}']
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ({"ID": "1", "NAME": "a"}, {"ID": "1", "NAME": "b"}, False),
+        ({"ID": "1", "NAME": "a"}, {"ID": "2", "NAME": "a"}, True),
+        ({"NAME": "a"}, {"ID": "2", "NAME": "a"}, None),
+    ],
+)
+def test_updates_of_the_primary_key_are_marked_in_both_rows(
+    old: dict[str, str], new: dict[str, str], changed: bool | None
+) -> None:
+    updated = history_row(2, "update", "1", values=json.dumps(new))
+    rows = [
+        history_row(1, "add", "1", values=json.dumps(old)),
+        updated | {"before_values": json.dumps(old)},
+    ]
+    batches = list(feed([batch_of(rows, WITH_IMAGES)]))
+    for key, wanted in ((("ID",), changed), ((), None)):
+        found = [row for one in typed(batches, "T", COLUMNS, key) for row in one.to_pylist()]
+        assert [row["_key_changed"] for row in found] == [None, wanted, wanted]
 
 
 @pytest.mark.parametrize("text", ["9999-12-31 23:59:59.999999999", "0001-01-01 00:00:00.9999999"])

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
-from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, UPDATE_BEFORE
 from tallystick.pipeline.source.batch import collection_of
-from tallystick.pipeline.typed import OF_FEED, RESCUED
+from tallystick.pipeline.stages.envelopes import plain_envelopes, typed_envelopes
+from tallystick.pipeline.typed import OF_FEED
 from tallystick.records import Kind
 
 KEY = ("system", "log", "collection", "key")
@@ -29,9 +30,6 @@ COLUMNS = (*KEY, *VERSION, "_commit_timestamp", "transaction", "gtrid", "after",
 FORMS = ("delta", "iceberg")
 
 _COLLECTION = KEY[:3]
-_OPERATIONS = {INSERT: "c", UPDATE_AFTER: "u", DELETE: "d", Kind.TRUNCATE.value: "t"}
-"""By type of change the letter that Debezium has for it."""
-_KEEP_NULLS = {"ignoreNullFields": "false"}
 
 
 def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], None]:
@@ -68,93 +66,40 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
     return merge
 
 
-def as_debezium(changes: DataFrame) -> DataFrame:
+def as_debezium(changes: DataFrame, *, schema: bool = False) -> DataFrame:
     """Return changes as the columns ``topic``, ``key`` and ``value`` of Debezium's JSON envelope.
 
-    The topic is ``tallystick.SYSTEM.COLLECTION``. In ``before`` and ``after`` a row has ``key``,
-    ``body`` (base64) and, where the log has columns, ``values``; ``source`` tells log, transaction
-    and commit version. A change is one envelope: rows of old images are left out, as the row after
+    The topic is ``tallystick.SYSTEM.TABLE``; a table whose name nothing tells is ``unnamed`` there,
+    and its number is in ``source.table``. In ``before`` and ``after`` a row has ``key``, ``body``
+    (base64) and, where the log has columns, ``values``; ``source`` tells log, transaction and
+    commit version. A change is one envelope: rows of old images are left out, as the row after
     them has the old body. ``before.values`` is known for deleted rows only.
 
-    Changes of one collection in its own columns have the topic ``tallystick.COLLECTION``; a row has
-    these columns and ``_rescued``, and is known before the change where it is deleted.
+    Changes of one collection in its own columns have the topic ``tallystick.TABLE``; a row has
+    these columns and ``_rescued``, and the key is the primary key, or ``key`` as in the feed where
+    the table has none or a column of it is not known. It is known before the change where it is
+    deleted. An update that changes the primary key is two envelopes: the row is deleted under the
+    old key, and made under the new one.
+
+    What empties a table has no key, as Debezium has it.
+
+    Args:
+        changes: the change feed, of a batch or a stream.
+        schema: True puts Kafka Connect's schema beside each key and value, as JSON converters do
+            with ``schemas.enable``. Dates are then days, timestamps microseconds since 1970,
+            decimals texts.
 
     Raises:
-        ValueError: the changes are those of no data source of ours.
+        ValueError: the changes are those of no data source of ours, or lack columns of the key.
     """
-    if "collection" not in changes.columns:
-        return _typed_envelopes(changes, collection_of(changes.schema))
-    rows = changes.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE)
-    kind, deleted = F.col(CHANGE_TYPE), F.col(CHANGE_TYPE) == DELETE
-    milliseconds = F.unix_millis("_commit_timestamp")
-    source = F.struct(
-        F.lit("tallystick").alias("connector"),
-        F.col("log").alias("name"),
-        milliseconds.alias("ts_ms"),
-        "system",
-        F.col("collection").alias("table"),
-        F.col("transaction").alias("txId"),
-        F.lower(F.hex("gtrid")).alias("gtrid"),
-        F.col("_commit_version").alias("commit_version"),
-        "ordinal",
-        "file",
-        "offset",
-    )
-    before = F.when(F.col("before").isNotNull() | deleted, _image("before", deleted))
-    after = F.when(kind.isin(INSERT, UPDATE_AFTER), _image("after", ~deleted))
-    value = F.struct(
-        before.alias("before"),
-        after.alias("after"),
-        source.alias("source"),
-        _operation().alias("op"),
-        milliseconds.alias("ts_ms"),
-    )
-    return rows.select(
-        F.concat_ws(".", F.lit("tallystick"), "system", "collection").alias("topic"),
-        F.to_json(F.struct("key")).alias("key"),
-        F.to_json(value, _KEEP_NULLS).alias("value"),
-    )
-
-
-def _typed_envelopes(changes: DataFrame, collection: str | None) -> DataFrame:
+    if "collection" in changes.columns:
+        return plain_envelopes(changes, with_schema=schema)
+    collection, key = collection_of(changes.schema)
     if collection is None:
         raise ValueError("the changes have no column `collection`, and are no typed table")
-    rows = changes.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE)
-    kind, milliseconds = F.col(CHANGE_TYPE), F.unix_millis("_commit_timestamp")
-    columns = [f"`{name.replace('`', '``')}`" for name in changes.columns if name not in OF_FEED]
-    row = F.struct(*columns, RESCUED)
-    source = F.struct(
-        F.lit("tallystick").alias("connector"),
-        F.col("_log").alias("name"),
-        milliseconds.alias("ts_ms"),
-        F.lit(collection).alias("table"),
-        F.col("_transaction").alias("txId"),
-        F.lower(F.hex("_gtrid")).alias("gtrid"),
-        F.col("_commit_version").alias("commit_version"),
-        F.col("_ordinal").alias("ordinal"),
-    )
-    value = F.struct(
-        F.when(kind == DELETE, row).alias("before"),
-        F.when(kind.isin(INSERT, UPDATE_AFTER), row).alias("after"),
-        source.alias("source"),
-        _operation().alias("op"),
-        milliseconds.alias("ts_ms"),
-    )
-    return rows.select(
-        F.lit(f"tallystick.{collection}").alias("topic"),
-        F.to_json(F.struct(F.col("_key").alias("key"))).alias("key"),
-        F.to_json(value, _KEEP_NULLS).alias("value"),
-    )
-
-
-def _operation() -> Column:
-    pairs = [F.lit(part) for pair in _OPERATIONS.items() for part in pair]
-    return F.create_map(*pairs)[F.col(CHANGE_TYPE)]
-
-
-def _image(body: str, has_values: Column) -> Column:
-    values = F.when(has_values, F.try_parse_json("values"))
-    return F.struct("key", F.base64(body).alias("body"), values.alias("values"))
+    if lacking := [one for one in (*key, *OF_FEED) if one not in changes.columns]:
+        raise ValueError(f"envelopes need the columns {', '.join(lacking)}, too")
+    return typed_envelopes(changes, collection, key, with_schema=schema)
 
 
 def _emptied(changes: DataFrame) -> DataFrame:

@@ -143,6 +143,8 @@ class SourceOptions:
     """The collection whose changes are wanted, in its own columns."""
     typed: tuple[tuple[str, str], ...] = ()
     """Names and kinds of these columns, once the catalogues were asked."""
+    key: tuple[str, ...] = ()
+    """Those of the primary key, once the catalogues were asked."""
     history: bool = False
     """True if changes have the old images that earlier changes of the log tell."""
     base_images: str | None = None
@@ -205,6 +207,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         _columns(given, table),
         _timestamps(given, table),
         _collection(given, table),
+        (),
         (),
         *_images(given, table),
         fail_on_data_loss=_one_of(given, "failOnDataLoss", ("true", "false"), "true") == "true",

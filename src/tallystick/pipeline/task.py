@@ -110,7 +110,8 @@ def fed(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[p
         return rows
     asked = options.schema.names
     columns = [(name, kind) for name, kind in options.typed if name in asked]
-    return typed(rows, options.collection or "", columns)
+    left_out = {name for name, _ in options.typed if name not in asked}
+    return typed(rows, options.collection or "", columns, options.key, left_out)
 
 
 def tables_of(

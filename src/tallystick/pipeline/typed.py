@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.pipeline.change_feed import FEED
+from tallystick.pipeline.change_feed import CHANGE_TYPE, FEED, UPDATE_AFTER, UPDATE_BEFORE
 from tallystick.reading.names import log_name
 from tallystick.systems.protocol import (
     LOST,
@@ -28,6 +28,8 @@ from tallystick.systems.protocol import (
 )
 from tallystick.systems.registry import system
 
+RESCUED, KEY_CHANGED = "_rescued", "_key_changed"
+
 OF_FEED = {
     "_change_type": "_change_type",
     "_commit_version": "_commit_version",
@@ -37,12 +39,15 @@ OF_FEED = {
     "_transaction": "transaction",
     "_gtrid": "gtrid",
     "_log": "log",
-    "_rescued": "values",
+    KEY_CHANGED: None,
+    RESCUED: None,
 }
 """The columns that follow those of the collection, and the columns of the feed that they are.
 
-Of the values only those are rescued, as JSON by column, that the types of their columns cannot
-hold, and what is known of those that are lost.
+Two are made here. The key changed in both rows of an update that changes the primary key; null is
+no update, no primary key, or an old row that is not known. Of the values only those are rescued, as
+JSON by column, that the types of their columns cannot hold or that have none of the columns, and
+what is known of those that are lost.
 """
 
 _ARROW = {
@@ -60,9 +65,12 @@ _ARROW = {
 }
 """By kind of a `Column` its Arrow type."""
 
-RESCUED = "_rescued"
+_MADE = {KEY_CHANGED: pa.bool_(), RESCUED: pa.string()}
 
 _BELOW_MICROSECONDS = re.compile(r"(?<=\.\d{6})\d+")
+
+Rows = list[dict[str, object]]
+"""Values by column."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -107,35 +115,58 @@ def collection_rows(reading: LogReading, log: str, *, count: bool) -> Iterator[d
 def typed_schema(columns: Iterable[tuple[str, str]]) -> pa.Schema:
     """Return the schema of a collection with these names and kinds of columns."""
     own = [pa.field(name, _arrow_type(kind)) for name, kind in columns]
-    return pa.schema([*own, *(pa.field(name, FEED.field(of).type) for name, of in OF_FEED.items())])
+    types = {name: FEED.field(of).type for name, of in OF_FEED.items() if of is not None} | _MADE
+    return pa.schema([*own, *((name, types[name]) for name in OF_FEED)])
 
 
 def typed(
-    batches: Iterable[pa.RecordBatch], collection: str, columns: Iterable[tuple[str, str]]
+    batches: Iterable[pa.RecordBatch],
+    collection: str,
+    columns: Iterable[tuple[str, str]],
+    key: Sequence[str] = (),
+    left_out: Container[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a collection with these names and kinds of columns.
 
+    ``key`` names those of its primary key, ``left_out`` others of its columns.
+
     A change of which the log has no columns (the old row of an H2 delete, say) has nulls. So has a
-    value that its column cannot hold, which stands in ``_rescued``.
+    value that its column cannot hold, which stands in ``_rescued``; so do those of columns that are
+    not among these, which were added after a stream began, or dropped.
     """
     columns = tuple(columns)
-    schema = typed_schema(columns)
+    schema, known = typed_schema(columns), {name for name, _ in columns}
     for batch in batches:
         ours = batch.filter(pc.equal(batch["collection"], collection))
         if not ours.num_rows:
             continue
         rows = [{} if text is None else json.loads(text) for text in ours["values"].to_pylist()]
-        rescued: list[dict[str, object]] = [{} for _ in rows]
+        rescued = [
+            {name: row[name] for name in row if name not in known and name not in left_out}
+            for row in rows
+        ]
         arrays = [_column(rows, name, _arrow_type(kind), rescued) for name, kind in columns]
-        of_feed = {name: ours[of] for name, of in OF_FEED.items()}
         texts = [json.dumps(one) if one else None for one in rescued]
-        of_feed[RESCUED] = pa.array(texts, pa.string())
-        yield pa.RecordBatch.from_arrays([*arrays, *of_feed.values()], schema=schema)
+        made = {
+            KEY_CHANGED: _key_changed(ours[CHANGE_TYPE].to_pylist(), rows, key),
+            RESCUED: pa.array(texts, pa.string()),
+        }
+        of_feed = [made[name] if of is None else ours[of] for name, of in OF_FEED.items()]
+        yield pa.RecordBatch.from_arrays([*arrays, *of_feed], schema=schema)
 
 
-def _column(
-    rows: list[dict[str, object]], name: str, kind: pa.DataType, rescued: list[dict[str, object]]
-) -> pa.Array:
+def _key_changed(types: Sequence[str], rows: Rows, key: Sequence[str]) -> pa.Array:
+    """Return `KEY_CHANGED` of rows; the old row of an update stands directly before the new one."""
+    found: list[bool | None] = [None] * len(rows)
+    for at in range(1, len(rows) if key else 0):
+        if types[at] == UPDATE_AFTER and types[at - 1] == UPDATE_BEFORE:
+            old, new = rows[at - 1], rows[at]
+            if all(name in old and name in new for name in key):
+                found[at - 1] = found[at] = any(old[name] != new[name] for name in key)
+    return pa.array(found, pa.bool_())
+
+
+def _column(rows: Rows, name: str, kind: pa.DataType, rescued: Rows) -> pa.Array:
     values = [row.get(name) for row in rows]
     if pa.types.is_temporal(kind):
         cut = _BELOW_MICROSECONDS.sub

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_OPTIONS = "tallystick.options"
-"""Key of a column's metadata."""
+_OPTIONS, _KEY = "tallystick.options", "tallystick.key"
+"""Keys of a column's metadata."""
 
 
 class TaskPartition(InputPartition):
@@ -78,7 +78,11 @@ class TallystickDataSource(DataSource):
         they travel in the metadata of the first column.
         """
         options = with_collection(parse(self.options))
-        return _with_options(spark_schema(options.schema), self.options)
+        given = dict(self.options)
+        if options.collection is not None:  # it may be given in other letters of case
+            given = {one: given[one] for one in given if one.lower() != "collection"}
+            given["collection"] = options.collection
+        return _with_options(spark_schema(options.schema), given, options.key)
 
     @one_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -220,23 +224,31 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
     return replace(options, columns=tuple(schema.names))
 
 
-def _with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+def _with_options(schema: StructType, options: Mapping[str, str], key: Sequence[str]) -> StructType:
     names = {name.lower() for name in NAMES}
     kept = {name: value for name, value in options.items() if name.lower() in names}
-    schema.fields[0].metadata = {_OPTIONS: json.dumps(kept)}
+    schema.fields[0].metadata = {_OPTIONS: json.dumps(kept), _KEY: json.dumps(key)}
     return schema
 
 
 def _options_of(schema: StructType) -> dict[str, str]:
     """Return the options that `schema` noted when the table was made; none for other schemas."""
-    noted = [field.metadata.get(_OPTIONS) for field in schema if field.metadata]
-    return next((json.loads(text) for text in noted if text), {})
+    noted: dict[str, str] = _noted(schema, _OPTIONS) or {}
+    return noted
 
 
-def collection_of(schema: StructType) -> str | None:
-    """Return the collection whose changes have this schema; None where none was asked for."""
+def _noted(schema: StructType, name: str) -> Any:
+    noted = [field.metadata.get(name) for field in schema if field.metadata]
+    return next((json.loads(text) for text in noted if text), None)
+
+
+def collection_of(schema: StructType) -> tuple[str | None, tuple[str, ...]]:
+    """Return the collection whose changes have this schema, and the columns of its primary key.
+
+    None where none was asked for.
+    """
     noted = {name.lower(): value for name, value in _options_of(schema).items()}
-    return noted.get("collection")
+    return noted.get("collection"), tuple(_noted(schema, _KEY) or ())
 
 
 def _allowed(one: Filter) -> frozenset[str] | None:
@@ -283,7 +295,7 @@ def with_collection(options: SourceOptions) -> SourceOptions:
     typed = tuple((one.name, one.kind) for one in collection.columns)
     if taken := {name for name, _ in typed} & OF_FEED.keys():
         raise OptionError("a column has the name of one of the feed", found=", ".join(taken))
-    return replace(options, collection=name, typed=typed)
+    return replace(options, collection=name, typed=typed, key=collection.key)
 
 
 def _collection_named(name: str, names: Set[str]) -> str:
@@ -308,4 +320,5 @@ def _collection_named(name: str, names: Set[str]) -> str:
 
 
 def _text(one: Collection) -> str:
-    return ", ".join(f"{column.name} {column.declared}" for column in one.columns)
+    columns = ", ".join(f"{column.name} {column.declared}" for column in one.columns)
+    return f"{columns}, primary key ({', '.join(one.key)})" if one.key else columns
