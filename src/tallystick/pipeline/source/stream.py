@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tallystick.pipeline.change_feed import stamped
 from tallystick.pipeline.options import Limit, SourceOptions
+from tallystick.pipeline.source.backlog import Looks
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
 from tallystick.pipeline.source.positions import Position, capped, reader_offset, require_below
 from tallystick.pipeline.source.tailer import Tailer
@@ -46,6 +47,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.tailer = Tailer(options)
         self.target: Position | None = None
+        self._reached: Position = {}
+        self._looks = Looks()
         self._noted: dict[str, str] = {}
         """By log the file that was read last when that was noted for disposers."""
 
@@ -74,12 +77,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         require_below(start, self.options.paths)
         start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
-        return position if self.target is None else capped(start, position, self.target)
+        if self.target is not None:
+            position = capped(start, position, self.target)
+        self._reached = position
+        return {**position}
 
     @one_sentence()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the present end of the logs."""
-        return self.tailer.latest()
+        """Return the present end of the logs, with what is not read yet for progress reports."""
+        return self._looks.report(self.tailer, self._reached)
 
     @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:

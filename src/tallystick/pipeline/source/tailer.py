@@ -205,6 +205,10 @@ class Tailer:
 
     def latest(self) -> Position:
         """Return the position after everything that is there now."""
+        return {key: entry for key, (entry, _) in self.ends().items()}
+
+    def ends(self) -> dict[str, tuple[LogPosition, list[tuple[int, str]]]]:
+        """Return, by log, the entry after everything that is there now, and the files in order."""
         found = {}
         for source in self._logs():
             prints = {path: fingerprint(path) for path in source.files}
@@ -212,7 +216,7 @@ class Tailer:
             step = _Step(self, log, prints, _Budget(Limit()), UNREAD, moved=False)
             self._read(log, step.last)
             if step.entry["number"] >= 0:
-                found[key_of(source)] = step.entry
+                found[key_of(source)] = step.entry, log.order
         return dict(sorted(found.items()))
 
     def finished(self, position: Position) -> dict[str, str]:
