@@ -28,8 +28,7 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 _UNNAMED = "unnamed"
 """In topics, the table whose name nothing tells."""
 _NUMBER = r"^\d+(#\d+)?$"
-"""What stands for such a table in the changes of `_NUMBERING`."""
-_NUMBERING = ("derby", "h2")
+"""What stands for such a table in changes."""
 _NOT_IN_TOPICS = "[^A-Za-z0-9._-]"
 
 _DAY_MICROSECONDS = 86_400_000_000
@@ -195,8 +194,8 @@ def _sent(rows: DataFrame, form: _Form, key: Column, value: Sequence[_Field]) ->
 
 def _topic_of_rows() -> Column:
     """Return ``tallystick.SYSTEM.TABLE``, in the letters that Kafka allows; never with a number."""
-    numbered = F.col("system").isin(*_NUMBERING) & F.col("collection").rlike(_NUMBER)
-    table = F.when(numbered, F.lit(_UNNAMED)).otherwise(F.nullif("collection", F.lit("")))
+    named = F.nullif("collection", F.lit(""))
+    table = F.when(F.col("collection").rlike(_NUMBER), F.lit(_UNNAMED)).otherwise(named)
     whole = F.concat_ws(".", F.lit("tallystick"), F.col("system"), table)
     return F.regexp_replace(whole, _NOT_IN_TOPICS, "_")
 
