@@ -12,11 +12,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, tzinfo
 from difflib import get_close_matches
 from operator import index
 from typing import Any, ClassVar, Final, Protocol, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tallystick.callables import require_plain
+from tallystick.errors import UnsupportedFormatError
 from tallystick.printable import printable
 
 _SHOWN_BITS: Final = 256
@@ -316,3 +319,19 @@ def _no_buffer(value: object, name: str) -> TypeError:
 
 def _kind(value: object) -> str:
     return printable(type(value).__name__)
+
+
+def time_zone(name: str) -> tzinfo:
+    """Return the time zone of an IANA name.
+
+    Raises:
+        UnsupportedFormatError: the name is not known.
+    """
+    if name.upper() in ("UTC", "GMT", "Z"):
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UnsupportedFormatError(
+            "unknown time zone", found=name, advice="Give an IANA name such as Europe/Berlin"
+        ) from error

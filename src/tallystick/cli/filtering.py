@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from tallystick.reading.filters import Filter
-from tallystick.records import Fate
+from tallystick.records import Fate, Kind
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -30,7 +30,6 @@ COLLECTION_HELP = "Table, queue or resource."
 _OPTIONS = (
     click.option("--transaction", help="Number of the transaction in its log."),
     click.option("--gtrid", help="Global transaction, by the beginning of its id in any spelling."),
-    click.option("--key", help="Key of the row, or id of the record."),
     click.option(
         "--since",
         metavar="TIME",
@@ -38,11 +37,35 @@ _OPTIONS = (
         help="Not before this time; UTC unless it has a zone.",
     ),
     click.option("--until", metavar="TIME", callback=_moment, help="Not after this time."),
+    click.option("--from-lsn", type=int, help="Not before this LSN; of a row that of its commit."),
+    click.option("--to-lsn", type=int, help="Not after this LSN."),
+    click.option(
+        "--kind",
+        "kinds",
+        type=click.Choice([one.value for one in Kind]),
+        multiple=True,
+        metavar="KIND",
+        help="Kind of the record or change: add, update, delete ...; may be repeated.",
+    ),
+    click.option("--outcome", help="Of a record valid, torn ...; of a row its fate."),
+    click.option("--resource", help="Resource that the record names."),
+    click.option("--where-body", "body", help="Text, or hex after 0x, in the body or a value."),
 )
+_NAMES = (
+    "transaction", "gtrid", "key", "since", "until", "from_lsn", "to_lsn", "resource", "body",
+)  # fmt: skip
+
+
+_KEY = click.option("--key", help="Key of the row, or id of the record.")
 
 
 def filter_options(command: _Command) -> _Command:
     """Add the options of the filter that every command has."""
+    return _KEY(filter_options_but_key(command))
+
+
+def filter_options_but_key(command: _Command) -> _Command:
+    """Add those options to a command that has the key as its argument."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -50,7 +73,11 @@ def filter_options(command: _Command) -> _Command:
 
 def wanted_of(options: dict[str, Any], fates: frozenset[Fate] = frozenset()) -> Filter:
     """Take the options of the filter out of all options, and return the filter."""
-    names = ("transaction", "gtrid", "key", "since", "until")
+    kinds, outcome = options.pop("kinds"), options.pop("outcome")
     return Filter(
-        fates, table=options.pop("collection", None), **{n: options.pop(n) for n in names}
+        fates,
+        table=options.pop("collection", None),
+        kinds=frozenset(map(Kind, kinds)),
+        outcome=outcome and outcome.lower().replace("-", "_"),
+        **{name: options.pop(name) for name in _NAMES},
     )

@@ -309,6 +309,15 @@ def stake_text(one: Judgement) -> str:
     return ", ".join(counted(n, name) for n, name in parts if n)
 
 
+def body_text(body: bytes) -> str:
+    """Return a body as text where it is one, else as hex digits."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return body.hex()
+    return text if text.isprintable() else body.hex()
+
+
 def place(file: str | None, offset: int | None) -> str:
     """Return a file and an offset as a person writes them."""
     where = file or "?"

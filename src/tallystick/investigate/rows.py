@@ -50,7 +50,8 @@ def rows(
     What cannot be read is appended to ``problems``; without such a list it is raised at the end.
 
     Raises:
-        TransactionUsageError: no global transaction begins with the id, or more than one does.
+        TransactionUsageError: no transaction has the number; no global transaction begins with the
+            id, or more than one does.
         UnsupportedFormatError: there is no such table; it names the nearest ones.
     """
     found = survey(path, options=options)
@@ -134,6 +135,8 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
             for one in log.stream(of, lambda _: (), _size):
                 taken = True
                 yield one
+    if not taken:
+        found.require_transaction(wanted)
     if wanted.table is not None and not taken:
         _require_table(wanted.table, names, found)
 

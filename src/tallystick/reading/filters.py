@@ -6,15 +6,27 @@ the same for `rows`, `scan` and the tables of `read_arrow`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import TransactionUsageError, UnsupportedFormatError
 from tallystick.reconcile.ids import find_gtrid
-from tallystick.records import Clock, Fate, Record, Row, Xid
+from tallystick.records import (
+    Change,
+    Clock,
+    Fate,
+    Kind,
+    Outcome,
+    Record,
+    Row,
+    State,
+    Transaction,
+    Xid,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,18 +38,28 @@ TIME_OF_DAY = {Clock.WALL_MS: 10**6, Clock.WALL_US: 10**3, Clock.WALL_NS: 1}
 
 _OF_CHANGES = {
     "transaction": "transaction", "gtrid": "gtrid", "table": "collection", "key": "key",
-    "time": "time",
+    "kind": "kind", "time": "time", "LSN": "commit_sequence", "body": "after before",
 }  # fmt: skip
 COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "rows": _OF_CHANGES,
+    "rows": _OF_CHANGES | {"resource": "collection", "outcome": "fate"},
     "changes": _OF_CHANGES,
     "records": {
-        "transaction": "transaction", "gtrid": "gtrid", "key": "record_id", "time": "time",
+        "transaction": "transaction", "gtrid": "gtrid", "key": "record_id", "kind": "kind",
+        "time": "time", "LSN": "sequence", "body": "body", "resource": "resources",
+        "outcome": "outcome",
     },
-    "transactions": {"transaction": "transaction", "gtrid": "gtrid", "time": "last_time"},
+    "transactions": {
+        "transaction": "transaction", "gtrid": "gtrid", "time": "last_time",
+        "resource": "participants", "outcome": "state",
+    },
     "findings": {"gtrid": "gtrid"},
 }  # fmt: skip
-"""By table the columns in which a filter looks."""
+"""By table the columns in which a filter looks; of two one has to fit."""
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "rows": tuple(Fate), "records": tuple(Outcome), "transactions": tuple(State),
+}  # fmt: skip
+"""By table the words for an outcome."""
+_NEAREST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +75,13 @@ class Filter:
         key: the key of the row, or the id of the record; for rows also ``COLUMN=VALUE``.
         since: not before this time.
         until: not after this time.
+        kinds: the change or record is of one of these kinds.
+        outcome: of a record, its outcome; of a row, its fate; of a transaction, its state.
+        resource: the resource, of rows the table, is one of them.
+        body: stands in the body, in an image of the row or in one of its values: text, or
+            hexadecimal after ``0x``.
+        from_lsn: not before this number of a record; of a change that of its commit.
+        to_lsn: not after this number.
     """
 
     fates: frozenset[Fate] = frozenset()
@@ -62,11 +91,22 @@ class Filter:
     key: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    kinds: frozenset[Kind] = frozenset()
+    outcome: str | None = None
+    resource: str | None = None
+    body: str | None = None
+    from_lsn: int | None = None
+    to_lsn: int | None = None
 
     @property
     def timed(self) -> bool:
         """Whether it asks for times."""
         return self.since is not None or self.until is not None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it asks for LSNs."""
+        return self.from_lsn is not None or self.to_lsn is not None
 
     def known_among(self, known: Iterable[Xid]) -> Filter:
         """Return the filter with the whole id of the one global transaction that is meant.
@@ -79,29 +119,59 @@ class Filter:
         return replace(self, gtrid=find_gtrid(self.gtrid, known).hex())
 
     def require_columns(self, table: str) -> None:
-        """Check that a table tells what is asked for.
+        """Check that a table tells what is asked for, and that it can be meant.
 
         Raises:
-            UnsupportedFormatError: it has no such column.
+            UnsupportedFormatError: it has no such column, or no such outcome.
+            TransactionUsageError: what is to stand in the body is not hexadecimal.
         """
         columns = COLUMNS.get(table, {})
         asked = {name for name in ("transaction", "gtrid", "table", "key") if getattr(self, name)}
-        if missing := sorted((asked | ({"time"} if self.timed else set())) - columns.keys()):
+        asked |= {name for name in ("resource", "body", "outcome") if getattr(self, name)}
+        told = {"kind": bool(self.kinds), "time": self.timed, "LSN": self.numbered}
+        asked |= {name for name in told if told[name]}
+        if missing := sorted(asked - columns.keys()):
             raise UnsupportedFormatError(
                 f"the table {table} has no {', '.join(missing)} to filter by",
                 expected=f"one of {', '.join(columns)}" if columns else "no filter",
                 found=", ".join(missing),
             )
+        if self.outcome is not None and self.outcome not in OUTCOMES[table]:
+            raise UnsupportedFormatError(
+                f"the table {table} has no such outcome",
+                expected=f"one of {', '.join(OUTCOMES[table])}", found=self.outcome,
+            )  # fmt: skip
+        _forms(self.body or "")
+
+    def require_transaction(self, known: Iterable[int | None]) -> None:
+        """Check that the transaction that is asked for is one of those of the logs.
+
+        Raises:
+            TransactionUsageError: it is not; it names candidates.
+        """
+        wanted, numbers = self.transaction, {str(one) for one in known if one is not None}
+        if wanted is None or wanted in numbers:
+            return
+        near = get_close_matches(wanted, sorted(numbers), n=_NEAREST, cutoff=0.3)
+        near = near or sorted(numbers, key=int)[-_NEAREST:]
+        advice = f"Did you mean {', '.join(near)}?" if near else "No transaction here has a number"
+        raise TransactionUsageError(f"no transaction here is {wanted!r}", advice=advice)
 
     def of_rows(self, clock: Clock) -> Callable[[Row], bool]:
         """Return what tells whether a row of a log with such a clock is asked for."""
-        fates, table = self.fates, self.table
-        tests = _by_attribute(replace(self, table=None)._tests(clock), _OF_CHANGES)
+        fates, named = self.fates, {self.table, self.resource} - {None}
+        of_change = replace(self, table=None, resource=None, outcome=None, body=None)
+        tests = _by_attribute(of_change._tests(clock), _OF_CHANGES)
+        forms = None if self.body is None else _forms(self.body)
 
         def is_asked_for(row: Row) -> bool:
             if fates and row.fate not in fates:
                 return False
-            if table is not None and table != row.change.collection and table not in row.names:
+            if self.outcome is not None and row.fate != self.outcome:
+                return False
+            if named and not named <= {row.change.collection, *row.names}:
+                return False
+            if forms is not None and not self._stands_in(row.change, forms):
                 return False
             return all(test(get(row.change)) for get, test in tests)
 
@@ -112,21 +182,57 @@ class Filter:
         tests = _by_attribute(self._tests(clock), COLUMNS["records"])
         return lambda record: all(test(get(record)) for get, test in tests)
 
+    def for_columns(self, table: str) -> Filter:
+        """Return what is asked for of what a table tells; outcomes of others are none of its."""
+        kept = COLUMNS[table].keys()
+        timed = "time" in kept
+        return Filter(
+            transaction=self.transaction if "transaction" in kept else None,
+            gtrid=self.gtrid if "gtrid" in kept else None,
+            resource=self.resource if "resource" in kept else None,
+            since=self.since if timed else None,
+            until=self.until if timed else None,
+        )
+
+    def of_transactions(self, clock: Clock) -> Callable[[Transaction], bool]:
+        """Return what tells whether a transaction of a log with such a clock is asked for."""
+        tests = _by_attribute(self._tests(clock), COLUMNS["transactions"])
+        return lambda one: all(test(get(one)) for get, test in tests)
+
     def taken_of(self, batch: pa.RecordBatch, table: str, clock: Clock) -> pa.RecordBatch:
         """Return the rows of a batch of a table that are asked for."""
         import pyarrow
 
         for name, test in self._tests(clock).items():
-            values = batch.column(COLUMNS[table][name])
-            batch = batch.filter(pyarrow.array(map(test, values.to_pylist()), pyarrow.bool_()))
+            columns = [batch.column(one).to_pylist() for one in COLUMNS[table][name].split()]
+            fits = [any(map(test, values)) for values in zip(*columns, strict=True)]
+            batch = batch.filter(pyarrow.array(fits, pyarrow.bool_()))
         return batch
+
+    def _stands_in(self, change: Change, forms: Sequence[bytes]) -> bool:
+        """Return whether a text stands in an image of a row, or in one of its values."""
+        images = (change.after, change.before)
+        if any(form in image for image in images if image for form in forms):
+            return True
+        return any((self.body or "") in str(value) for value in (change.values or {}).values())
 
     def _tests(self, clock: Clock) -> dict[str, Test]:
         """Return what is asked for by name, as a test of a value."""
-        texts = {"transaction": self.transaction, "table": self.table, "key": self.key}
+        texts = {
+            "transaction": self.transaction, "table": self.table, "key": self.key,
+            "outcome": self.outcome,
+        }  # fmt: skip
         tests: dict[str, Test] = {
             name: _is(text) for name, text in texts.items() if text is not None
         }
+        if self.kinds:
+            tests["kind"] = self.kinds.__contains__
+        if self.resource is not None:
+            tests["resource"] = _has(self.resource)
+        if self.body is not None:
+            tests["body"] = _holds(_forms(self.body))
+        if self.numbered:
+            tests["LSN"] = _within(self.from_lsn, self.to_lsn, 1)
         if self.gtrid is not None:
             tests["gtrid"] = _equals(bytes.fromhex(self.gtrid))
         if self.timed:
@@ -151,8 +257,36 @@ def _equals(wanted: bytes) -> Test:
     return lambda value: value == wanted
 
 
+def _has(name: str) -> Test:
+    return lambda values: name in (values or ())
+
+
+def _holds(forms: Sequence[bytes]) -> Test:
+    return lambda value: value is not None and any(form in value for form in forms)
+
+
+def _forms(text: str) -> tuple[bytes, ...]:
+    """Return the bytes that a text may be in a body: in UTF-8, and as Java writes its characters.
+
+    Raises:
+        TransactionUsageError: it begins with ``0x``, and no hexadecimal digits follow.
+    """
+    if not text.startswith(_HEX):
+        return tuple(text.encode(code, "surrogatepass") for code in _CODES)
+    try:
+        return (bytes.fromhex(text.removeprefix(_HEX)),)
+    except ValueError as error:
+        raise TransactionUsageError(
+            f"{text!r} is not hexadecimal", expected="pairs of digits after 0x"
+        ) from error
+
+
+_HEX = "0x"
+_CODES = ("utf-8", "utf-16-le", "utf-16-be")
+
+
 def _within(since: int | None, until: int | None, unit: int | None) -> Test:
-    """Return whether a time lies between two, in nanoseconds; never where the clock tells none."""
+    """Return whether a number lies between two, in ``unit``s; never where there is none."""
 
     def test(value: Any) -> bool:
         if value is None or unit is None:

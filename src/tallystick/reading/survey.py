@@ -45,6 +45,7 @@ from tallystick.records import (
     Outcome,
     Record,
     Severity,
+    Transaction,
     Verdict,
     Xid,
 )
@@ -125,12 +126,33 @@ class Survey:
         wanted.require_columns(table)
         return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
 
+    def require_transaction(self, wanted: Filter) -> None:
+        """Check that the transaction is there of which nothing was found, if one is asked for.
+
+        Of logs that could not be read nobody knows. All transactions are read for it.
+
+        Raises:
+            TransactionUsageError: it is not; it names candidates.
+        """
+        if wanted.transaction is not None and not any(map(is_severe, self.problems)):
+            wanted.require_transaction(one.transaction for one in self._transactions())
+
     def _xids(self) -> Iterator[Xid]:
+        for one in self._transactions():
+            if one.gtrid is not None:
+                yield Xid(one.format_id or 0, one.gtrid, one.bqual or b"")
+
+    def _transactions(self) -> Iterator[Transaction]:
         for source in self.logs:
             with suppress(TallystickError, OSError):  # who reads the log says so
-                for one in self.read(source).transactions():
-                    if one.gtrid is not None:
-                        yield Xid(one.format_id or 0, one.gtrid, one.bqual or b"")
+                yield from self.read(source).transactions()
+
+    def selected(
+        self, reading: LogReading, wanted: Filter, *, salvage: bool = False
+    ) -> Iterator[Record]:
+        """Return the records of a log that are asked for."""
+        every, clock = reading.records(salvage=salvage), self.clock_for(reading, wanted)
+        return every if wanted == EVERYTHING else filter(wanted.of_records(clock), every)
 
     def clock_for(self, reading: LogReading, wanted: Filter) -> Clock:
         """Return the clock of a log; where it tells no times that are asked for, note that."""
@@ -210,17 +232,15 @@ def scan(
     the first problem is raised as `LogUnreadableError` once everything else was read.
     """
     found = survey(path, options=options).refuse_unknown_settings()
-    wanted = found.known_filter(wanted, "records")
-
-    def records(reading: LogReading) -> Iterator[Record]:
-        every, clock = reading.records(salvage=salvage), found.clock_for(reading, wanted)
-        if wanted == EVERYTHING:
-            return every
-        return filter(wanted.of_records(clock), every)
-
+    wanted, taken = found.known_filter(wanted, "records"), False
+    records = partial(found.selected, wanted=wanted, salvage=salvage)
     for log in found.observers():
         with found.guard(log.source):
-            yield from log.stream(records, _damaged_file, _size)
+            for one in log.stream(records, _damaged_file, record_size):
+                taken = True
+                yield one
+    if not taken:
+        found.require_transaction(wanted)
     deliver(found, problems)
 
 
@@ -244,6 +264,7 @@ def read_arrow(
     Raises:
         ValueError: there is no such table or column.
         UnsupportedFormatError: the table has no column for something that is asked for.
+        TransactionUsageError: no transaction has the number, or the id, that is asked for.
     """
     from tallystick.reading import tables
 
@@ -260,6 +281,7 @@ def read_arrow(
         return (wanted.taken_of(batch, table, clock) for batch in batches)
 
     def batches() -> Iterator[pa.RecordBatch]:
+        taken = 0
         for log in found.observers():
             with found.guard(log.source):
                 if table == "findings":
@@ -267,7 +289,11 @@ def read_arrow(
                     yield from (wanted.taken_of(one, table, Clock.NONE) for one in batches)
                 else:
                     size = operator.attrgetter("nbytes")
-                    yield from log.stream(of_log, tables.damaged_files, size)
+                    for batch in log.stream(of_log, tables.damaged_files, size):
+                        taken += batch.num_rows
+                        yield batch
+        if not taken:
+            found.require_transaction(wanted)
         deliver(found, problems)
 
     return tables.reader_of(schema, batches())
@@ -392,7 +418,7 @@ def _damaged_file(record: Record) -> tuple[str, ...]:
     return (record.file,) if record.outcome is Outcome.CORRUPT else ()
 
 
-def _size(record: Record) -> int:
+def record_size(record: Record) -> int:
     """Return about how many bytes of memory a record takes."""
     return 1024 + len(record.body or b"")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
+from tallystick.arguments import time_zone
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import (
     Change,
@@ -124,6 +125,14 @@ class ReadOptions:
     encryption_key: bytes | None = field(default=None, repr=False)
     settings: Mapping[str, str] = field(default_factory=dict)
     log_only: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the zone, whether or not a log here needs it.
+
+        Raises:
+            UnsupportedFormatError: the zone is not known.
+        """
+        time_zone(self.timezone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
 from tallystick.cli.output import (
+    WIDTH,
     Printer,
     as_json,
+    body_text,
     end_listing,
+    listed,
     output_option,
     output_target,
     path_argument,
@@ -20,12 +26,12 @@ from tallystick.cli.output import (
     say,
 )
 from tallystick.investigate.export import FORMATS, export
+from tallystick.investigate.records import Counts, Seen, follow, seen_records, statistics
 from tallystick.printable import counted
-from tallystick.reading import scan
-from tallystick.records import Finding, Outcome, Record
+from tallystick.records import Finding, Outcome
 
-BODY_MAX = 32
-"""Bytes of a body that a person is shown."""
+BODY_MAX = 64
+"""Characters of a body, or hex digits of one that is no text, that a person is shown."""
 TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
 
 _STYLES = {
@@ -40,25 +46,53 @@ _STYLES = {
 @path_argument
 @as_json
 @click.option("--salvage", is_flag=True, help="Also what lies after damage, marked as such.")
+@click.option("--stats", is_flag=True, help="Counts of each log instead of the records.")
+@click.option(
+    "-C",
+    "--context",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Also N records before and after each.",
+)
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on as records come, till Ctrl-C.")
 @filter_options
 @reading_options
 @click.pass_context
-def command(ctx: click.Context, /, path: str, as_json: bool, salvage: bool, **options: Any) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    path: str,
+    as_json: bool,
+    salvage: bool,
+    stats: bool,
+    context: int,
+    follows: bool,
+    **options: Any,
+) -> None:
     """Print every record of every log below PATH, in log order.
 
     With --json one object a line, binary as hex. Exit code 1 if a record is damaged or
     something could not be read.
     """
+    if (stats, context > 0, follows).count(True) > 1 or (follows and salvage):
+        raise click.UsageError("--stats, --context and --follow exclude each other; so do the last "
+                               "and --salvage")  # fmt: skip
     problems: list[Finding] = []
     damaged, wanted = [False], wanted_of(options)
     read = read_options(**options)
-    records = _watched(
-        scan(path, wanted, salvage=salvage, options=read, problems=problems), damaged
+    if stats:
+        found = statistics(path, wanted, salvage=salvage, options=read, problems=problems)
+        _count(found, as_json=as_json)
+        end_listing(ctx, problems)
+    elif follows:
+        with suppress(KeyboardInterrupt):  # as a person ends it
+            _print(follow(path, wanted, options=read), as_json=as_json)
+        ctx.exit(0)
+    records = seen_records(
+        path, wanted, context=context, salvage=salvage, options=read, problems=problems
     )
-    if as_json:
-        print_json_lines((record.to_dict() for record in records), streams=True)
-    else:
-        _show(records)
+    _print(_watched(records, damaged), as_json=as_json)
     end_listing(ctx, problems, damaged=damaged[0])
 
 
@@ -100,35 +134,40 @@ def export_command(
     end_listing(ctx, problems)
 
 
-def _watched(records: Any, damaged: list[bool]) -> Any:
-    for record in records:
-        damaged[0] = damaged[0] or record.outcome is Outcome.CORRUPT
-        yield record
+def _watched(records: Iterable[Seen], damaged: list[bool]) -> Iterator[Seen]:
+    for one in records:
+        damaged[0] = damaged[0] or one.record.outcome is Outcome.CORRUPT
+        yield one
 
 
-def _show(records: Any) -> None:
+def _print(records: Iterable[Seen], *, as_json: bool) -> None:
+    if as_json:
+        print_json_lines((one.record.to_dict() for one in records), streams=True)
+        return
     out = Printer(streams=True)
     file = None
-    for record in records:
-        if record.file != file:
-            file = record.file
-            out.line(f"{record.system}  {file}", style="bold")
-        out.line(_line(record), style=_STYLES.get(record.outcome, ""))
+    for one in records:
+        if one.record.file != file:
+            file = one.record.file
+            out.line(f"{one.record.system}  {file}", style="bold")
+        out.line(_line(one), style=_STYLES.get(one.record.outcome, "") if one.fits else "dim")
 
 
-def _line(record: Record) -> str:
+def _line(seen: Seen) -> str:
+    record = seen.record
     parts = [f"{record.offset:>10} {record.length:>6}  {record.outcome.value:<7} {record.type:<16}"]
     parts += [
         f"{name} {value}"
         for name, value in (
             ("seq", record.sequence),
-            ("time", record.time),
+            ("time", seen.time),
             ("tx", record.transaction),
             ("gtrid", record.gtrid and record.gtrid.hex()),
             ("id", record.record_id),
             ("of", ", ".join(record.resources) or None),
             ("body", _body(record.body)),
             ("salvaged", "yes" if record.attributes.get("salvaged") else None),
+            ("near", None if seen.fits else "yes"),
         )
         if value is not None
     ]
@@ -138,5 +177,25 @@ def _line(record: Record) -> str:
 def _body(body: bytes | None) -> str | None:
     if body is None:
         return None
-    dots = f"... ({len(body):,} bytes)" if len(body) > BODY_MAX else ""
-    return body[:BODY_MAX].hex() + dots
+    text = body_text(body)
+    return text if len(text) <= BODY_MAX else f"{text[:BODY_MAX]}... ({len(body):,} bytes)"
+
+
+def _count(found: Iterable[Counts], *, as_json: bool) -> None:
+    if as_json:
+        print_json_lines((one.to_dict() for one in found), streams=True)
+        return
+    out = Printer()
+    for one in found:
+        said = one.to_dict()
+        out.line(f"{one.system}  {one.log}", style="bold")
+        for name, value in (
+            ("records", f"{said['records']:,} in {one.bytes:,} bytes: {listed(one.kinds)}"),
+            ("transactions", listed(one.transactions)),
+            ("times", "none" if one.first is None else f"{said['first']} to {said['last']}"),
+        ):
+            lines = textwrap.wrap(
+                f"  {name:<14}{value}", WIDTH, subsequent_indent=" " * 16, break_long_words=False
+            )
+            for line in lines:
+                out.line(line)

@@ -9,11 +9,17 @@ from typing import Any
 
 import click
 
-from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
+from tallystick.cli.filtering import (
+    COLLECTION_HELP,
+    filter_options,
+    filter_options_but_key,
+    wanted_of,
+)
 from tallystick.cli.output import (
     WIDTH,
     Printer,
     as_json,
+    body_text,
     end_listing,
     output_option,
     output_target,
@@ -50,6 +56,10 @@ def _fate_options(command: Any) -> Any:
     return command
 
 
+def _fates(options: dict[str, Any]) -> frozenset[Fate]:
+    return frozenset(one for one in _FATES if options.pop(one.value))
+
+
 @click.command()
 @path_argument
 @_fate_options
@@ -75,8 +85,7 @@ def command(
     row is a decision, and the table its resource. All that is asked for must fit, of several
     outcomes one. --json is --to jsonl.
     """
-    fates = frozenset(one for one in _FATES if options.pop(one.value))
-    wanted = wanted_of(options, fates)
+    wanted = wanted_of(options, _fates(options))
     form = "jsonl" if as_json and form is None else form
     problems: list[Finding] = []
     if form is None and output is None:
@@ -89,28 +98,21 @@ def command(
 @click.command()
 @path_argument
 @click.argument("key")
+@_fate_options
 @click.option("--table", "--collection", "collection", help=COLLECTION_HELP)
+@filter_options_but_key
 @as_json
 @reading_options
 @click.pass_context
-def history_command(
-    ctx: click.Context,
-    /,
-    path: str,
-    key: str,
-    collection: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def history_command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
     """Print every change of a row below PATH, those that did not last marked.
 
     KEY is its key as the log has it, or COLUMN=VALUE. Changes come as their transactions ended,
     those that have not ended last.
     """
     problems: list[Finding] = []
-    found = row_dicts(
-        path, Filter(table=collection, key=key), options=read_options(**options), problems=problems
-    )
+    wanted = wanted_of(options, _fates(options))
+    found = row_dicts(path, wanted, options=read_options(**options), problems=problems)
     if as_json:
         print_json_lines(found, streams=True)
     else:
@@ -169,7 +171,7 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
     said = [f"{name} {_value(value)}" for name, value in (row["values"] or {}).items()]
     body = row["after"] or row["before"]
     if body is not None and not (said and row["collection"]):  # no column tells what is in it
-        said.append(_body(body))
+        said.append(_cut(body_text(bytes.fromhex(body))))
     key = None if row["kind"] == Kind.DECISION else row["key"]  # it is the global transaction
     named = " ".join(part for part in (row["kind"], row["collection"], key) if part)
     return textwrap.wrap(
@@ -184,16 +186,6 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"(cannot be had: {_cut(str(value.get(LOST, value)))})"
     return _cut(str(value))
-
-
-def _body(body: str) -> str:
-    """Return a body as text where it is one, else as hex digits."""
-    data = bytes.fromhex(body)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return _cut(body)
-    return _cut(text) if text.isprintable() else _cut(body)
 
 
 def _cut(text: str) -> str:

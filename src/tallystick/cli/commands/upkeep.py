@@ -88,6 +88,8 @@ def scrub_command(
     """
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
+    if every == 0:
+        raise click.BadParameter("a pass each 0 seconds never rests", param_hint="--every")
     reading = read_options(**options)
     while True:
         start = time.monotonic()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tallystick.errors import UnsupportedFormatError
+from tallystick.arguments import time_zone
 
 MS_PER_DAY = 86_400_000
 NS_PER_SECOND = 1_000_000_000
@@ -66,14 +65,9 @@ def zone_named(name: str, *, julian: bool = False) -> Zone:
     Raises:
         UnsupportedFormatError: the name is not known.
     """
-    if name.upper() in ("UTC", "GMT", "Z"):
+    zone = time_zone(name)
+    if zone is UTC:
         return Zone(julian=julian)
-    try:
-        zone = ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UnsupportedFormatError(
-            "unknown time zone", found=name, advice="Give an IANA name such as Europe/Berlin"
-        ) from error
     now = datetime.now(zone)
     offset = (now.utcoffset() or timedelta()) - (now.dst() or timedelta())
     return Zone(zone, round(offset.total_seconds() * 1000), julian)

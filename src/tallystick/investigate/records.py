@@ -1,0 +1,255 @@
+"""Records as a person looks at them: with what stands around them, counted, or as they come.
+
+In: a path and a `Filter`. Out: records with the clock of their log; counts by log; or, of logs that
+are written meanwhile, each record once, when it is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.reading.filters import EVERYTHING, Filter, time_text
+from tallystick.reading.names import log_name
+from tallystick.reading.settled import Picture, picture
+from tallystick.reading.survey import Path, Survey, deliver, record_size, survey
+from tallystick.records import Clock, Finding, Outcome, Record
+from tallystick.storage.scheduling import time
+from tallystick.systems.protocol import FileByFile, LogReading, LogSource, ReadOptions
+
+POLL_S = 0.25
+"""Seconds between two looks at logs in which nothing is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record, and how it came to be shown.
+
+    Attributes:
+        record: the record.
+        clock: what its time counts.
+        fits: False if it is only near one that is asked for.
+    """
+
+    record: Record
+    clock: Clock
+    fits: bool = True
+
+    @property
+    def time(self) -> str | None:
+        """The time: as ISO where the clock tells the time of day, else as the log has it."""
+        time = self.record.time
+        return time_text(time, self.clock) or (None if time is None else str(time))
+
+
+def seen_records(
+    path: Path,
+    wanted: Filter = EVERYTHING,
+    *,
+    context: int = 0,
+    salvage: bool = False,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> Iterator[Seen]:
+    """Yield what `tallystick.scan` yields, with ``context`` records of a log before and after each.
+
+    Raises:
+        TransactionUsageError: no transaction has the number, or the id, that is asked for.
+    """
+    found = survey(path, options=options).refuse_unknown_settings()
+    wanted, taken = found.known_filter(wanted, "records"), False
+
+    def of_log(reading: LogReading) -> Iterator[Seen]:
+        clock = found.clock_for(reading, wanted)
+        if not context:
+            return (Seen(one, clock) for one in found.selected(reading, wanted, salvage=salvage))
+        every = (Seen(one, clock) for one in reading.records(salvage=salvage))
+        return _with_context(every, wanted.of_records(clock), context)
+
+    for log in found.observers():
+        with found.guard(log.source):
+            for one in log.stream(of_log, _damaged, lambda seen: record_size(seen.record)):
+                taken = True
+                yield one
+    if not taken:
+        found.require_transaction(wanted)
+    deliver(found, problems)
+
+
+def _with_context(
+    every: Iterable[Seen], fits: Callable[[Record], bool], context: int
+) -> Iterator[Seen]:
+    before, after = deque[Seen](maxlen=context), 0
+    for one in every:
+        if fits(one.record):
+            yield from before
+            before.clear()
+            yield one
+            after = context
+        elif after:
+            after -= 1
+            yield replace(one, fits=False)
+        else:
+            before.append(replace(one, fits=False))
+
+
+def _damaged(one: Seen) -> tuple[str, ...]:
+    return (one.record.file,) if one.record.outcome is Outcome.CORRUPT else ()
+
+
+# -- counts ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was counted of a log.
+
+    Attributes:
+        system: its system.
+        log: its name.
+        clock: what its times count.
+        kinds: records by kind.
+        transactions: transactions by state.
+        bytes: of all these records.
+        first: the least time of a record; None where none has one.
+        last: the greatest.
+    """
+
+    system: str
+    log: str
+    clock: Clock
+    kinds: Counter[str] = field(default_factory=Counter)
+    transactions: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        self.kinds[record.kind] += 1
+        self.bytes += record.length
+        if (time := record.time) is not None:
+            self.first = time if self.first is None else min(self.first, time)
+            self.last = time if self.last is None else max(self.last, time)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; times are ISO where the clock tells the time of day."""
+        times = {name: getattr(self, name) for name in ("first", "last")}
+        return {
+            "system": self.system, "log": self.log, "records": self.kinds.total(),
+            "kinds": dict(self.kinds), "transactions": dict(self.transactions),
+            "bytes": self.bytes, "clock": self.clock.value,
+            **{name: time_text(one, self.clock) or one for name, one in times.items()},
+        }  # fmt: skip
+
+
+def statistics(
+    path: Path,
+    wanted: Filter = EVERYTHING,
+    *,
+    salvage: bool = False,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> Iterator[Counts]:
+    """Yield counts of each log: of the records that are asked for, and of the transactions.
+
+    Transactions are chosen by what the table ``transactions`` tells of what is asked for.
+    """
+    found = survey(path, options=options).refuse_unknown_settings()
+    wanted = found.known_filter(wanted, "records")
+    found.require_transaction(wanted)
+    of_transactions = wanted.for_columns("transactions")
+
+    def count(reading: LogReading) -> Counts:
+        clock = found.clock_for(reading, wanted)
+        counts = Counts(reading.source.system, log_name(reading.source), clock)
+        for record in found.selected(reading, wanted, salvage=salvage):
+            counts.add(record)
+        fits = of_transactions.of_transactions(clock)
+        counts.transactions.update(one.state for one in reading.transactions() if fits(one))
+        return counts
+
+    for log in found.observers():
+        with found.guard(log.source):
+            yield log.observe(count).value
+    deliver(found, problems)
+
+
+# -- as they come ---------------------------------------------------------------------------
+
+
+def follow(
+    path: Path,
+    wanted: Filter = EVERYTHING,
+    *,
+    options: ReadOptions | None = None,
+    poll_s: float = POLL_S,
+    idle_s: float | None = None,
+) -> Iterator[Seen]:
+    """Yield the records that are there, then each as it comes; logs may be written meanwhile.
+
+    Files are looked at every ``poll_s`` seconds, and a log is read on when one has grown. What does
+    not end yet is taken for half written. It ends after ``idle_s`` seconds without a record; with
+    None never.
+
+    Raises:
+        UnsupportedFormatError: a log is of a system that overwrites its log in place.
+        LogUnreadableError: there is no log.
+    """
+    found = survey(path, options=options).refuse_unknown_settings()
+    deliver(found, None)
+    wanted, followed = found.known_filter(wanted, "records"), dict[tuple[str, str], _Followed]()
+    since = time.monotonic()
+    while idle_s is None or time.monotonic() - since < idle_s:
+        for source in found.logs:
+            if not found.known[source.system].followable:
+                raise UnsupportedFormatError(
+                    f"a log of {found.known[source.system].title} cannot be followed: it is "
+                    "overwritten in place", file=source.path, expected="a log that grows",
+                )  # fmt: skip
+            one = followed.setdefault((source.system, log_name(source)), _Followed())
+            for seen in one.news(found, source, wanted):
+                since = time.monotonic()
+                yield seen
+        time.sleep(poll_s)
+        with suppress(TallystickError):  # files come and go: the next look sees them
+            found = survey(path, options=options)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """How far a log was read: the last LSN, or, where records have none, the end in each file."""
+
+    sequence: int = -1
+    ends: dict[tuple[str, int | None], int] = field(default_factory=dict)
+    before: Picture | None = None
+
+    def news(self, found: Survey, source: LogSource, wanted: Filter) -> Iterator[Seen]:
+        """Yield the records of a log that have come since."""
+        if (
+            self.before is not None
+            and source.files == self.before.source.files
+            and all(map(self.before.stands, source.files))
+        ):
+            return
+        self.before = picture(source)
+        with suppress(TallystickError):  # it is being written: the next look reads it
+            reading = found.read(source)
+            lives = reading.lives() if isinstance(reading, FileByFile) else {}
+            fits, clock = wanted.of_records(reading.clock), reading.clock
+            later = replace(EVERYTHING, from_lsn=self.sequence + 1)
+            for record in found.selected(reading, later if self.sequence >= 0 else EVERYTHING):
+                if record.outcome is not Outcome.VALID:
+                    continue
+                life = lives.get(record.file)
+                place = record.file, None if life is None else life.generation
+                if record.sequence is None and record.offset < self.ends.get(place, 0):
+                    continue
+                self.sequence = max(self.sequence, record.sequence or -1)
+                self.ends[place] = record.offset + record.length
+                if fits(record):
+                    yield Seen(record, clock)

@@ -1,0 +1,105 @@
+"""Filters, counts, context and following, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tallystick import Journal
+from tests.cli.conftest import Run
+from tests.cli.test_triage import at_terminal
+from tests.indoubt.estates import EXAMPLES
+
+ESTATE = EXAMPLES / "mid-phase-two"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "dump ESTATE --stats",
+        "dump ESTATE --stats --where-body transfer",
+        "dump ESTATE/derby --from-lsn 4294990000 --to-lsn 4294990100 -C 1",
+        "history ESTATE ID=10009 --in-doubt --kind add",
+        "rows ESTATE --outcome in-doubt --resource APP.ACCOUNTS",
+    ],
+)
+def test_each_fits_a_terminal(typed: str) -> None:
+    lines = at_terminal(24, 80, "", *shlex.split(typed.replace("ESTATE", str(ESTATE))))
+    assert 0 < len(lines) <= 24
+    long = [line for line in lines if len(line) > 80 and str(EXAMPLES) not in line]
+    assert not long or typed.startswith("dump ESTATE/derby")  # a record is one line
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("rows ESTATE --transaction abc", "no transaction here is 'abc'. Did you mean"),
+        ("history ESTATE 251 --transaction 999999", "Did you mean"),
+        ("dump ESTATE --transaction 999999", "Did you mean"),
+        ("dump ESTATE --stats --transaction 999999", "Did you mean"),
+        ("export ESTATE --to jsonl --table changes --transaction x -o OUT", "Did you mean"),
+        ("dump ESTATE --gtrid 6", "too short"),
+        ("dump ESTATE --kind nothing", "is not one of"),
+        ("dump ESTATE --outcome nothing", "expected one of valid"),
+        ("dump ESTATE --where-body 0x1", "pairs of digits after 0x"),
+        ("dump ESTATE --from-lsn x", "is not a valid integer"),
+        ("dump ESTATE --stats --follow", "exclude each other"),
+        ("dump ESTATE/h2 --follow", "overwritten in place"),
+        ("rows ESTATE --timezone Mars/Phobos", "unknown time zone; found Mars/Phobos"),
+        ("triage ESTATE/bitronix --timezone Mars/Phobos", "unknown time zone"),
+        ("scrub ESTATE --every 0s", "never rests"),
+        ("scrub ESTATE --every 0", "never rests"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error(run: Run, tmp_path: Path, typed: str, said: str) -> None:
+    text = typed.replace("ESTATE", str(ESTATE)).replace("OUT", str(tmp_path / "out"))
+    answer = run(*shlex.split(text))
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bodies_that_are_text_are_text_and_times_have_their_zone(run: Run, tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        for body in (b"order 7", "Größe".encode(), b"\x00\xff", b"a\nb", b"x" * 100):
+            journal.append(body)
+    lines = run("dump", tmp_path).out.splitlines()[1:]
+    shown = [line.partition("body ")[2] for line in lines]
+    assert shown == ["order 7", "Größe", "00ff", "610a62", f"{'x' * 64}... (100 bytes)"]
+    assert all(line.partition("time ")[2].split()[0].endswith("Z") for line in lines)
+    ((counts),) = run("dump", tmp_path, "--stats", "--json").lines
+    assert (counts["records"], counts["kinds"]) == (5, {"add": 5})
+    assert counts["first"] <= counts["last"] <= "9"
+    assert "times         2" in run("dump", tmp_path, "--stats").out
+
+
+def test_context_is_marked(run: Run) -> None:
+    lines = run("dump", ESTATE / "h2", "--kind", "prepare", "-C", "1").out.splitlines()
+    assert len([line for line in lines if line.endswith("near yes")]) > 2
+    assert all("near yes" in line for line in lines[1:] if "PREPARE" not in line)
+
+
+def test_a_journal_is_followed_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tallystick", "dump", str(tmp_path), "-f", "--json"]
+    with Journal(tmp_path) as journal:
+        journal.append(b"0")
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
+        ) as running:  # fmt: skip
+            assert running.stdout is not None
+            assert running.stderr is not None
+            for number in range(3):
+                line = json.loads(running.stdout.readline())
+                assert bytes.fromhex(line["body"]) == b"%d" % number
+                journal.append(b"%d" % (number + 1))
+            running.send_signal(signal.SIGINT)
+            assert running.wait(60) == 0
+            assert running.stderr.read() == ""
