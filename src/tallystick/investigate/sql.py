@@ -7,22 +7,25 @@ that it asks for, of the logs that its conditions on ``log`` and ``system`` leav
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tallystick.errors import MissingExtraError
+from tallystick.errors import MissingExtraError, TallystickError
 from tallystick.investigate.rows import row_batches, row_schema
 from tallystick.pipeline.change_feed import SOURCE_TABLES
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Plan, find, tasks
+from tallystick.pipeline.planning import Piece, Plan, Task, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import survey
-from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.protocol import LogSource, ReadOptions, Split, Stretch, chosen_splits
+from tallystick.systems.registry import system
 
 try:
     import duckdb
@@ -105,15 +108,15 @@ def _add_collections(
     connection: duckdb.DuckDBPyConnection, asked: SourceOptions, plan: Plan
 ) -> None:
     """Add a view for each collection whose columns all logs of its system agree on."""
-    for (system, name), found in catalogue_of(plan.logs, asked.reading).items():
+    for (kind, name), found in catalogue_of(plan.logs, asked.reading).items():
         columns = tuple((one.name, one.kind) for one in next(iter(found)).columns)
         if len(found) > 1 or OF_FEED.keys() & dict(columns):
-            about = {"system": system, "collection": name}
+            about = {"system": kind, "collection": name}
             _LOGGER.warning("collection has no view: its columns differ by log", extra=about)
             continue
-        logs = Plan([one for one in plan.logs if one.system == system], plan.problems)
+        logs = Plan([one for one in plan.logs if one.system == kind], plan.problems)
         typed = replace(asked, table="changes", collection=name, typed=columns, history=True)
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{system}"; USE "{system}"')
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{kind}"; USE "{kind}"')
         connection.from_arrow(LogTable(typed, logs)).create_view(name)
     connection.execute("USE memory.main")
 
@@ -163,8 +166,26 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         read, plan = replace(self._options, columns=columns), self._plan
         if read.table != "global_transactions":  # judged together
             plan = Plan(self._logs(wanted), plan.problems)
-        for task in tasks(read, plan):
+        for task in self._tasks(read, plan, wanted):
             yield from execute(task, read)
+
+    def _tasks(self, read: SourceOptions, plan: Plan, wanted: pc.Expression | None) -> list[Task]:
+        """Return what is to be read: of logs that tell where that is, parts of them."""
+        if read.table != "records" or read.salvage or wanted is None:
+            return tasks(read, plan)
+        left = {log: self._splits(log, wanted) for log in plan.logs}
+        others = [log for log in plan.logs if left[log] is None]
+        parts = [
+            Task(tuple(Piece(log, one) for one in splits)) for log, splits in left.items() if splits
+        ]
+        return parts + tasks(read, Plan(others, plan.problems))
+
+    def _splits(self, log: LogSource, wanted: pc.Expression) -> list[Split] | None:
+        try:
+            reading = system(log.system).read(log, self._options.reading)
+            return chosen_splits(reading, lambda few: _stretches_with(few, self.schema, wanted))
+        except (TallystickError, OSError):
+            return None  # who reads the whole log says why
 
     def _logs(self, wanted: pc.Expression | None) -> list[LogSource]:
         logs = self._plan.logs
@@ -245,17 +266,35 @@ def _logs_with(logs: list[LogSource], schema: pa.Schema, wanted: pc.Expression) 
         "system": lambda log: log.system, "log": log_name, "_log": log_name,
     }  # fmt: skip
     told = {name: of for name, of in names.items() if name in schema.names}
+    known = [_all(ds.field(name) == of(log) for name, of in told.items()) for log in logs]
+    return [logs[number] for number in _possible(known, schema, wanted)]
+
+
+def _stretches_with(
+    stretches: Sequence[Stretch], schema: pa.Schema, wanted: pc.Expression
+) -> list[Stretch]:
+    """Return the stretches of which a record can be what is wanted, by LSN and time alone."""
+    known = [_between("sequence", one.lsns) & _between("time", one.times) for one in stretches]
+    return [stretches[number] for number in _possible(known, schema, wanted)]
+
+
+def _between(name: str, bounds: tuple[int, int | None]) -> pc.Expression:
+    # Arrow reduces a filter by single comparisons of what may be null, and by no others.
+    column, (least, most) = ds.field(name), bounds
+    after = (column >= least) | column.is_null()
+    return after if most is None else after & ((column <= most) | column.is_null())
+
+
+def _possible(
+    known: Sequence[pc.Expression], schema: pa.Schema, wanted: pc.Expression
+) -> list[int]:
+    """Return the numbers of what a filter leaves, by what is known of each."""
     folders = ds.FileSystemDataset.from_paths(
-        [str(number) for number in range(len(logs))], schema=schema,
-        format=ds.IpcFileFormat(), filesystem=pa.fs.LocalFileSystem(),
-        partitions=[_all(ds.field(name) == of(log) for name, of in told.items()) for log in logs],
+        [str(number) for number in range(len(known))], schema=schema,
+        format=ds.IpcFileFormat(), filesystem=pa.fs.LocalFileSystem(), partitions=known,
     )  # fmt: skip
-    left = folders.get_fragments(filter=wanted)
-    return [logs[number] for number in sorted(int(one.path) for one in left)]
+    return sorted(int(one.path) for one in folders.get_fragments(filter=wanted))
 
 
-def _all(conditions: Iterator[pc.Expression]) -> pc.Expression:
-    found = next(conditions)
-    for one in conditions:
-        found = found & one
-    return found
+def _all(conditions: Iterable[pc.Expression]) -> pc.Expression:
+    return functools.reduce(operator.and_, conditions)

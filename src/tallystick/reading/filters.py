@@ -27,9 +27,12 @@ from tallystick.records import (
     Transaction,
     Xid,
 )
+from tallystick.systems.protocol import chosen_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tallystick.systems.protocol import LogReading, Split, Stretch
 
 Test = Callable[[Any], bool]
 
@@ -216,6 +219,25 @@ class Filter:
             return True
         return any((self.body or "") in str(value) for value in (change.values or {}).values())
 
+    def splits_in(self, reading: LogReading) -> list[Split] | None:
+        """Return the parts of a log that can hold what is asked for; None where all has to be read.
+
+        LSNs and times alone tell that.
+        """
+        if not (self.numbered or self.timed):
+            return None
+        unit = TIME_OF_DAY.get(reading.clock, 1)
+        asked = (self.from_lsn, self.to_lsn), (_ns(self.since), _ns(self.until))
+
+        def choose(stretches: Iterable[Stretch]) -> list[Stretch]:
+            return [
+                one
+                for one in stretches
+                if _overlap(asked[0], one.lsns, 1) and _overlap(asked[1], one.times, unit)
+            ]
+
+        return chosen_splits(reading, choose)
+
     def _tests(self, clock: Clock) -> dict[str, Test]:
         """Return what is asked for by name, as a test of a value."""
         texts = {
@@ -295,6 +317,15 @@ def _within(since: int | None, until: int | None, unit: int | None) -> Test:
         return (since is None or since <= time) and (until is None or time <= until)
 
     return test
+
+
+def _overlap(
+    asked: tuple[int | None, int | None], there: tuple[int, int | None], unit: int
+) -> bool:
+    """Return whether a number of a stretch, in ``unit``s, can lie between two."""
+    least, most = asked
+    after = least is not None and there[1] is not None and there[1] * unit < least
+    return not after and (most is None or there[0] * unit <= most)
 
 
 def _ns(moment: datetime | None) -> int | None:

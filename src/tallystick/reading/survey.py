@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tallystick.callables import checked
@@ -52,7 +53,7 @@ from tallystick.records import (
 from tallystick.roles.page_store_files import BACKUP_MARK, BACKUP_TEXT, PAGES
 from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
+from tallystick.systems.protocol import LogReading, LogSource, Ranged, ReadOptions, System
 from tallystick.systems.registry import systems
 
 if TYPE_CHECKING:
@@ -150,9 +151,16 @@ class Survey:
     def selected(
         self, reading: LogReading, wanted: Filter, *, salvage: bool = False
     ) -> Iterator[Record]:
-        """Return the records of a log that are asked for."""
-        every, clock = reading.records(salvage=salvage), self.clock_for(reading, wanted)
-        return every if wanted == EVERYTHING else filter(wanted.of_records(clock), every)
+        """Return the records of a log that are asked for; parts without them are not read."""
+        clock = self.clock_for(reading, wanted)
+        if wanted == EVERYTHING:
+            return reading.records(salvage=salvage)
+        splits = None if salvage else wanted.splits_in(reading)
+        if splits is None or not isinstance(reading, Ranged):
+            every = reading.records(salvage=salvage)
+        else:
+            every = chain.from_iterable(map(reading.records_of, splits))
+        return filter(wanted.of_records(clock), every)
 
     def clock_for(self, reading: LogReading, wanted: Filter) -> Clock:
         """Return the clock of a log; where it tells no times that are asked for, note that."""
@@ -276,7 +284,11 @@ def read_arrow(
         if salvage and table == "records":
             batches = tables.salvaged_batches(reading)
         else:
-            batches = tables.batches_of(reading, table, attributes="attributes" in schema.names)
+            splits = wanted.splits_in(reading) if table == "records" else None
+            batches = chain.from_iterable(
+                tables.batches_of(reading, table, one, attributes="attributes" in schema.names)
+                for one in ([None] if splits is None else splits)
+            )
         clock = found.clock_for(reading, wanted)
         return (wanted.taken_of(batch, table, clock) for batch in batches)
 

@@ -144,6 +144,20 @@ class Split:
     end: int
 
 
+class Stretch(NamedTuple):
+    """A part of a log, and which records it can hold.
+
+    Attributes:
+        split: the part.
+        lsns: the least and the greatest `Record.sequence`; None for no bound.
+        times: the least and the greatest `Record.time`; None for no bound.
+    """
+
+    split: Split
+    lsns: tuple[int, int | None]
+    times: tuple[int, int | None]
+
+
 class LogReading(Protocol):
     """Everything that can be read of one log; nothing is written, and bytes are read lazily.
 
@@ -249,6 +263,45 @@ class FileByFile(Protocol):
         would find it.
         """
         ...
+
+
+@runtime_checkable
+class Ranged(Protocol):
+    """A `LogReading` whose records have LSNs and times that never fall, so that few can be read.
+
+    What is damaged before a part, and would end a reading of the whole log, is not seen by who
+    reads that part only.
+    """
+
+    def stretches(self, of: Stretch | None = None) -> Sequence[Stretch]:
+        """Return the parts of the log by heads of files; or those of one of them, by its end.
+
+        Together they hold every record.
+        """
+        ...
+
+    def records_of(self, split: Split) -> Iterator[Record]:
+        """Yield the records of a part, as ``records`` does; little else is read."""
+        ...
+
+
+def chosen_splits(
+    reading: LogReading, choose: Callable[[Sequence[Stretch]], Iterable[Stretch]]
+) -> list[Split] | None:
+    """Return the parts of a log with the stretches that are chosen; None where it has none.
+
+    Those that follow each other are one.
+    """
+    if not isinstance(reading, Ranged):
+        return None
+    found: list[Split] = []
+    for coarse in choose(reading.stretches()):
+        for one in choose(reading.stretches(coarse)):
+            split = one.split
+            if found and (found[-1].file, found[-1].end) == (split.file, split.begin):
+                split = Split(split.file, found.pop().begin, split.end)
+            found.append(split)
+    return found
 
 
 @runtime_checkable

@@ -37,6 +37,7 @@ from tallystick.systems.protocol import (
     Reached,
     ReadOptions,
     Split,
+    Stretch,
 )
 from tallystick.systems.rests import unpacked
 from tallystick.systems.runs import RunCount
@@ -45,8 +46,10 @@ from tallystick.systems.tally.columns.splits import (
     durable_near,
     group_before,
     seek,
+    segment_stretches,
     split_steps,
     splits_of,
+    stretches_in,
     witnesses,
 )
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
@@ -410,6 +413,17 @@ class TallyReading:
         if split is None:
             return self._steps(reader)
         return split_steps(self.catalog, self._access, split, reader)
+
+    def stretches(self, of: Stretch | None = None) -> Sequence[Stretch]:
+        """Return the segments by their heads; or the parts of one by its index."""
+        if of is None:
+            return segment_stretches(self.catalog, self._access)
+        return stretches_in(self.catalog, self._access, of)
+
+    def records_of(self, split: Split) -> Iterator[Record]:
+        """Yield the records of a part; of a segment with an index, little more is read."""
+        for step in split_steps(self.catalog, self._access, split):
+            yield from step_records(step, self._key)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return splits of about ``target_bytes`` that together give every record once."""

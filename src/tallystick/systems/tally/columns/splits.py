@@ -13,19 +13,23 @@ from functools import cached_property
 from itertools import pairwise
 
 from tallystick.storage.crc import crc32
-from tallystick.systems.protocol import Split
+from tallystick.systems.protocol import Split, Stretch
 from tallystick.systems.tally.format.index import Index, decode_index, is_index_of
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
+    LENGTH_MAX,
     GroupHeader,
     decode_group_header,
 )
+from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog, FileAccess, FileStatus, SegmentFile
 from tallystick.systems.tally.read.header_search import magic_places
-from tallystick.systems.tally.read.scan import Step, open_segment
+from tallystick.systems.tally.read.scan import Step, open_part, open_segment
 from tallystick.systems.tally.read.walk import Expected, ReadRun, SegmentView
 
+PART = 64 << 10
+"""Bytes of a part that may be read alone."""
 _INDEX_READ = 64 << 10
 """Bytes at the end of a segment that are read first: the whole index of up to 2,700 groups."""
 
@@ -61,6 +65,44 @@ def splits_of(catalog: Catalog, access: FileAccess, target_bytes: int) -> list[S
         begins = [0, *_cuts(index, max(target_bytes, 1)), size]
         splits += [Split(file.path, begin, end) for begin, end in pairwise(begins) if begin < end]
     return splits
+
+
+def segment_stretches(catalog: Catalog, access: FileAccess) -> list[Stretch]:
+    """Return a stretch for each segment, by their heads."""
+    whole = splits_of(catalog, access, LENGTH_MAX)
+    headers = {file.path: file.header for file in catalog.segments if file.header is not None}
+    firsts = [(headers[one.file].first_lsn, headers[one.file].created_us) for one in whole]
+    lasts = [(lsn - 1, time) for lsn, time in firsts[1:]]
+    ends: list[tuple[int | None, int | None]] = [*lasts, (None, None)]
+    return [
+        Stretch(split, (lsn, last), (time, latest))
+        for split, (lsn, time), (last, latest) in zip(whole, firsts, ends, strict=False)
+    ]
+
+
+def stretches_in(catalog: Catalog, access: FileAccess, of: Stretch) -> list[Stretch]:
+    """Return parts of `PART` bytes and more of a segment; one where it has no index."""
+    file = _live(catalog, of.split.file)
+    index = read_index(file, access) if file is not None else None
+    if index is None:
+        return [of]
+    begins = [0, *(index.offsets.index(cut) for cut in _cuts(index, PART))]
+    ends = [*begins[1:], len(index.offsets)]
+    found = []
+    for begin, end in zip(begins, ends, strict=True):
+        last = end == len(index.offsets)
+        found.append(
+            Stretch(
+                Split(
+                    of.split.file,
+                    index.offsets[begin] if begin else of.split.begin,
+                    of.split.end if last else index.offsets[end],
+                ),
+                (index.lsns[begin], of.lsns[1] if last else index.lsns[end] - 1),
+                (index.times[begin], of.times[1] if last else index.times[end]),
+            )
+        )
+    return found
 
 
 def _cuts(index: Index | None, target: int) -> Iterator[int]:
@@ -149,15 +191,42 @@ class SplitWalk:
         file, split = self.file, self.split
         if file is None:
             return
-        source, view = open_segment(file, self.access)
+        whole = 2 * (split.end - split.begin) > _size(file)
+        source, view = (
+            open_segment(file, self.access)
+            if whole
+            else open_part(file, self.access, split.begin, split.end)
+        )
         with source:
             due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
             self.begin = self.end = due
-            end = split.end if file.stated_end is None else min(split.end, file.stated_end)
-            for place in view.walk(due, stop=end, read_run=read_run):
+            for place in view.walk(due, stop=self._stop(file), read_run=read_run):
+                if not (whole or place.case is Case.VALID):
+                    break
+                yield Step(file, view, place, after_damage=False)
+                self.end = place.then or self.end
+            else:
+                whole = True
+            view.data = b""
+        if not whole:
+            yield from self._rest(file, read_run)
+
+    def _rest(self, file: SegmentFile, read_run: ReadRun | None) -> Iterator[Step]:
+        """Yield the places from one on that only the whole segment explains."""
+        source, view = open_segment(file, self.access)
+        with source:
+            for place in view.walk(self.end, stop=self._stop(file), read_run=read_run):
                 yield Step(file, view, place, after_damage=False)
                 self.end = place.then or self.end
             view.data = b""
+
+    def _stop(self, file: SegmentFile) -> int:
+        end = self.split.end
+        return end if file.stated_end is None else min(end, file.stated_end)
+
+
+def _size(file: SegmentFile) -> int:
+    return 0 if file.header is None else file.header.size
 
 
 def _live(catalog: Catalog, path: str) -> SegmentFile | None:

@@ -6,6 +6,7 @@ walk can make. One segment is open at a time.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,23 @@ def open_segment(file: SegmentFile, access: FileAccess) -> tuple[ByteSource, Seg
     """
     assert file.header is not None
     source = access.open(file.path)
+    return source, SegmentView(source.data[: file.header.size], file.header, file.durable_lsn)
+
+
+def open_part(
+    file: SegmentFile, access: FileAccess, begin: int, end: int
+) -> tuple[ByteSource, SegmentView]:
+    """Return a part of a segment at its place, with zeros around it that take no memory.
+
+    Raises:
+        LogUnreadableError: the file cannot be read.
+    """
+    assert file.header is not None
+    part = access.part(file.path, begin, end - begin)
+    # Longer than the segment: so it is never taken for the mapped file, whose pages may be let go.
+    room = mmap.mmap(-1, file.header.size + 1)
+    room[begin : begin + len(part)] = part
+    source = ByteSource(file.path, memoryview(room).toreadonly(), _map=room)
     return source, SegmentView(source.data[: file.header.size], file.header, file.durable_lsn)
 
 
