@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tallystick.errors import TransactionUsageError
-from tallystick.reconcile.ids import find_gtrid, forms, maker_of, xid_of
+from tallystick.reconcile.ids import (
+    BITRONIX,
+    NARAYANA,
+    NARAYANA_UID,
+    find_gtrid,
+    forms,
+    maker_of,
+    owner_of,
+    owner_text,
+    xid_of,
+)
 from tallystick.records import Xid
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 
@@ -76,6 +86,13 @@ def test_the_printed_spelling_is_read_again() -> None:
     assert [xid_of(str(one)) for one in (ONE, OTHER)] == [ONE, OTHER]
     assert xid_of(forms(OTHER)["name"]) == xid_of(forms(OTHER)["gid"]) == OTHER
     assert xid_of("a name") is None
+
+
+def test_the_owner_of_an_id_of_narayana_is_its_node() -> None:
+    gtrid = bytes(NARAYANA_UID) + b"node-1"
+    assert owner_text(NARAYANA, gtrid, owner_of(gtrid)) == "node-1"
+    assert owner_text(BITRONIX, gtrid, owner_of(gtrid)) == "\0" * 22
+    assert owner_text(None, b"", None) == ""
 
 
 def test_ids_of_ours_and_of_bitronix_tell_who_made_them() -> None:

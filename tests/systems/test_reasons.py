@@ -44,6 +44,7 @@ from tests.fixtures import fixture_dir
 from tests.systems.derby.live.test_log import insert, row
 from tests.systems.derby.verdict.test_damage import control
 from tests.systems.jboss import build as jboss
+from tests.systems.jboss.format.test_participants import branch, state
 
 ROOT = Path(__file__).parents[2]
 Change = Callable[[Path], object]
@@ -102,6 +103,17 @@ def as_it_is(_folder: Path) -> None:
 
 def newest(folder: Path, pattern: str) -> Path:
     return max(folder.rglob(pattern))
+
+
+def object_store(cut: int | None = None, end: str = "") -> Change:
+    """Write a state to a store of files of Narayana, cut, or under a name with that end."""
+
+    def change(folder: Path) -> None:
+        place = folder / "StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
+        place.mkdir(parents=True)
+        (place / f"0_ffff7f000001_a661_6b070de7_9{end}").write_bytes(state(branch())[:cut])
+
+    return change
 
 
 def damaged_block(folder: Path) -> None:
@@ -622,6 +634,7 @@ PROOFS = [
     ),
     (Row("jboss", NONE, journal(37, 0), "next-file"), journal(37), "next-file-missing"),
     (Row("jboss", NONE, journal(9), "room-ahead"), journal(37), "next-file-missing"),
+    (Row("jboss", NONE, object_store(), "states-whole"), object_store(cut=-1), "state-cut"),
     (Row("tally", NONE, archived, "archived-segments"), archived_with_a_gap, "archive-gap"),
     (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
     (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
@@ -660,6 +673,8 @@ OTHERS = [
     Row("jboss", ARTEMIS, renamed_to_unfinished, "compaction-pending"),
     Row("jboss", NONE, forced_change_of_files, "room-left"),
     Row("jboss", NONE, added_twice, "odd-record"),
+    Row("jboss", NONE, object_store(end="#"), "state-passed-over"),
+    Row("jboss", NONE, object_store(cut=0), "state-cut"),
     Row("jboss", NONE, journal(37, 0, 0), "empty-after-full"),
     Row("tally", NONE, archived_before_names, "archive-unnamed"),
     Row("tally", NONE, archived_with_a_torn_end, "archive-end"),

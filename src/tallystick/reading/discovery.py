@@ -77,13 +77,15 @@ def discover(
 
 
 def _once(logs: list[LogSource]) -> list[LogSource]:
-    """Return each log once: one that a database names, too, with that database."""
+    """Return each log once, with its files of all folders; one that a database names, with that."""
     found: dict[tuple[str, str, str], LogSource] = {}
+    files: dict[tuple[str, str, str], list[str]] = {}
     for one in logs:
         key = one.system, one.path, one.name
+        files.setdefault(key, []).extend(one.files)
         if key not in found or one.database:
             found[key] = one
-    return list(found.values())
+    return [replace(one, files=tuple(dict.fromkeys(files[key]))) for key, one in found.items()]
 
 
 def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:

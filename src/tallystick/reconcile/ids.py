@@ -25,6 +25,11 @@ from tallystick.roles.undo_redo_log import branch_name, branch_of
 BITRONIX = 0x42746E78
 """Format id of coordinators whose records hold none."""
 
+NARAYANA = 0x20005
+"""Format id of Narayana's coordinators."""
+NARAYANA_UID = 28
+"""Bytes of the Uid of the transaction with which a gtrid of Narayana begins."""
+
 SUFFIX = 12
 """Bytes of time and sequence at the end of a gtrid."""
 
@@ -47,6 +52,12 @@ _SPELLED = re.compile(r"(-?[0-9]{1,10}):((?:[0-9A-Fa-f]{2})*):((?:[0-9A-Fa-f]{2}
 def owner_of(gtrid: bytes) -> bytes | None:
     """Return the coordinator's id; None in a gtrid too short to hold one."""
     return gtrid[:-SUFFIX] if len(gtrid) > SUFFIX else None
+
+
+def owner_text(format_id: int | None, gtrid: bytes, owner: bytes | None) -> str:
+    """Return the coordinator of a gtrid in words; Narayana puts the name of its node at the end."""
+    named = gtrid[NARAYANA_UID:] if format_id == NARAYANA else b""
+    return bytes(named or owner or b"").decode("ascii", "replace")
 
 
 def time_of(gtrid: bytes) -> int | None:

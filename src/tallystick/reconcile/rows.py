@@ -22,7 +22,7 @@ from tallystick.reconcile.decision_table import (
     judge,
     named_branches,
 )
-from tallystick.reconcile.ids import time_of
+from tallystick.reconcile.ids import owner_text, time_of
 from tallystick.reconcile.resources import Pattern, assign
 from tallystick.records import State
 
@@ -67,7 +67,7 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "format_id": row["format_id"],
         "gtrid": row["gtrid"],
-        "owner": bytes(row["owner"] or b"").decode("ascii", "replace") or None,
+        "owner": owner_text(row["format_id"], row["gtrid"], row["owner"]) or None,
         "coordinator": _coordinator(decided, journals, branches),
         "decision": judgement.decision and judgement.decision.value,
         "branches": [_branch_row(branch, judgement, decided) for branch in branches],

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.records import Kind, Record
+import tallystick
+from tallystick.reading.discovery import discover
+from tallystick.records import Answer, Kind, Record, State
 from tallystick.systems.jboss.format.bodies import ObjectState, object_state, pack_object_state
+from tallystick.systems.jboss.format.participants import TRANSACTION
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
+from tallystick.systems.jboss.reader import reading_of
+from tallystick.systems.protocol import ReadOptions
 from tests.interop.java import classpath, compile_java, run_java
 from tests.systems.jboss.build import read
 
@@ -89,6 +94,77 @@ def test_narayana_reads_the_states_that_we_wrote(tmp_path: Path) -> None:
     after = states(run_java("Store", "list", tmp_path, classpath=store()))
     assert after[uid] == listed[uid][::-1]
     assert len(after) == len(listed) - 1
+
+
+def listed_files(output: str) -> set[tuple[str, str]]:
+    """Type and Uid of what Narayana lists in a store of files."""
+    lines = (line.split() for line in output.splitlines() if line.startswith("state "))
+    return {("/" + one[1], one[2]) for one in lines}
+
+
+def told(output: str) -> set[tuple[str, ...]]:
+    """What branches are told in the second phase: verb, transaction, format id, gtrid, bqual."""
+    lines = (tuple(line.split()) for line in output.splitlines())
+    return {
+        (one[0], one[1], *one[3:]) for one in lines if one[0] in ("commit", "rollback", "forget")
+    }
+
+
+STORES = (
+    "ShadowNoFileLockStore",
+    "ShadowingStore",
+    "ActionStore",
+    "HashedActionStore",
+    "HashedStore",
+)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_store_of_files_has_what_narayana_lists_and_recovery_does_what_we_say(
+    kind: str, tmp_path: Path
+) -> None:
+    work = ("both", "undone", "heuristic", "mixed", "failed", "halted")
+    run_java("Files", "write", kind, tmp_path, *work, classpath=store())
+    (log,) = discover(tmp_path).logs
+    reading = reading_of(log, ReadOptions())
+    assert {
+        (record.type, record.attributes["uid"]) for record in reading.records()
+    } == listed_files(run_java("Files", "list", kind, tmp_path, classpath=store()))
+    found = list(reading.transactions())
+    assert sorted(one.state for one in found) == [
+        State.COMMITTING, State.COMMITTING, State.HEURISTIC,
+    ]  # fmt: skip
+    assert reading.verdict().judgement.answer is Answer.SAFE
+    printed = run_java("Files", "recover", kind, tmp_path, classpath=store())
+    finished = {one.gtrid.hex() for one in found if one.gtrid and one.state is State.COMMITTING}
+    assert {(one[0], one[3]) for one in told(printed)} == {("commit", one) for one in finished}
+    left = {one.key for one in found if one.state is State.HEURISTIC}
+    assert {uid for name, uid in listed_files(printed) if name == TRANSACTION} == left
+    (log,) = discover(tmp_path).logs
+    assert {one.key for one in reading_of(log, ReadOptions()).transactions()} == left
+
+
+@pytest.mark.parametrize(
+    ("end", "size", "reason"),
+    [
+        ("#", None, "state-passed-over"),
+        ("!", None, "state-passed-over"),
+        ("", 0, "state-cut"),
+        ("", 200, "state-cut"),
+        ("", 8, "state-cut"),
+    ],
+)
+def test_recovery_finishes_nothing_of_which_we_say_that_we_cannot_tell(
+    end: str, size: int | None, reason: str, tmp_path: Path
+) -> None:
+    run_java("Files", "write", STORES[0], tmp_path, "failed", classpath=store())
+    (path,) = (one for one in tmp_path.rglob("AtomicAction/*") if one.is_file())
+    content = path.read_bytes()[:size]
+    path.unlink()
+    path.with_name(path.name + end).write_bytes(content)
+    (one,) = tallystick.explain(tmp_path).logs
+    assert one.judgement.reason == reason
+    assert told(run_java("Files", "recover", STORES[0], tmp_path, classpath=store())) == set()
 
 
 def test_we_read_the_participants_of_transactions_that_narayana_left(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The circular journal of JBoss Messaging (2008), HornetQ, Artemis and Narayana.
 
+Narayana's other store, a file for each state, is read, too.
+
 In: folders with ``PREFIX-N.EXT`` files of any generation, or calls of an
 application. Out: records, transactions and both verdicts, or such files.
 """
@@ -14,7 +16,7 @@ SYSTEM = System(
     name="jboss",
     title="JBoss Messaging, HornetQ and Artemis journal",
     detector="tallystick.systems.jboss.read.detect:detect",
-    reader="tallystick.systems.jboss.reader:JournalReading",
+    reader="tallystick.systems.jboss.reader:reading_of",
     codes="tallystick.systems.jboss.codes:CODES",
     numbered=True,
     reasons="tallystick.systems.jboss.codes:REASONS",

@@ -98,6 +98,26 @@ CODES: Final = codes(
         "A transaction is prepared, and its outcome is not in the journal.",
     ),
     Code(
+        "state-cut",
+        Severity.DAMAGE,
+        "The state of a transaction in a store of files is empty, cut or damaged.",
+        "Copy the store; settle by hand what its resources hold prepared: recovery cannot, and "
+        "moves what it cannot read to `Expired`",
+    ),
+    Code(
+        "state-passed-over",
+        Severity.WARNING,
+        "The state of a transaction in a store of files is hidden, or a shadow: no recovery reads "
+        "it.",
+        "Find out who hid it; without `#` at the end of its name recovery goes by it again",
+    ),
+    Code(
+        "state-expired",
+        Severity.WARNING,
+        "Recovery has given up a transaction, and moved its state to `Expired`.",
+        "Look at its resources for prepared branches, and settle them by hand",
+    ),
+    Code(
         "compaction-leftover",
         Severity.WARNING,
         "A crash interrupted a compaction or the creation of a file.",
@@ -127,6 +147,27 @@ CODES: Final = codes(
 )
 
 REASONS = reasons(
+    Reason(
+        "state-cut",
+        Answer.CANNOT_TELL,
+        "The state of a transaction is empty, cut or damaged: its first write did not end, and "
+        "nothing was told to commit, or a later write destroyed a decision.",
+        "which of its branches the resources hold prepared, and which have committed",
+    ),
+    Reason(
+        "state-passed-over",
+        Answer.CANNOT_TELL,
+        "The state of a transaction is hidden, or only a shadow: recovery does not finish it, and "
+        "its branches stay prepared.",
+        "whether it was hidden on purpose, or is a copy that an interrupted write left",
+    ),
+    Reason(
+        "states-whole",
+        Answer.SAFE,
+        "Every state of a transaction is whole: it is forced before the first branch is told to "
+        "commit, and recovery goes by it.",
+        after_crash=True,
+    ),
     Reason(
         "load-refused",
         Answer.REFUSES,

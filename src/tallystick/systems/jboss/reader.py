@@ -29,6 +29,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
+from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
 from tallystick.systems.jboss.applications.surroundings import (
     BINDINGS,
     Known,
@@ -58,6 +59,7 @@ from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item
 from tallystick.systems.jboss.format.messages import IDS_GIVEN, ids_given
+from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
     FileRecords,
@@ -135,6 +137,13 @@ def _load_transactions() -> Callable[
     from tallystick.systems.jboss.columns.transactions import transactions_in_columns
 
     return transactions_in_columns
+
+
+def reading_of(source: LogSource, options: ReadOptions) -> JournalReading | ObjectStoreReading:
+    """Return the reading of a journal, or of a store of Narayana that is no journal."""
+    if object_file(next(iter(source.files), "")) is not None:
+        return ObjectStoreReading(source, options)
+    return JournalReading(source, options)
 
 
 class JournalReading:

@@ -10,7 +10,12 @@ from tallystick.arrow.schemas import batches_of_transactions
 from tallystick.cli import tallystick as command
 from tallystick.records import State
 from tallystick.systems.jboss.applications.coordinated import state_of
-from tallystick.systems.jboss.format.participants import Participant, Participants
+from tallystick.systems.jboss.format.participants import (
+    SUBORDINATE,
+    TRANSACTION,
+    Participant,
+    Participants,
+)
 from tests.fixtures import fixture_dir
 from tests.systems.jboss.build import read
 
@@ -74,3 +79,10 @@ def test_recovery_commits_what_is_decided_and_rolls_back_what_is_aborted(
     assert state_of(Participants((Participant(171, heuristic=False),), status)) is state
     assert state_of(Participants((Participant(171, heuristic=True),), status)) is State.HEURISTIC
     assert state_of(None) is State.UNDECIDED
+    assert state_of(Participants((), None, complete=False)) is State.UNDECIDED
+
+
+def test_a_transaction_that_another_coordinator_began_is_in_doubt_until_that_decides() -> None:
+    prepared = Participants((), "prepared")
+    assert state_of(prepared, TRANSACTION + SUBORDINATE) is State.PREPARED
+    assert state_of(prepared, TRANSACTION) is State.COMMITTING

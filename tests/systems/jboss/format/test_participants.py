@@ -9,9 +9,13 @@ import pytest
 from tallystick.records import Xid
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC, UID_SIZE
 from tallystick.systems.jboss.format.participants import (
+    SERVER,
+    SUBORDINATE,
+    TRANSACTION,
     XA_RESOURCE,
     Participant,
     Participants,
+    began_elsewhere,
     participants,
 )
 
@@ -73,8 +77,9 @@ def test_participants_of_both_lists_are_read() -> None:
 @pytest.mark.parametrize("with_transaction", [True, False])
 def test_a_transaction_may_have_no_participant_and_no_id(*, with_transaction: bool) -> None:
     raw = state(b"", with_transaction=with_transaction)
-    assert participants(raw) == Participants((), "committing")
-    assert participants(raw.removeprefix(PACKED_MAGIC)) == Participants((), "committing")
+    expected = Participants((), "committing", began=0)
+    assert participants(raw) == expected
+    assert participants(raw.removeprefix(PACKED_MAGIC)) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,30 @@ def test_a_transaction_may_have_no_participant_and_no_id(*, with_transaction: bo
 def test_a_participant_whose_end_is_unknown_hides_what_follows(
     raw: bytes, known: Participant
 ) -> None:
-    assert participants(state(branch() + raw + branch())) == Participants((BRANCH, known), None)
+    expected = Participants((BRANCH, known), "committing", complete=False, began=0)
+    assert participants(state(branch() + raw + branch())) == expected
+    assert participants(state(branch() + raw, branch(ROLLED_BACK))) == expected
+    cut = participants(state(branch() + raw + branch())[:-4])
+    assert cut == Participants((BRANCH, known), None, complete=False, began=0)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "before", "parent"),
+    [
+        (SUBORDINATE, PACKED_MAGIC + text("#ARJUNA#") + packed(UID) * 2 + bytes(8)
+         + number(1) + xid() + text("other"), XID),
+        (SUBORDINATE, PACKED_MAGIC + number(1) + xid() + text("other"), XID),
+        (SERVER, PACKED_MAGIC + number(1) + text("IOR:01"), None),
+        (SERVER + "/JCA", PACKED_MAGIC + number(1) + xid() + number(0), XID),
+    ],
+)  # fmt: skip
+def test_a_transaction_of_another_coordinator_has_its_xid_before_the_header(
+    type_name: str, before: bytes, parent: Xid | None
+) -> None:
+    raw = before + state(branch()).removeprefix(PACKED_MAGIC)
+    expected = Participants((BRANCH,), "committing", began=0, parent=parent)
+    assert participants(raw, TRANSACTION + type_name) == expected
+    assert began_elsewhere(TRANSACTION + type_name)
 
 
 def test_cut_lengthened_and_foreign_states_have_no_participants() -> None:

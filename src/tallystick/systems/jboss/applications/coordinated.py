@@ -1,27 +1,32 @@
-"""The transactions that Narayana coordinates, by the states in its journal.
+"""The transactions that Narayana coordinates, by the states that it stores.
 
-In: what a load lists. Out: a `Transaction` for each whose state is there. Narayana writes the state
-when every participant is prepared, so it is the decision; it is deleted when all are done. Recovery
-commits again what is left of a decided one, rolls an aborted one back, and leaves a transaction
-with a heuristic participant to an operator.
+In: what a load of its journal lists, or one state. Out: a `Transaction` for each state. Narayana
+writes the state when every participant is prepared, so it is the decision; it is deleted when all
+are done. Recovery commits again what is left of a decided one, rolls an aborted one back, and
+leaves a transaction with a heuristic participant to an operator. One that another coordinator began
+waits for that one.
 Source: RecoverAtomicAction.replayPhase2 and BasicAction.updateState of Narayana 7.0.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from tallystick.records import State, Transaction
-from tallystick.systems.jboss.format.bodies import ObjectState, object_state
+from tallystick.systems.jboss.format.bodies import object_state
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME, Item
 from tallystick.systems.jboss.format.participants import (
+    KINDS,
     TRANSACTION,
     Participant,
     Participants,
+    began_elsewhere,
     participants,
 )
 
 EXTENSION = "txlog"
+_ACTION = "/StateManager/BasicAction/"
 _ABORTED = frozenset({"aborting", "abort_only", "aborted", "heuristic_rollback"})
 
 
@@ -37,46 +42,71 @@ def coordinated(
     """
     for item in {item.record_id: item for item in listed}.values():
         state = object_state(item.body or b"")
-        if state is not None and state.type_name == TRANSACTION:
-            yield _transaction(log, item, state, path_of(item))
+        if state is not None and is_transaction(state.type_name):
+            place = Place(path_of(item), item.offset, item.length, item.type.name)
+            yield transaction_of(log, state.uid_text, state.type_name, state.state, place)
 
 
-def _transaction(log: str, item: Item, state: ObjectState, path: str) -> Transaction:
-    known = participants(state.state)
+class Place(NamedTuple):
+    """Where the state of a transaction stands: file, bytes, and the name of such a record."""
+
+    path: str
+    offset: int
+    length: int
+    evidence: str
+
+
+def is_transaction(type_name: str) -> bool:
+    """Return whether states of this type are those of transactions."""
+    return type_name.startswith(_ACTION)
+
+
+def transaction_of(log: str, uid: str, type_name: str, state: bytes, place: Place) -> Transaction:
+    """Return the transaction of a state; `State.UNDECIDED` where the state cannot be read."""
+    known = participants(state, type_name)
     found = known.found if known else ()
-    xid = next((one.xid for one in found if one.xid is not None), None)
-    whole = known is not None and known.status is not None
+    parent = known.parent if known else None
+    xid = parent or next((one.xid for one in found if one.xid is not None), None)
+    whole = known is not None and known.complete
     return Transaction(
         SYSTEM_NAME,
         log,
-        state.uid_text,
-        state_of(known),
+        uid,
+        state_of(known, type_name),
         format_id=xid.format_id if xid else None,
         gtrid=xid.gtrid if xid else None,
-        name=state.uid_text,
+        bqual=parent.bqual if parent else None,
+        name=uid,
         participants=tuple(map(_name, found)),
         open_participants=tuple(_name(one) for one in found if not one.heuristic),
         records=1,
-        bytes=item.length,
-        files=(path,),
+        bytes=place.length,
+        files=(place.path,),
         complete=whole,
         holes="" if whole else "participants of another class hide those after them",
-        evidence=(path, item.offset),
-        evidence_type=item.type.name,
-        attributes={"status": known.status if known else None},
+        evidence=(place.path, place.offset),
+        evidence_type=place.evidence,
+        attributes={
+            "status": known.status if known else None,
+            "began": known.began if known else None,
+        }
+        | ({} if type_name == TRANSACTION else {"type": type_name}),
     )
 
 
-def state_of(known: Participants | None) -> State:
+def state_of(known: Participants | None, type_name: str = TRANSACTION) -> State:
     """Return the state of a transaction with these participants; None: they are not known."""
     if known is None:
         return State.UNDECIDED
     if any(one.heuristic for one in known.found):
         return State.HEURISTIC
+    if known.status is None and not known.complete:
+        return State.UNDECIDED
+    if known.status == "prepared" and began_elsewhere(type_name):
+        return State.PREPARED
     return State.ROLLING_BACK if known.status in _ABORTED else State.COMMITTING
 
 
 def _name(one: Participant) -> str:
-    return (
-        one.jndi_name or one.product_name or one.resource_class or f"record type {one.record_type}"
-    )
+    kind = KINDS.get(one.record_type, f"record type {one.record_type}")
+    return one.jndi_name or one.product_name or one.resource_class or kind

@@ -5,15 +5,20 @@ docs/formats/jboss.md): a header with the process and the time of the transactio
 participant was passed, the prepared participants, which a record type `_NO_MORE` ends, the number
 of heuristic participants and these, ended likewise, and three numbers: status, type, and heuristic
 decision. A participant is its record type and what its class writes, without a length. So one of
-another class than `XA_RESOURCE`, or one that an object recovers, hides all that follows.
+another class than `XA_RESOURCE`, or one that an object recovers, hides the participants that
+follow; the end of the state, whose numbers have fixed places, still tells the status, and that the
+state is whole. A transaction that a foreign coordinator began puts that one's Xid, or the reference
+to it, before the header.
 
 In: the bytes of a state. Out: its participants, None where the bytes are something else.
-Source: BasicAction.save_state, XAResourceRecord.save_state and XidImple.packInto of Narayana 7.0.2.
+Source: BasicAction.save_state, XAResourceRecord.save_state, XidImple.packInto and the save_state of
+SubordinateAtomicAction (JTA) and of both classes ServerTransaction (JTS) of Narayana 7.0.2.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from struct import Struct
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Xid
@@ -22,6 +27,11 @@ from tallystick.systems.jboss.format.layout import I4, I8
 
 TRANSACTION = "/StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
 """The name of the type of a transaction's state."""
+SUBORDINATE = "/SubordinateAtomicAction/JCA"
+SERVER = "/ArjunaTransactionImple/ServerTransaction"
+"""In the type: a transaction that another coordinator began, by JCA, or by CORBA (JTS)."""
+MARK = b"\0\0\0\x09#ARJUNA#\0"
+"""What the header of a state begins with."""
 
 XA_RESOURCE = 171
 """Record type of a participant that is a branch of an XA resource."""
@@ -40,8 +50,20 @@ OUTCOMES = (
 )  # fmt: skip
 """By number the outcome of a participant."""
 
+KINDS = {
+    50: "resource with a mark in its database", 101: "recovery record", 111: "persistent object",
+    141: "CORBA resource (JTS)", 151: "CORBA resource (JTS)", 161: "WS-AT participant",
+    162: "WS-BA participant", 165: "REST-AT participant", 166: "LRA participant",
+    167: "LRA child", 168: "LRA parent", XA_RESOURCE: "XA resource", 172: "XA resource (JTS)",
+    2**31 - 1: "last resource",
+}  # fmt: skip
+"""By number what a participant is, of the record types that Narayana itself writes."""
+
 _NO_MORE = 463
 _MARKER = "#ARJUNA#"
+_TOP, _NESTED = 0, 1
+_LAST = Struct(">5i")
+"""End of a list, number of heuristic participants if there is none, status, type, decision."""
 _BY_NAMES = 1
 """A resource is found again by its names, or from the object; 0: by a class that wrote more."""
 
@@ -69,10 +91,21 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """The participants of a transaction; ``status`` is None where some may be missing."""
+    """The participants of a transaction.
+
+    Attributes:
+        found: those that can be read.
+        status: of the transaction; None where the end of the state cannot be told.
+        complete: False where a participant of another class hides those after it.
+        began: when the transaction began, in milliseconds since 1970.
+        parent: its Xid at the coordinator that began it, where that is another one.
+    """
 
     found: tuple[Participant, ...]
     status: str | None
+    complete: bool = True
+    began: int | None = None
+    parent: Xid | None = None
 
 
 class _Reader:
@@ -122,12 +155,37 @@ class _Reader:
             raise self._unfit("lengths of an Xid", (gtrid, bqual))
         return Xid(form, gtrid=data[:gtrid], bqual=data[gtrid : gtrid + bqual])
 
-    def header(self) -> None:
+    def header(self) -> int:
+        """Read a header; return when the transaction began."""
         if self.text() != _MARKER:
             raise self._unfit(_MARKER, "something else")
         if any(self.packed()):  # the transaction; none is all zero, and then has no process
             self.packed()
-        self._take(I8.size)  # when it began
+        return int.from_bytes(self._take(I8.size), "big", signed=True)
+
+    def parent(self, type_name: str) -> Xid | None:
+        """Read what stands before the header of a transaction that another coordinator began."""
+        found = None
+        if type_name.endswith(SUBORDINATE):
+            if self.data.startswith(MARK, self.at):  # not in old versions
+                self.header()
+            if self.flag():
+                found = self.xid()
+                self.text()  # the name of its node
+        elif SERVER in type_name:
+            if type_name.endswith("/JCA") and self.flag():
+                found = self.xid()
+            if self.flag():
+                self.text()  # a reference to its coordinator
+        return found
+
+    def last_status(self) -> str | None:
+        """Return the status by the last numbers; None where they end no state."""
+        if len(self.data) < self.at + _LAST.size:
+            return None
+        end, none, status, kind, _ = _LAST.unpack_from(self.data, len(self.data) - _LAST.size)
+        whole = (none == _NO_MORE or (end, none) == (_NO_MORE, 0)) and kind in (_TOP, _NESTED)
+        return STATUSES[status] if whole and 0 <= status < len(STATUSES) else None
 
     def _take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
@@ -141,24 +199,32 @@ class _Reader:
         )
 
 
-def participants(state: bytes) -> Participants | None:
-    """Return the participants in a state of type `TRANSACTION`."""
+def began_elsewhere(type_name: str) -> bool:
+    """Return whether another coordinator begins transactions of this type, and decides them."""
+    return type_name.endswith(SUBORDINATE) or SERVER in type_name
+
+
+def participants(state: bytes, type_name: str = TRANSACTION) -> Participants | None:
+    """Return the participants in a state of a type of transactions."""
     reader = _Reader(state, len(PACKED_MAGIC) if state.startswith(PACKED_MAGIC) else 0)
     found: list[Participant] = []
     try:
-        reader.header()
+        parent = reader.parent(type_name)
+        began = reader.header()
         reader.flag()  # whether a first participant was passed
         whole = _list(reader, found, heuristic=False) and (
             not reader.number() or _list(reader, found, heuristic=True)
         )
         if not whole:
-            return Participants(tuple(found), None)
+            return Participants(tuple(found), reader.last_status(), False, began, parent)
         status = reader.name(STATUSES)
         reader.number()  # top level, or nested
         reader.number()  # the heuristic decision
     except LogFormatError:
         return None
-    return Participants(tuple(found), status) if reader.at == len(state) else None
+    if reader.at != len(state):
+        return None
+    return Participants(tuple(found), status, began=began, parent=parent)
 
 
 def _list(reader: _Reader, found: list[Participant], *, heuristic: bool) -> bool:

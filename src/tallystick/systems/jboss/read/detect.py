@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from tallystick.storage.source import logical_name
+from tallystick.systems.jboss.applications.object_store import object_stores
 from tallystick.systems.jboss.format.file_names import (
     KNOWN_EXTENSIONS,
     extension_of,
@@ -41,7 +42,7 @@ _CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """Return the journals of a folder. Raises `LogUnreadableError`."""
+    """Return the journals of a folder, and stores of files. Raises `LogUnreadableError`."""
     groups: dict[str, list[Entry]] = {}
     for entry in folder.entries:
         extension = _extension(entry.name)
@@ -49,9 +50,10 @@ def detect(folder: Folder) -> list[LogSource]:
             groups.setdefault(extension, []).append(entry)
     journals = {name: group for name, group in groups.items() if _is_journal(name, group)}
     control = [entry for entry in folder.entries if entry.name == CONTROL_FILE]
-    return [
+    found = [
         _source(folder, group, control, alone=len(journals) == 1) for group in journals.values()
     ]
+    return found + object_stores(folder)
 
 
 def put_aside(source: LogSource) -> str:

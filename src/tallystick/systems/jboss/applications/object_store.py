@@ -1,0 +1,336 @@
+"""Narayana's stores of files: one file is the state of one transaction.
+
+In: a `LogSource` of such files, or a folder in which they are looked for. Out: an
+`ObjectStoreReading`. A state is written, and forced, when all participants are prepared, so it is
+the decision to commit; it is written again in its place when a participant fails or answers with a
+heuristic outcome, and deleted when all are done. So a file that is cut or empty is a decision that
+was never acknowledged, or one that a later write destroyed, and which of the two nothing tells.
+Recovery passes over hidden files and shadows, and moves what it cannot read to `Expired`.
+
+Source: BasicAction, RecoverAtomicAction, AtomicActionRecoveryModule and the stores of Narayana
+7.0.2; docs/formats/jboss.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tallystick.arrow.schemas import batches_of_transactions, record_batches
+from tallystick.errors import LogUnreadableError
+from tallystick.records import (
+    AtStake,
+    Change,
+    Clock,
+    Finding,
+    Judgement,
+    Kind,
+    LogFile,
+    Outcome,
+    Record,
+    Row,
+    Span,
+    State,
+    Transaction,
+    Verdict,
+)
+from tallystick.storage.source import open_source
+from tallystick.systems.answers import Ground, judgement_of
+from tallystick.systems.decisions import decision_rows
+from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.jboss.applications.coordinated import (
+    Place,
+    is_transaction,
+    transaction_of,
+)
+from tallystick.systems.jboss.codes import CODES, REASONS
+from tallystick.systems.jboss.format.layout import SYSTEM_NAME
+from tallystick.systems.jboss.format.object_files import ObjectFile, begins_state, object_file
+from tallystick.systems.protocol import (
+    FileLife,
+    Folder,
+    LogSource,
+    Missing,
+    Reached,
+    ReadOptions,
+    Split,
+    readable_entries,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tallystick.systems.protocol import Longs
+
+_KINDS = {
+    State.HEURISTIC: Kind.HEURISTIC,
+    State.PREPARED: Kind.PREPARE,
+    State.ROLLING_BACK: Kind.ROLLBACK,
+    State.COMMITTING: Kind.DECISION,
+}
+_EVIDENCE = "state"
+
+
+def object_stores(folder: Folder) -> list[LogSource]:
+    """Return the stores of which states lie in a folder.
+
+    The name of a folder makes no store: a file in it has the name of an object, and begins as
+    states do, or lies where Narayana keeps transactions.
+    """
+    found: dict[str, list[str]] = {}
+    known = False
+    for entry in readable_entries(folder.entries):
+        named = object_file(entry.path)
+        if named is None:
+            continue
+        known = known or begins_state(entry.head) or is_transaction(named.type_name)
+        found.setdefault(named.store, []).append(entry.path)
+    sources = (LogSource(SYSTEM_NAME, one, tuple(files)) for one, files in found.items())
+    return list(sources) if known else []
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """One file as it was read."""
+
+    path: str
+    named: ObjectFile
+    size: int
+    transaction: Transaction | None
+    """None of an object that is no transaction."""
+
+    @property
+    def read(self) -> bool:
+        """True if all of the state could be read that its class lets us read."""
+        return self.transaction is None or self.transaction.state is not State.UNDECIDED
+
+    @property
+    def outcome(self) -> Outcome:
+        if not self.named.in_use:
+            return Outcome.STALE
+        return Outcome.VALID if self.read else Outcome.CORRUPT
+
+    @property
+    def what(self) -> str:
+        """What the file is, and why recovery passes over it."""
+        named = self.named
+        if named.expired:
+            return "state that recovery has given up"
+        if named.shadow or named.hidden:
+            return "shadow of a state" if named.shadow else "hidden state"
+        return "state" if self.size else "empty state"
+
+
+@dataclass
+class ObjectStoreReading:
+    """A `LogReading` of one store; every file is read once, and what is decoded is kept."""
+
+    source: LogSource
+    options: ReadOptions = field(repr=False)
+    format = "Narayana's store of files"
+    clock = Clock.WALL_MS
+    log_identity = None
+    damage_ends_log = False
+
+    @cached_property
+    def _states(self) -> list[_State]:
+        read = ((path, object_file(path)) for path in sorted(self.source.files))
+        states = (self._state(path, named) for path, named in read if named is not None)
+        return [one for one in states if one is not None]
+
+    @cached_property
+    def _unread(self) -> list[LogUnreadableError]:
+        return []
+
+    def _state(self, path: str, named: ObjectFile) -> _State | None:
+        try:
+            with open_source(path) as opened:
+                data = bytes(opened.data)
+        except LogUnreadableError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):  # its transaction ended
+                self._unread.append(error)
+            return None
+        if not is_transaction(named.type_name):
+            return _State(path, named, len(data), None)
+        place = Place(path, 0, len(data), _EVIDENCE)
+        found = transaction_of(self.source.path, named.uid, named.type_name, data, place)
+        found.first_time = found.last_time = found.attributes.pop("began")
+        return _State(path, named, len(data), found)
+
+    def files(self) -> Sequence[LogFile]:
+        """Return the files by name, each one span."""
+        return [
+            LogFile(
+                one.path,
+                one.size,
+                one.named.type_name.rpartition("/")[2] or "object",
+                order,
+                clock=self.clock,
+                spans=(Span(0, one.size, one.outcome, one.what, _reason(one)),) if one.size else (),
+            )
+            for order, one in enumerate(self._states)
+        ]
+
+    def records(self, *, salvage: bool = False) -> Iterator[Record]:
+        """Yield the states by name; with ``salvage`` those that recovery passes over, too."""
+        for one in self._states:
+            if one.size and (salvage or one.named.in_use):
+                yield _record(one)
+
+    def transactions(self) -> Iterator[Transaction]:
+        """Yield the transactions whose states recovery reads."""
+        for one in self._states:
+            if one.transaction is not None and one.named.in_use and one.size:
+                yield one.transaction
+
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
+        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+
+    def changes(self) -> Sequence[Change]:
+        """Return none: a coordinator's store holds decisions, not data."""
+        return ()
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the decisions by participant."""
+        return decision_rows(self.transactions(), ())
+
+    def findings(self) -> Sequence[Finding]:
+        """Return what a restart leaves undone, and what cannot be read."""
+        states = self._states
+        build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
+        found = [build.unreadable(one) for one in self._unread]
+        for one in states:
+            if one.transaction is None:
+                continue
+            if one.named.expired:
+                found.append(build("state-expired", f"{_named(one)} was given up.", file=one.path))
+            elif not one.named.in_use:
+                text = f"{_named(one)} is a {one.what}: no recovery reads it."
+                found.append(build("state-passed-over", text, file=one.path))
+            elif not one.read:
+                text = f"{_named(one)} cannot be read: its state is cut or damaged."
+                found.append(build("state-cut", text, file=one.path, bytes_at_risk=one.size))
+        return found
+
+    def verdict(self) -> Verdict:
+        """Return both verdicts: what recovery does is what the states say."""
+        every = list(self.transactions())
+        states = Counter(one.state for one in every)
+        strict = {
+            "records": dict(Counter(one.outcome.value for one in self._states)),
+            "transactions": {state.value: count for state, count in states.items()},
+            "in_doubt": [_in_doubt(one) for one in every if one.state is State.PREPARED],
+            "lost": [],
+            "findings": dict(Counter(one.code for one in self.findings())),
+        }
+        engine = {"transactions": [self._listed(one) for one in every]}
+        return Verdict(
+            SYSTEM_NAME, self.source.path, self.format, engine, strict, (), self.judgement
+        )
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The answer about the store."""
+        findings = self.findings()
+        return judgement_of(REASONS, CODES, self._grounds(), findings)
+
+    def _grounds(self) -> Iterator[Ground]:
+        doubtful = [one for one in self._states if one.transaction and not one.named.expired]
+        for code, some in (
+            ("state-cut", [one for one in doubtful if one.named.in_use and not one.read]),
+            ("state-passed-over", [one for one in doubtful if not one.named.in_use]),
+        ):
+            if some:
+                more = f", and {len(some) - 1:,} more" if len(some) > 1 else ""
+                text = f"{_named(some[0])}{more}: {REASONS[code].meaning}"
+                yield Ground(code, text, AtStake(len(some)))
+        yield Ground("states-whole")
+
+    @staticmethod
+    def _listed(one: Transaction) -> dict[str, Any]:
+        return {"uid": one.key, "status": one.attributes["status"]}
+
+    # -- what streams ask of logs: a store has no records that follow one another ---------------
+
+    def lives(self) -> Mapping[str, FileLife]:
+        """Return none: states are written in their place."""
+        return {}
+
+    def resume(self, path: str, offset: int) -> int:
+        """Return 0."""
+        del path, offset
+        return 0
+
+    def number(self, path: str) -> int | None:
+        """Return None: no file continues another one."""
+        del path
+        return None
+
+    def missing(self, path: str, reached: Reached | None) -> Missing | None:
+        """Return None: a state that is gone is one of a transaction that ended."""
+        del path, reached
+        return None
+
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the ends of records: nothing is committed at any place."""
+        del file, sequences
+        return ends
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield none, as `changes`."""
+        del after, until
+        return iter(())
+
+    def batches(
+        self, split: Split | None = None, *, rows: int = 10_000
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of ``records()``, all of them or those of a file."""
+        chosen = (one for one in self.records() if split is None or one.file == split.file)
+        return record_batches(chosen, self.source.path, self.clock.value, rows)
+
+    def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
+        """Return one per file."""
+        return [Split(path, 0, 1 << 62) for path in self.source.files]
+
+
+def _record(one: _State) -> Record:
+    found = one.transaction
+    record = Record(
+        SYSTEM_NAME,
+        one.path,
+        0,
+        one.size,
+        one.outcome,
+        Kind.CONTROL if found is None else _KINDS.get(found.state, Kind.UNKNOWN),
+        one.named.type_name or "object",
+        attributes={"uid": one.named.uid},
+    )
+    if found is not None:
+        record.time = found.first_time
+        record.format_id, record.gtrid = found.format_id, found.gtrid
+        record.bqual, record.resources = found.bqual, found.participants
+        record.attributes |= {"status": found.attributes["status"]}
+    if not one.named.in_use:
+        record.attributes["salvaged"] = True
+    return record
+
+
+def _named(one: _State) -> str:
+    return f"{one.named.type_name.rpartition('/')[2]} {one.named.uid}"
+
+
+def _reason(one: _State) -> str:
+    return {Outcome.VALID: "", Outcome.CORRUPT: "cut or damaged"}.get(
+        one.outcome, "recovery passes over it"
+    )
+
+
+def _in_doubt(one: Transaction) -> dict[str, Any]:
+    return {
+        "transaction": one.key, "format_id": one.format_id, "gtrid": one.gtrid,
+        "bqual": one.bqual, "complete": one.complete,
+    }  # fmt: skip

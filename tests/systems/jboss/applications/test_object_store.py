@@ -1,0 +1,169 @@
+"""Narayana's stores of files: found by what is in them, and read as its recovery reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tallystick
+from tallystick.arrow.schemas import batches_of_transactions
+from tallystick.cli import tallystick as command
+from tallystick.reading.discovery import discover
+from tallystick.records import Answer, Fate, Kind, Outcome, State
+from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
+from tallystick.systems.jboss.format.bodies import PACKED_MAGIC
+from tallystick.systems.jboss.reader import reading_of
+from tallystick.systems.protocol import ReadOptions
+from tests.systems.jboss.format.test_participants import ROLLED_BACK, XID, branch, number, state
+
+ACTION = "StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
+DECIDED = state(branch() + branch(stored_object=b""))
+HEURISTIC = state(b"", branch(ROLLED_BACK)).replace(XID.gtrid, XID.gtrid[::-1])
+NAMES = {"9": HEURISTIC, "17": DECIDED, "a0": DECIDED}
+
+
+def uid(last: str) -> str:
+    return f"0_ffff7f000001_a661_6b070de7_{last}"
+
+
+def put(root: Path, last: str, content: bytes, place: str = ACTION) -> Path:
+    path = root / place / uid(last)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with a heuristic and two decided transactions."""
+    root = tmp_path / "tx-object-store" / "ShadowNoFileLockStore" / "defaultStore"
+    for last, content in NAMES.items():
+        put(root, last, content)
+    put(root, "0", PACKED_MAGIC + number(10) + b"127.0.0.1\0", "Recovery/TransactionStatusManager")
+    return root
+
+
+def reading(root: Path) -> ObjectStoreReading:
+    (source,) = discover(root).logs
+    found = reading_of(source, ReadOptions())
+    assert isinstance(found, ObjectStoreReading)
+    return found
+
+
+def judged(root: Path) -> tuple[Answer, str]:
+    (one,) = tallystick.explain(root).logs
+    return one.judgement.answer, one.judgement.reason
+
+
+def test_the_whole_store_is_one_log_wherever_its_tree_is_entered(store: Path) -> None:
+    for place in (store, store.parents[1], store / "StateManager", store / ACTION):
+        (one,) = discover(place).logs
+        assert one.path == str(store)
+        assert {str(store / ACTION / uid(last)) for last in NAMES} <= set(one.files)
+    (one,) = discover(store / ACTION / uid("9")).logs
+    assert one.path == str(store)
+
+
+def test_its_transactions_are_those_that_recovery_reads(store: Path) -> None:
+    put(store, "b!", DECIDED)
+    put(store, "c#", DECIDED)
+    found = {one.key.rpartition(":")[2]: one for one in reading(store).transactions()}
+    assert {last: one.state for last, one in found.items()} == {
+        "9": State.HEURISTIC, "17": State.COMMITTING, "a0": State.COMMITTING,
+    }  # fmt: skip
+    assert found["17"].participants == ("java:/db", "java:/db")
+    assert found["17"].first_time == 0
+    (batch,) = reading(store).transaction_batches(10)
+    (expected,) = batches_of_transactions(reading(store).transactions(), "wall_ms", 10)
+    assert batch.equals(expected)
+
+
+def test_a_hashed_store_is_one_log_too(tmp_path: Path) -> None:
+    put(tmp_path, "1", DECIDED, f"{ACTION}/#7#")
+    put(tmp_path, "2", DECIDED, f"{ACTION}/#143#")
+    (one,) = discover(tmp_path).logs
+    assert (one.path, len(one.files)) == (str(tmp_path), 2)
+    assert sum(1 for _ in reading(tmp_path).transactions()) == 2
+
+
+def test_a_folder_that_merely_has_the_names_is_no_store(tmp_path: Path) -> None:
+    for place in (ACTION, "tx-object-store", "ShadowNoFileLockStore/defaultStore"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "notes.txt").write_bytes(DECIDED)
+    put(tmp_path, "1", b"text", "somewhere")
+    assert discover(tmp_path).logs == []
+
+
+def test_a_state_outside_of_any_store_is_known_by_its_bytes(tmp_path: Path) -> None:
+    put(tmp_path, "1", DECIDED, "copies")
+    (one,) = discover(tmp_path).logs
+    assert one.path == str(tmp_path / "copies")
+
+
+def test_a_restart_finishes_two_and_leaves_one_to_an_operator(store: Path) -> None:
+    assert judged(store) == (Answer.SAFE, "states-whole")
+    text = CliRunner().invoke(command, ["explain", str(store)]).output
+    assert "finish committing 2 transactions, leave 1 to an operator" in text
+    listed = CliRunner().invoke(command, ["indoubt", "list", str(store)])
+    assert listed.exit_code == 1
+    assert "heuristic mismatch" in listed.output
+    assert "java:/db" in listed.output
+    rows = list(reading(store).fated_changes())
+    assert [row.fate for row in rows].count(Fate.COMMITTED) == 4
+
+
+@pytest.mark.parametrize("content", [b"", DECIDED[:100], bytes(len(DECIDED)), DECIDED + b"x"])
+def test_a_state_that_is_cut_or_damaged_leaves_no_store_safe(content: bytes, store: Path) -> None:
+    path = put(store, "17", content)
+    assert judged(store) == (Answer.CANNOT_TELL, "state-cut")
+    (finding,) = (one for one in reading(store).findings() if one.code == "state-cut")
+    assert finding.file == str(path)
+
+
+@pytest.mark.parametrize("end", ["#", "!", "!#"])
+def test_what_recovery_passes_over_is_said(end: str, store: Path) -> None:
+    path = put(store, f"17{end}", DECIDED)
+    assert judged(store) == (Answer.CANNOT_TELL, "state-passed-over")
+    records = {one.file: one for one in reading(store).records(salvage=True)}
+    assert records[str(path)].outcome is Outcome.STALE
+    assert str(path) not in {one.file for one in reading(store).records()}
+
+
+def test_what_recovery_has_given_up_is_a_warning(store: Path) -> None:
+    put(store, "17", DECIDED, f"{ACTION}/Expired")
+    assert judged(store) == (Answer.SAFE, "states-whole")
+    assert [one.code for one in reading(store).findings()] == ["state-expired"]
+
+
+def test_records_name_what_each_state_is(store: Path) -> None:
+    kinds = [one.kind for one in reading(store).records()]
+    assert sorted(kinds) == [Kind.CONTROL, Kind.DECISION, Kind.DECISION, Kind.HEURISTIC]
+    (batch,) = reading(store).batches()
+    assert batch.num_rows == len(kinds)
+    parts = [reading(store).batches(one) for one in reading(store).splits(1)]
+    assert sum(batch.num_rows for part in parts for batch in part) == len(kinds)
+    for file in reading(store).files():
+        assert sum(span.length for span in file.spans) == file.size
+
+
+def test_a_transaction_that_ends_while_the_store_is_read_is_none(store: Path) -> None:
+    found = reading(store)
+    (store / ACTION / uid("17")).unlink()
+    assert sum(1 for _ in found.transactions()) == 2
+    assert found.findings() == []
+
+
+def test_a_file_that_cannot_be_read_decides_alone(store: Path) -> None:
+    found = reading(store)
+    (store / ACTION / uid("17")).unlink()
+    (store / ACTION / uid("17")).mkdir()
+    assert found.judgement.reason == "unreadable"
+
+
+def test_a_stream_has_nothing_to_follow_in_a_store(store: Path) -> None:
+    found = reading(store)
+    assert {found.number(path) for path in found.source.files} == {None}
+    assert found.lives() == {}
+    assert list(found.changes_between(None, 0)) == []
