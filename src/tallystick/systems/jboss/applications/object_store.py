@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tallystick.arrow.schemas import batches_of_transactions, record_batches
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
     AtStake,
@@ -188,6 +187,8 @@ class ObjectStoreReading:
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
+        from tallystick.arrow.schemas import batches_of_transactions
+
         return batches_of_transactions(self.transactions(), self.clock.value, rows)
 
     def changes(self) -> Sequence[Change]:
@@ -289,6 +290,8 @@ class ObjectStoreReading:
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``records()``, all of them or those of a file."""
+        from tallystick.arrow.schemas import record_batches
+
         chosen = (one for one in self.records() if split is None or one.file == split.file)
         return record_batches(chosen, self.source.path, self.clock.value, rows)
 
