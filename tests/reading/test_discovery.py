@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 from tallystick import Journal
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import Discovery, discover
+from tallystick.storage import source
+from tallystick.systems import protocol
 from tallystick.systems.protocol import Folder, LogReading, LogSource, ReadOptions, System
+from tests.fixtures import fixture_dir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,3 +141,49 @@ def test_a_folder_whose_path_is_too_long_is_a_problem_and_not_passed_over(tmp_pa
     assert len(found.logs) == 1
     assert [one.code for one in found.problems] == ["unreadable"]
     assert "too long" in found.problems[0].message
+
+
+def test_what_is_no_file_is_named_and_never_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "a named pipe"), (Path(os.devnull), "a device")):
+        with pytest.raises(LogUnreadableError, match=kind):
+            discover(path)
+
+
+def test_a_log_below_very_many_folders_is_found(tmp_path: Path) -> None:
+    here, depth, pair = Path.cwd(), 1200, ("btm1.tlog.gz", "btm2.tlog.gz")
+    os.chdir(tmp_path)
+    try:
+        for _ in range(depth):
+            Path("d").mkdir()
+            os.chdir("d")
+        for name in pair:
+            shutil.copy(fixture_dir("bitronix") / "wide" / name, name)
+        found = discover(tmp_path)
+        for name in pair:
+            Path(name).unlink()
+        for _ in range(depth):  # `shutil.rmtree` calls itself, and cannot
+            os.chdir("..")
+            Path("d").rmdir()
+    finally:
+        os.chdir(here)
+    assert [len(one.files) for one in found.logs] == [2]
+
+
+def test_the_only_numbered_file_of_a_log_is_part_of_it_where_it_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the log would be one whose files are gone."""
+    database = tmp_path / "db"
+    shutil.copytree(fixture_dir("derby") / "halted", database)
+    refused = next(database.rglob("log1.dat*"))
+    real = source.read_head
+
+    def read_head(path: str, size: int) -> bytes:
+        if Path(path) == refused:
+            raise source.unreadable(path, PermissionError(13, "Permission denied"))
+        return real(path, size)
+
+    monkeypatch.setattr(protocol, "read_head", read_head)
+    (log,) = discover(database).logs
+    assert str(refused) in log.files

@@ -51,6 +51,14 @@ def test_all_errors_of_a_message_are_told_in_its_order() -> None:
     assert [error.code for _, error in look_up(MESSAGE).errors] == ["XJ040", "XSDB4"]
 
 
+@pytest.mark.parametrize(
+    "code",
+    ["50000", "90112", "XSLA1", "XSLA3", "XSLA6", "XSDB3", "XSDB5", "XSDG0", "XBM0Q", "XSTB2"],
+)
+def test_what_an_opening_can_raise_is_known(code: str) -> None:
+    assert [error.code for _, error in look_up(f"ERROR {code}: text").errors] == [code]
+
+
 def test_an_unknown_error_is_wrong_use_and_names_what_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

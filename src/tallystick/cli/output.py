@@ -34,6 +34,9 @@ from tallystick.systems.held_back import held_back_text
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.surroundings import ALONE
 
+LISTED_MAX = 20
+"""Entries of one kind that a person is shown; ``--json`` has all of them."""
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Found = TypeVar("_Found", bound="_Reply")
 
@@ -133,6 +136,20 @@ class Printer:
         """
         for parts in _finding_lines(finding, told or Told()):
             self.line(*parts)
+
+
+def print_findings(
+    out: Printer, findings: Iterable[Finding], told: Told | None = None, each: int = 1
+) -> None:
+    """Print the first ``each`` findings of each kind, and how many others are like them."""
+    kinds: dict[tuple[str, Severity], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.code, finding.severity), []).append(finding)
+    for alike in kinds.values():
+        for one in alike[:each]:
+            out.finding(one, told)
+        if len(alike) > each:
+            out.line(f"      and {len(alike) - each:,} more like it (--json of verify lists all)")
 
 
 class Draft(Printer):

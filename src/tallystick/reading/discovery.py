@@ -33,6 +33,14 @@ ASIDE = "put-aside"
 _LISTINGS = 20
 """How often a folder is listed at most whose files vanish before they are looked at."""
 _DIGITS = re.compile(r"[0-9]+")
+_STEM = re.compile(r"([^0-9.]+)[0-9]")
+"""What the numbered files of a log have in common with its others: `log1.dat`, `log.ctrl`."""
+_NO_FILES = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 @dataclass(slots=True)
@@ -149,10 +157,14 @@ def _single_file(path: str) -> str | None:
             raise unreadable(path, error) from error
         return system.unstrip_protocol(start) if kind == "file" else None
     try:
-        is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+        mode = Path(path).stat().st_mode
     except OSError as error:
         raise unreadable(path, error) from error
-    return None if is_folder else path
+    kind = next((text for is_kind, text in _NO_FILES if is_kind(mode)), None)
+    if kind is not None:  # reading it might wait for ever, or change what is there
+        advice = "Give a file or a folder; of a device its contents, copied to a file"
+        raise LogUnreadableError(f"this is {kind}, and not read", file=path, advice=advice)
+    return None if stat.S_ISDIR(mode) else path
 
 
 def _narrow(found: Discovery, path: str) -> None:
@@ -215,7 +227,13 @@ def _with_unread(log: LogSource, unread: Iterable[str]) -> LogSource:
     Its reader then says so. Left out, such a file would be one that is gone.
     """
     own = {_DIGITS.sub("0", logical_name(path)) for path in log.files}
-    more = [path for path in unread if _DIGITS.sub("0", logical_name(path)) in own]
+    stems = {name.partition(".")[0] for name in own}
+    more = []
+    for path in unread:
+        name = logical_name(path)
+        stem = _STEM.match(name)
+        if _DIGITS.sub("0", name) in own or (stem is not None and stem[1] in stems):
+            more.append(path)
     return replace(log, files=tuple(sorted((*log.files, *more)))) if more else log
 
 
@@ -258,12 +276,29 @@ def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
             return
         found.problems.append(_problem(unreadable(where, error), where))
 
-    for path, folders, names in os.walk(root, onerror=refuse):
-        folders.sort()
-        entries = (_entry(slashed(os.path.join(path, name))) for name in sorted(names))  # noqa: PTH118
+    waiting = [root]
+    while waiting:  # `os.walk` calls itself in Python 3.11, and so ends in a deep tree
+        path = waiting.pop()
+        try:
+            with os.scandir(path) as found_here:
+                here = sorted(found_here, key=lambda one: one.name)
+        except OSError as error:
+            refuse(error)
+            continue
+        files = [one for one in here if not _is_folder(one)]
+        entries = (_entry(slashed(one.path)) for one in files)
         yield Folder(slashed(path), tuple(entry for entry in entries if entry is not None))
         if not recurse:
             return
+        below = (one for one in reversed(here) if _is_folder(one) and not one.is_symlink())
+        waiting.extend(one.path for one in below)
+
+
+def _is_folder(one: os.DirEntry[str]) -> bool:
+    try:
+        return one.is_dir()
+    except OSError:
+        return False
 
 
 def _require_folder(root: str) -> None:

@@ -10,6 +10,7 @@ import click
 
 from tallystick.cli.output import (
     ANSWER_STYLES,
+    LISTED_MAX,
     STYLES,
     Printer,
     Told,
@@ -17,6 +18,7 @@ from tallystick.cli.output import (
     complain,
     place,
     print_estate,
+    print_findings,
     print_held_back,
     print_json,
     print_problems,
@@ -31,10 +33,8 @@ from tallystick.reading import explain
 from tallystick.reading.databases import strangers
 from tallystick.reading.engine_errors import LookedUp, look_up
 from tallystick.reading.results import Explanation, amount, counts, headline
-from tallystick.records import Difference, Finding, Severity, Verdict
+from tallystick.records import Difference, Finding, Severity, State, Verdict
 
-LISTED_MAX = 20
-"""Entries of one kind that a person is shown; ``--json`` has all of them."""
 SHORT = 40
 """Characters of a phrase that may stand in a text more than once: it is no fact of its own."""
 
@@ -116,24 +116,15 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
     for difference in verdict.differences[:LISTED_MAX]:
         _show_difference(out, difference, told)
     _show_rest(out, len(verdict.differences))
-    _show_list(out, "In doubt", verdict.strict.get("in_doubt"), told)
+    pending = State.PENDING.value in counts(verdict.strict.get("transactions"))
+    title = "Pending" if pending else "In doubt"
+    _show_list(out, title, verdict.strict.get("in_doubt"), told)
     _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"), told)
-    _show_findings(out, findings, told)
+    print_findings(out, findings, told)
     records = counts(verdict.strict.get("records"))
     read = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
     out.line(f"  Read: {read}", style="dim")
     out.line()
-
-
-def _show_findings(out: Printer, findings: list[Finding], told: Told) -> None:
-    """Print the first finding of each kind, and how many others are like it."""
-    kinds: dict[tuple[str, Severity], list[Finding]] = {}
-    for finding in findings:
-        kinds.setdefault((finding.code, finding.severity), []).append(finding)
-    for alike in kinds.values():
-        out.finding(alike[0], told)
-        if len(alike) > 1:
-            out.line(f"      and {len(alike) - 1:,} more like it (--json of verify lists all)")
 
 
 def _show_list(out: Printer, title: str, values: Any, told: Told) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 import click
 
 from tallystick.cli.output import (
+    LISTED_MAX,
     Printer,
     as_json,
     listed,
     path_argument,
     print_estate,
+    print_findings,
     print_held_back,
     print_json_lines,
     print_problems,
@@ -73,6 +75,5 @@ def _show_log(out: Printer, log: Summary) -> None:
     print_held_back(out, log.held_back)
     if log.surroundings is not None:
         print_surroundings(out, log.surroundings)
-    for finding in log.findings:
-        out.finding(finding)
+    print_findings(out, log.findings, each=LISTED_MAX)
     out.line()

@@ -335,4 +335,473 @@ ERRORS = engine_errors(
         "Use an undamaged copy of the log",
         ("no-boot",),
     ),
+    EngineError(
+        "XBM01",
+        "The boot failed; the next exception in the chain says why.",
+        "Look up the error that follows it",
+    ),
+    EngineError(
+        "XBM02",
+        "A class that the boot needs is not on the class path.",
+        "Start with all jars of Derby of one version; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM05",
+        "The jars of Derby on the class path lack their version, or are of several.",
+        "Start with all jars of Derby of one version; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM07",
+        "The boot password is shorter than 8 bytes, so it is not that of this database.",
+        "Give the right one to us with --boot-password, to Derby as bootPassword",
+        ("encrypted",),
+    ),
+    EngineError(
+        "XBM08",
+        "The storage that the URL or service.properties names cannot be made.",
+        "Look at the URL, and at the classes it needs; the files are not the cause",
+    ),
+    EngineError(
+        "XBM0B",
+        "service.properties cannot be written: rights, a full disk, or a read-only file system.",
+        "Make room, or give the owner's rights back; change nothing else",
+    ),
+    EngineError(
+        "XBM0C",
+        "The security manager, or the rights of the process, keep Derby from a file.",
+        "Give the process the rights of the files' owner",
+    ),
+    EngineError(
+        "XBM0G",
+        "The provider of the encryption is missing.",
+        "Install the provider that encrypted the database; the files are not the cause",
+    ),
+    EngineError(
+        "XBM0H",
+        "A folder cannot be made: rights, a full disk, or a file of that name.",
+        "Make room, or give the owner's rights back",
+    ),
+    EngineError(
+        "XBM0I",
+        "A folder of the database cannot be removed.",
+        "Look at the rights of the folder above",
+    ),
+    EngineError(
+        "XBM0J",
+        "A database is made where a folder of that name is.",
+        "Look whose folder it is before anything is put over it",
+    ),
+    EngineError(
+        "XBM0P",
+        "The database lies where Derby cannot write, as in a jar, and recovery has to write.",
+        "Open a copy of it in a folder that can be written",
+    ),
+    EngineError(
+        "XBM0Q",
+        "A file of the backup that is restored is missing.",
+        "Restore another backup; this one is not whole",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XBM0R",
+        "A file of the database cannot be removed.",
+        "Look at the rights of its folder",
+    ),
+    EngineError(
+        "XBM0S",
+        "A file of the database cannot be renamed.",
+        "Look at the rights of its folder, and for a process that has it open",
+    ),
+    EngineError(
+        "XBM0Y",
+        "The folder of the backup that is restored is not there.",
+        "Look at the path of the backup",
+    ),
+    EngineError(
+        "XBM0Z",
+        "A file of the backup cannot be copied: rights, or a full disk.",
+        "Make room, then restore again into an empty folder",
+    ),
+    EngineError(
+        "XSDB0",
+        "A page in memory is not what was expected.",
+        "Take a copy of the database before any other start; compare seg0 and log with a backup",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDB1",
+        "A page in seg0 has a format that this version does not know: it is damaged.",
+        "Use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDB2",
+        "The first page of a container in seg0 has an unknown format: it is damaged.",
+        "Use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDB3",
+        "The first page of a container says something else than before: files of two databases, "
+        "or damage.",
+        "Use log and seg0 of one copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDB5",
+        "The log changes a page behind the end of its file in seg0: the file is cut, or of an "
+        "earlier moment.",
+        "Use log and seg0 of one copy",
+        (
+            "part-refused",
+            "boot-depends",
+        ),
+    ),
+    EngineError(
+        "XSDB7",
+        "Another process may have the database open, by its dbex.lck; this one goes on all the "
+        "same.",
+        "End one of both processes at once; two that write damage the database",
+    ),
+    EngineError(
+        "XSDB8",
+        "Another process may have the database open, by its dbex.lck, and this one was told not "
+        "to go on.",
+        "End that process; to delete dbex.lck while it runs can damage the database",
+    ),
+    EngineError(
+        "XSDB9",
+        "The file of a stream in seg0 is damaged.",
+        "Use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDBA",
+        "An object could not be made on a page of a container.",
+        "Look up the error that follows it",
+    ),
+    EngineError(
+        "XSDBB",
+        "A page in seg0 has a format that this version does not know: it is damaged.",
+        "Use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDBC",
+        "The first page of a container cannot be written.",
+        "Make room, or look at the disk; then start again",
+    ),
+    EngineError(
+        "XSDF0",
+        "A file that recovery makes in seg0 is there already.",
+        "Use log and seg0 of one copy",
+    ),
+    EngineError(
+        "XSDF1",
+        "A file in seg0 cannot be made: rights, or a full disk.",
+        "Make room, or give the owner's rights back",
+    ),
+    EngineError(
+        "XSDF3",
+        "The folder seg0 cannot be made.",
+        "Make room, or give the owner's rights back",
+    ),
+    EngineError(
+        "XSDF4",
+        "The file of a table that was dropped cannot be removed.",
+        "Look at the rights of seg0",
+    ),
+    EngineError(
+        "XSDF6",
+        "A page that says which pages of a table are in use is missing: its file is cut.",
+        "Use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDFB",
+        "The database is read-only, and the operation writes.",
+        "Look why it is: rights, a medium, or a start without the log",
+    ),
+    EngineError(
+        "XSDFD",
+        "A page was read twice and differed: the disk, or the memory, is failing.",
+        "Copy the database to another disk before anything else",
+    ),
+    EngineError(
+        "XSDFI",
+        "Recovery could not write to seg0: most likely the disk is full.",
+        "Make room and start again; delete nothing in log or seg0",
+    ),
+    EngineError(
+        "XSDG0",
+        "A page in seg0 cannot be read: its file is cut, or the disk fails.",
+        "Copy the database; use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDG1",
+        "A page in seg0 cannot be written: a full disk, or a quota.",
+        "Make room and start again; delete nothing in log or seg0",
+    ),
+    EngineError(
+        "XSDG3",
+        "The first page of a container, which describes it, cannot be read or written.",
+        "Look up the error that follows it; look at the rights and the disk of seg0",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDG4",
+        "The description of a table or index cannot be read.",
+        "Copy the database; use log and seg0 of one older copy",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDG6",
+        "The backup that is restored has no seg0.",
+        "Restore another backup; this one is not whole",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSDG7",
+        "The old folder cannot be removed, so the backup is not restored.",
+        "Restore it into an empty folder",
+    ),
+    EngineError(
+        "XSDG8",
+        "A folder of the backup cannot be copied: rights, or a full disk.",
+        "Make room, then restore again into an empty folder",
+    ),
+    EngineError(
+        "XSDG9",
+        "A thread of Derby was interrupted while it read or wrote.",
+        "Find what interrupts threads of the application; then start again",
+    ),
+    EngineError(
+        "XSLA0",
+        "The log cannot be forced to disk: what was not acknowledged may be missing.",
+        "Make room, or look at the disk; then start again",
+    ),
+    EngineError(
+        "XSLA1",
+        "A change went to the log and could not be made in the store; recovery may meet the same.",
+        "Copy the database before any other start",
+        (
+            "part-refused",
+            "boot-depends",
+        ),
+    ),
+    EngineError(
+        "XSLA2",
+        "The log could not be read or written, and the system stopped.",
+        "Look at the disk and the rights of the folder log; then start again",
+    ),
+    EngineError(
+        "XSLA3",
+        "The log holds something that is no record: it is damaged.",
+        "Use an undamaged copy of the log",
+        (
+            "no-boot",
+            "damaged",
+            "odd-group",
+        ),
+    ),
+    EngineError(
+        "XSLA5",
+        "The log cannot be read to roll a transaction back.",
+        "Use an undamaged copy of the log",
+        (
+            "no-boot",
+            "damaged",
+        ),
+    ),
+    EngineError(
+        "XSLA6",
+        "Recovery failed; the next exception in the chain says why.",
+        "Look up the error that follows it; keep a copy of log and seg0 of this moment",
+        (
+            "no-boot",
+            "part-refused",
+            "boot-depends",
+        ),
+    ),
+    EngineError(
+        "XSLA8",
+        "A transaction cannot be rolled back: what it changed is not in seg0 as the log says.",
+        "Use log and seg0 of one copy",
+        (
+            "part-refused",
+            "boot-depends",
+        ),
+    ),
+    EngineError(
+        "XSLAA",
+        "An earlier error stopped the store.",
+        "Look for the first error in derby.log",
+    ),
+    EngineError(
+        "XSLAE",
+        "log.ctrl cannot be written: rights, a full disk, or a read-only file system.",
+        "Make room, or give the owner's rights back",
+    ),
+    EngineError(
+        "XSLAF",
+        "The database was opened read-only, and recovery has pages to write.",
+        "Open a copy of it in a folder that can be written",
+    ),
+    EngineError(
+        "XSLAH",
+        "The database was opened read-only, and something writes.",
+        "Open a copy of it in a folder that can be written",
+    ),
+    EngineError(
+        "XSLAI",
+        "The checkpoint cannot be written to the log.",
+        "Make room and start again; delete nothing in the folder log",
+    ),
+    EngineError(
+        "XSLAJ",
+        "An earlier error stopped the log.",
+        "Look for the first error in derby.log",
+    ),
+    EngineError(
+        "XSLAK",
+        "The numbers of log files are used up.",
+        "Copy the rows to a new database",
+    ),
+    EngineError(
+        "XSLAL",
+        "A record of the log is larger than a log file may be: it is damaged, or the limit was "
+        "lowered.",
+        "Use an undamaged copy of the log",
+        (
+            "no-boot",
+            "damaged",
+        ),
+    ),
+    EngineError(
+        "XSLAM",
+        "log.ctrl cannot be read, so the format of the database is not known.",
+        "Look at the rights and the disk of the folder log",
+    ),
+    EngineError(
+        "XSLAP",
+        "A beta version made the database: no release upgrades it.",
+        "Copy the rows with that version",
+    ),
+    EngineError(
+        "XSLAQ",
+        "No log file can be made in the folder log: rights, a full disk, or logDevice names no "
+        "folder.",
+        "Make room, or give the owner's rights back; look at logDevice in service.properties",
+    ),
+    EngineError(
+        "XSLAR",
+        "A log file of the backup cannot be copied: rights, or a full disk.",
+        "Make room, then restore again into an empty folder",
+    ),
+    EngineError(
+        "XSLAS",
+        "The backup that is restored has no folder log.",
+        "Restore another backup; this one is not whole",
+        (
+            "no-boot",
+            "part-refused",
+        ),
+    ),
+    EngineError(
+        "XSLAT",
+        "The folder that logDevice names has a log already, perhaps of another database.",
+        "Look whose log it is before anything is put over it",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSLB5",
+        "The log is cut before a place that recovery still needs.",
+        "Put the missing log files of this copy back",
+        ("no-boot",),
+    ),
+    EngineError(
+        "XSLB8",
+        "Recovery was sent behind the end of the log.",
+        "Use log and log.ctrl of one copy",
+        (
+            "checkpoint-past-end",
+            "no-boot",
+        ),
+    ),
+    EngineError(
+        "XSRS8",
+        "logDevice was changed: it can be given only when a database is made.",
+        "Put the folder log where service.properties says",
+    ),
+    EngineError(
+        "XSTB0",
+        "A transaction cannot be rolled back; the next exception says why.",
+        "Look up the error that follows it",
+    ),
+    EngineError(
+        "XSTB2",
+        "A change cannot be logged, perhaps as the database is read-only.",
+        "Look why it is: rights, a medium, or an earlier error",
+    ),
+    EngineError(
+        "XSTB3",
+        "A transaction cannot be rolled back, since an earlier error took the log away.",
+        "Look for the first error in derby.log",
+    ),
+    EngineError(
+        "XSTB5",
+        "A database that was being made without a log failed.",
+        "Make it anew",
+    ),
+    EngineError(
+        "XSCH1",
+        "The container of a table has no file in seg0.",
+        "Put its file back from the copy that the log belongs to",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XSAI2",
+        "A table or index that the catalogue names has no container in seg0.",
+        "Put its file back from the copy that the log belongs to",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XBCXA",
+        "The boot password is wrong.",
+        "Give the right one to us with --boot-password, to Derby as bootPassword",
+        ("encrypted",),
+    ),
+    EngineError(
+        "XBCXK",
+        "The encryption key is not that with which the database was made.",
+        "Give Derby the right encryptionKey",
+        ("encrypted",),
+    ),
+    EngineError(
+        "XBCXL",
+        "The file verifyKey.dat, which tells whether an encryption key is right, cannot be read.",
+        "Put it back from a copy of this database",
+        ("encrypted",),
+    ),
+    EngineError(
+        "XJ041",
+        "The database could not be made; the next exception in the chain says why.",
+        "Look up the error that follows it",
+    ),
+    EngineError(
+        "XJ048",
+        "The attributes of the URL contradict each other, as create beside restoreFrom.",
+        "Give one of them",
+    ),
+    EngineError(
+        "XJ050",
+        "An earlier version made the database: it opens, and some operations need an upgrade.",
+        "Upgrade a copy first; afterwards earlier versions do not open it",
+    ),
+    EngineError(
+        "XJ081",
+        "Attributes that create, restore or recover contradict each other.",
+        "Give one of them",
+    ),
 )

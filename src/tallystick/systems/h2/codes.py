@@ -338,4 +338,190 @@ ERRORS = engine_errors(
         "Open it with the version that wrote it, and rename what has that name",
         ("does-not-open",),
     ),
+    EngineError(
+        "50000",
+        "The engine met something that its code does not expect: of a database that does not "
+        "open, most often a damaged page or row.",
+        "Copy the file; look for the first cause in the trace file; use an undamaged copy",
+        (
+            "does-not-open",
+            "damaged",
+        ),
+    ),
+    EngineError(
+        "50004",
+        "The class or data that a row holds is of an unknown type: it is damaged, or a later "
+        "version wrote it.",
+        "Open a copy with the version that wrote it",
+        (
+            "does-not-open",
+            "damaged",
+        ),
+    ),
+    EngineError(
+        "50100",
+        "The file uses what this version of H2 does not support.",
+        "Open it with the version that wrote it",
+        ("does-not-open",),
+    ),
+    EngineError(
+        "90011",
+        "The path in the URL is relative in a way that later versions refuse.",
+        "Write ./ before it, or give the whole path; the file is not the cause",
+    ),
+    EngineError(
+        "90013",
+        "No database is found there, and this URL does not make one.",
+        "Look at the path: the URL leaves .h2.db, or .mv.db, out",
+    ),
+    EngineError(
+        "90021",
+        "A setting of the URL does not fit the database.",
+        "Leave the setting out; the file is not the cause",
+    ),
+    EngineError(
+        "90024",
+        "A file cannot be renamed.",
+        "Look at the rights of the folder, and for a process that has the file open",
+    ),
+    EngineError(
+        "90025",
+        "A file cannot be removed.",
+        "Look at the rights of the folder, and for a process that has the file open",
+    ),
+    EngineError(
+        "90028",
+        "A file cannot be read or written: the disk is full, or fails, or the file is cut.",
+        "Make room, or copy the file to another disk; then start again",
+    ),
+    EngineError(
+        "90031",
+        "A file cannot be read or written: the disk is full, or fails, or the file is cut.",
+        "Make room, or copy the file to another disk; then start again",
+    ),
+    EngineError(
+        "90034",
+        "The trace file, x.trace.db, cannot be written: the database itself is not the cause.",
+        "Make room, or give the owner's rights back",
+    ),
+    EngineError(
+        "90043",
+        "A trigger of the catalogue cannot be made, often as its class is not on the class path.",
+        "Put the class on the class path",
+    ),
+    EngineError(
+        "90050",
+        "The password lacks the file password before the user's.",
+        "Give file password, a space, and the user's password",
+    ),
+    EngineError(
+        "90055",
+        "The cipher of the URL is not that of the file.",
+        "Give the CIPHER with which the database was made",
+        ("encrypted",),
+    ),
+    EngineError(
+        "90060",
+        "The method of file locks in the URL is not known.",
+        "Leave FILE_LOCK out; the file is not the cause",
+    ),
+    EngineError(
+        "90062",
+        "A file cannot be made: rights, a full disk, or a folder that is missing.",
+        "Make room, or give the owner's rights back",
+    ),
+    EngineError(
+        "90097",
+        "The database is read-only: the file, or the medium, cannot be written.",
+        "Open a copy of it in a folder that can be written; recovery has to write",
+    ),
+    EngineError(
+        "90098",
+        "An earlier error, such as a full disk, closed the database.",
+        "Look for the first error in the trace file; then open it again",
+    ),
+    EngineError(
+        "90108",
+        "The memory does not suffice.",
+        "Give the process more memory; damage can look like a very long value",
+    ),
+    EngineError(
+        "90109",
+        "A view of the catalogue is not valid, as a table of it is gone.",
+        "Make the view anew; its rows are those of its tables",
+    ),
+    EngineError(
+        "90111",
+        "A linked table cannot be reached: it is in another database.",
+        "Look at that database; what is in this one is not the cause",
+    ),
+    EngineError(
+        "90112",
+        "A row that recovery or a rollback deletes is not in an index: index and table differ.",
+        "Copy the file; copy the rows with SCRIPT to a new database",
+        (
+            "damaged",
+            "does-not-open",
+        ),
+    ),
+    EngineError(
+        "90121",
+        "The database was closed already, as when the process ends.",
+        "Look for who closes it; the file is not the cause",
+    ),
+    EngineError(
+        "90124",
+        "A file is not there: of a large object in files, or one that a statement names.",
+        "Put the file back from the copy that the database belongs to",
+        ("part-lost",),
+    ),
+    EngineError(
+        "90129",
+        "A transaction that is to be committed or rolled back by its name is not in doubt here.",
+        "List those in doubt: tallystick indoubt list PATH",
+    ),
+    EngineError(
+        "90131",
+        "Two transactions changed one row at a time.",
+        "Try again; the file is not the cause",
+    ),
+    EngineError(
+        "90133",
+        "A setting cannot be changed while the database is open.",
+        "Close it first",
+    ),
+    EngineError(
+        "90135",
+        "The database is open for one connection only.",
+        "Close that connection",
+    ),
+    EngineError(
+        "90138",
+        "The name of the database cannot be that of a file.",
+        "Give another name",
+    ),
+    EngineError(
+        "90141",
+        "Values of a Java class are stored, and the class that writes them was changed.",
+        "Open it with the serializer that wrote it",
+    ),
+    EngineError(
+        "90143",
+        "A row of an index is not in its table: index and table differ.",
+        "Copy the file; copy the rows with SCRIPT to a new database",
+        (
+            "damaged",
+            "does-not-open",
+        ),
+    ),
+    EngineError(
+        "90146",
+        "No database is found there, and IFEXISTS keeps this URL from making one.",
+        "Look at the path: the URL leaves .h2.db, or .mv.db, out",
+    ),
+    EngineError(
+        "90149",
+        "No database is found there, and remote URLs make none.",
+        "Look at the path: the URL leaves .h2.db, or .mv.db, out",
+    ),
 )
