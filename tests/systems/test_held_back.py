@@ -13,9 +13,10 @@ from tallystick.records import Xid
 from tallystick.services.journal import Journal
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
-from tallystick.systems.derby.verdict.strict import held_by_open
-from tallystick.systems.held_back import held_back
+from tallystick.systems.derby.verdict.strict import held_by_open, redo_bytes
+from tallystick.systems.held_back import REDONE_PER_S, held_back, redo_text
 from tallystick.systems.tally.live.settings import Settings
+from tests.fixtures import fixture_dir
 from tests.systems.jboss.build import add, add_tx, commit, file_name, image
 
 
@@ -41,6 +42,28 @@ def test_the_oldest_open_transaction_of_a_journal_holds_the_files_with_its_recor
             main([command, str(tmp_path)])
         line = "Held back: 2 files, 2,048 bytes, by transaction 60, begun in activemq-data-1.amq at"
         assert line in capsys.readouterr().out
+
+
+def test_a_long_redo_is_told_with_its_bytes_and_how_long_they_took() -> None:
+    assert redo_text(REDONE_PER_S - 1) == ""
+    assert redo_text(48_254_685).startswith("48,254,685 bytes of log; at 5 MB a second")
+    assert redo_text(48_254_685).endswith("about 10 s")
+
+
+def test_the_redo_of_derby_is_the_log_from_its_begin_to_its_end() -> None:
+    names = {number: f"log{number}.dat" for number in (1, 2, 3)}
+    files = {n: LogBytes(n, name, name, memoryview(bytes(100))) for n, name in names.items()}
+    recovery = Recovery()
+    recovery.boots, recovery.start, recovery.log_end = True, (1 << 32) + 40, (3 << 32) + 30
+    assert redo_bytes(LogFiles(files), recovery) == 60 + 100 + 30
+    recovery.boots = False
+    assert redo_bytes(LogFiles(files), recovery) is None
+
+
+def test_the_redo_of_h2_is_its_log_pages() -> None:
+    (log,) = explain(fixture_dir("h2") / "large-log-512").logs
+    assert log.strict["redo"] % 512 == 0
+    assert log.strict["redo"] > 0
 
 
 def test_nothing_is_held_back_where_all_that_is_open_began_in_the_newest_file(

@@ -30,7 +30,7 @@ from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
-from tallystick.systems.held_back import held_back_text
+from tallystick.systems.held_back import held_back_text, redo_text
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.surroundings import ALONE
 
@@ -317,6 +317,12 @@ def print_held_back(out: Printer, held: Mapping[str, Any] | None) -> None:
     """Print which transaction keeps a log from giving up old files, where one does."""
     if held:
         out.line(f"  Held back: {held_back_text(held)}")
+
+
+def print_redo(out: Printer, size: int | None) -> None:
+    """Print how much of a log is redone at a restart, where that takes a while."""
+    if text := redo_text(size or 0):
+        out.line(f"  Redo: {text}")
 
 
 def stake_text(one: Judgement) -> str:

@@ -22,6 +22,7 @@ from tallystick.cli.output import (
     print_held_back,
     print_json,
     print_problems,
+    print_redo,
     print_surroundings,
     read_options,
     reading_options,
@@ -113,6 +114,7 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
         told.is_new(own.text)
         out.line(f"  The log alone: {own.words}: {own.text}")
     print_held_back(out, verdict.strict.get("held_back"))
+    print_redo(out, verdict.strict.get("redo"))
     for difference in verdict.differences[:LISTED_MAX]:
         _show_difference(out, difference, told)
     _show_rest(out, len(verdict.differences))

@@ -90,7 +90,19 @@ def strict(
         | ({"files": [f"log{recovery.lost_file}.dat"]} if recovery.lost_file else {}),
         "findings": dict(Counter(one.code for one in findings)),
         "recovery": _recovery(recovery),
+        "redo": redo_bytes(log, recovery),
     } | ({"held_back": held} if (held := held_by_open(log, recovery)) else {})
+
+
+def redo_bytes(log: LogFiles, recovery: Recovery) -> int | None:
+    """Return how many bytes of the log a boot reads to redo it; None where it does not boot."""
+    if not recovery.boots or not recovery.start:
+        return None
+    (first, begin), (last, end) = (
+        (one >> 32, one & 0xFFFFFFFF) for one in (recovery.start, recovery.log_end)
+    )
+    between = (file.size for file in log.files.values() if first <= file.number < last)
+    return max(0, sum(between) + end - begin)
 
 
 def held_by_open(log: LogFiles, recovery: Recovery) -> Json | None:

@@ -65,7 +65,16 @@ def strict_part(result: EngineResult, findings: Sequence[Finding]) -> dict[str, 
         "lost": _lost(result, findings),
         "findings": dict(sorted(Counter(one.code for one in findings).items())),
         "opens": result.opening.opened,
+        "redo": _redo_bytes(result),
     }
+
+
+def _redo_bytes(result: EngineResult) -> int | None:
+    """Return how many bytes of log pages an opening reads; None where it reads none."""
+    stream = result.file.stream
+    if stream is None or result.redo is None:
+        return None
+    return len(stream.data_pages) * stream.pages.page_size
 
 
 def _in_doubt(one: LoggedTransaction) -> dict[str, Any]:
