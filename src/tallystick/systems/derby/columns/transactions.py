@@ -162,6 +162,7 @@ class TransactionColumns:
     def _ids(self, sums: Columns) -> dict[str, pa.Array]:
         """Make the columns of the global id."""
         places = sums[XID]
+        # By file: a place in a mapped file is only meaningful beside its bytes.
         order, parts = [np.empty(0, np.int64)], []
         for number in np.unique(places[places >= 0] >> 32).tolist():
             rows = np.flatnonzero((places >= 0) & (places >> 32 == number))
@@ -236,6 +237,7 @@ class _FileLists(NamedTuple):
 def _joined(pieces: Columns) -> tuple[Columns, _FileLists]:
     """Join the sums over parts of transactions, and sort these by their first records."""
     pieces = pieces[:, np.lexsort((pieces[NUMBER], pieces[BOOT]))]
+    # A transaction that spans chunks has a piece in each; it is one unless it begins anew.
     new = pieces[BEGINS] != 0
     new[0] = True
     for row in (NUMBER, BOOT):
@@ -258,6 +260,7 @@ def _joined(pieces: Columns) -> tuple[Columns, _FileLists]:
     adds = new.copy()
     adds[1:] |= files[1:] != files[:-1]
     counts = np.add.reduceat(adds.astype(np.int64), starts)
+    # First records have different instants, so no stable sort is needed.
     order = np.argsort(sums[FIRST])
     lists = _FileLists(counts, np.cumsum(counts) - counts, files[adds])
     return sums[:, order], lists.part(order)

@@ -145,6 +145,7 @@ def _redo(
         return NOTE if creates else DONE
     slot = find(table, columns[TRANSACTION, row])
     known = table[slot, NUMBER] != FREE
+    # It began before the first record that a boot reads: there is nothing to take out.
     if not known and early and group & _ENDS:
         return DONE
     if not _fits(columns, row, known, flags):
@@ -225,6 +226,7 @@ def _has_gap(
     counted = columns[OPERATION, row] in _COUNTED
     pages[slot, PAGE_VERSION] = version + (columns[COUNT, row] if counted else 1)
     pages[slot, PAGE_PLACE] = base | columns[OFFSET, row]
+    # Undone means: the last change of the page was an undo. The cut stays for ever.
     bits = pages[slot, PAGE_BITS] & ~UNDONE
     if columns[OPERATION, row] == operations.PHYSICAL_UNDO:
         bits |= UNDONE
@@ -260,6 +262,7 @@ def find_page(pages: Table, segment: Number, container: Number, page: Number) ->
 @kernel
 def remove(table: Table, slot: Number) -> None:
     """Free a slot, and move up those that were only after it because it was taken."""
+    # No tombstones: a log of millions of transactions would fill the table with them.
     mask = len(table) - 1
     table[slot, NUMBER] = FREE
     at = (slot + 1) & mask

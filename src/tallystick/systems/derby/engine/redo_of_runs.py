@@ -60,6 +60,7 @@ class RedoOfRuns:
             count = self._redo(chunk)
             if count:
                 run = run.extended(chunk.rows(0, count))
+            # The rest is redone record by record: who goes on here would redo it twice.
             if count < chunk.size:
                 break
         return run
@@ -91,6 +92,7 @@ class RedoOfRuns:
             return
         self._done = True
         used = self._table[self._table[:, kernels.NUMBER] != kernels.FREE].tolist()
+        # Slots are in order of their hashes; the engine's table is in order of begin records.
         used.sort(key=lambda one: one[kernels.FIRST])
         self._result.table |= {one[kernels.NUMBER]: self._open(*one) for one in used}
         self._result.redone += int(self._counters[kernels.REDONE])
@@ -135,6 +137,7 @@ class RedoOfRuns:
 
     def _grow(self) -> None:
         open_slots, page_slots = self._counters[: kernels.PAGES + 1].tolist()
+        # More than half full, and probing gets long; one free slot has to end every search.
         if 2 * open_slots >= len(self._table):
             self._table = _moved(self._table, kernels.move_transactions)
         if 2 * page_slots >= len(self._pages):

@@ -253,6 +253,7 @@ class Committed:
         """Return those of them that are rows, as `Names.is_row` says."""
         page, record = CONTROL_ROW
         container = self.columns[KEPT_CONTAINER]
+        # The first row of a table describes the table itself, and no SELECT shows it.
         others = (self.columns[KEPT_PAGE] == page) & (self.columns[KEPT_RECORD_ID] == record)
         others &= np.isin(container, [*names.tables])
         others |= np.isin(container, [*names.indexes]) & ~np.isin(container, [*names.tables])
@@ -324,6 +325,7 @@ class ChangeFeed:
             stop = _first_end(mine)
             if stop is None:
                 continue
+            # A begin record of its number ends it, too: a boot was between, which has undone it.
             kept = self._open.pop(number)
             if _commits(mine[:, stop]):
                 pieces += kept
@@ -334,6 +336,7 @@ class ChangeFeed:
         """Mark the changes at these instants as undone."""
         places = np.sort(places)
         for part in self._open[number] if places.size else ():
+            # Parts are in log order, so only places between its first and its last can be in one.
             begin, end = np.searchsorted(places, part[KEPT_PLACE, [0, -1]])
             wanted = places[begin : end + 1]
             at = np.minimum(np.searchsorted(part[KEPT_PLACE], wanted), part.shape[1] - 1)
@@ -346,6 +349,7 @@ class ChangeFeed:
         numbers = kept[KEPT_TRANSACTION]
         cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
         for begin, end in pairwise([0, *cuts, numbers.size]):
+            # Copied: a view would keep the columns of the whole chunk for one open transaction.
             self._open.setdefault(int(numbers[begin]), []).append(kept[:, begin:end].copy())
 
 
@@ -382,6 +386,7 @@ def _kept(chunk: Chunk, rows: Column) -> Columns:
 def _in_order(chunk: Chunk, columns: Columns, ends: Column) -> Committed:
     """Sort changes by the rows of the chunk that commit them."""
     alive = np.flatnonzero(columns[KEPT_OPERATION] != _UNDONE)
+    # Stable: the changes of a commit stay in log order.
     order = alive[np.argsort(ends[alive], kind="stable")]
     rows, first, group = np.unique(ends[order], return_index=True, return_inverse=True)
     places = chunk.columns[GLOBAL_ID, rows].tolist()

@@ -181,6 +181,7 @@ class Chunk:
         """Return the rows that belong to transactions, those of each together and in order."""
         transaction = self.columns[TRANSACTION]
         rows: Column = np.flatnonzero(transaction >= 0)
+        # Stable: the records of a transaction stay in log order.
         return rows[np.argsort(transaction[rows], kind="stable")]
 
 
@@ -233,6 +234,7 @@ class PlainRun(NamedTuple):
         """Return the run with the records of the chunk, which follow it."""
         operation = chunk.columns[OPERATION]
         checks = chunk.checksums
+        # Checksum records are no records of the log's own scan: it ends at the last other one.
         row = chunk.size - 1
         while row >= 0 and operation[row] == CHECKSUM_OPERATION:
             row -= 1
@@ -292,10 +294,13 @@ def heads(file: LogBytes, begin: int, limit: int, rows: int) -> Iterator[Chunk]:
 
 def _chunks(file: LogBytes, begin: int, limit: int, rows: int, *, heads: bool) -> Iterator[Chunk]:
     data = np.frombuffer(file.data, np.uint8)
+    # An instant is file number and offset in 64 bits: beyond, records could not be told apart.
     stop = min(limit, file.size, POSITION_MASK) if file.number <= FILE_NUMBER_MAX else begin
     count, programs = (HEAD_COLUMNS, HEADS) if heads else (BODY_COLUMNS, BODIES)
+    # Where bodies are decoded they vouch for themselves; heads need a checksum before them.
     how, covered = FULL, begin if heads else file.size
     while how == FULL and begin < stop:
+        # Pages behind are given back, or a long log would stay in memory as a whole.
         let_go(file.data, begin)
         columns = np.empty((count, rows), np.int64)
         large = np.empty((LARGE_COLUMNS, rows), np.int64)

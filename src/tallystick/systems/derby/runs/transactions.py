@@ -68,6 +68,7 @@ def _are_over(sums: Columns) -> NDArray[np.bool_]:
     """
     ends = sums[END]
     over: NDArray[np.bool_] = (sums[BEGINS] != 0) & (ends >= 0) & (ends & _LAST != 0)
+    # The latest ones stay whole, as the pass without columns keeps them.
     over[:1] = over[-LATEST:] = False
     return over
 
@@ -152,6 +153,7 @@ class _Sums:
         self._begins = self._operation == operations.BEGIN
         starts = self._begins.copy()
         starts[0] = True
+        # A number that begins twice within a chunk is two transactions, of two boots.
         starts[1:] |= self._transaction[1:] != self._transaction[:-1]
         self._starts: Column = np.flatnonzero(starts)
 
@@ -194,6 +196,7 @@ def last_of(wanted: NDArray[np.bool_], values: Column, starts: Column) -> Column
 
     ``starts`` are the first rows of the runs, which follow each other.
     """
+    # `maximum.reduceat` of row numbers, as NumPy has no "last where" by groups.
     index = np.where(wanted, np.arange(wanted.size), -1)
     last = np.maximum.reduceat(index, starts)
     found: Column = np.where(last >= 0, values[last], -1)

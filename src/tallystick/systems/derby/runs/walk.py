@@ -177,12 +177,14 @@ def walk(
     while position < limit:
         length = body_length(data, number, position)
         full = count == columns.shape[1] or checks == large.shape[1]
+        # The end is told even where the columns are full: the caller would ask in vain once more.
         if length == 0 or (length > 0 and full):
             return count, checks, position, covered, FULL if length else ENDED
         left = _decode(data, position, length, columns, count, programs, large, checks)
         end = position + length + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
         if left < 0 or (end > covered and columns[GROUP, count] & _CHECKSUM == 0):
             return count, checks, position, covered, STUCK
+        # A checksum record stands before the group that it vouches for.
         if columns[GROUP, count] & _CHECKSUM:
             covered = max(covered, end + columns[_SCRATCH, count])
         checks += left
@@ -254,6 +256,7 @@ def _put_body(
     operation = columns[OPERATION, row]
     if operation >= programs.shape[0]:
         return False
+    # The caller's columns are not cleared: that would touch all of them for each chunk.
     for column in range(RECORD_ID, len(columns)):
         columns[column, row] = -1
     columns[ODD, row] = 0
@@ -347,6 +350,7 @@ def _put_global_id(
     begin = place + _ID_SIZE
     place = begin + _GTRID_AT
     for _ in range(2):
+        # Twice: the two parts of the id, each after a byte with its length.
         if object_id != layout.GLOBAL_ID or place >= body_end:
             return -1
         place += 1 + int64(data[uint64(place)])
@@ -360,6 +364,7 @@ def _put_tail(data: Bytes, place: Number, body_end: Number, columns: Columns, ro
     group = columns[GROUP, row]
     if group & _CHECKSUM:
         return True
+    # What undoes has no optional data, and names the undone record in its place.
     if group & _COMPENSATION:
         if place + _UNDO_SIZE > body_end:
             return False
@@ -380,11 +385,13 @@ def body_length(data: Bytes, number: Number, position: Number) -> Number:
     if position + _LENGTH_SIZE > size:
         return 0 if position == size else -1
     length = be_int32(data, position)
+    # Derby fills files with zeros ahead, and ends a scan at a length of 0.
     if length == 0:
         return 0
     body_end = position + _PREFIX_SIZE + length
     if length < BODY_SIZE_MIN or body_end + _LENGTH_SIZE > size:
         return -1
+    # The length stands at both ends, so that Derby can read backwards.
     if be_int32(data, body_end) != length:
         return -1
     if be_uint32(data, position + _INSTANT_AT) != number:

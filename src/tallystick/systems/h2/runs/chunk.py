@@ -126,6 +126,7 @@ class Chunk:
         sessions, slots = self.sessions()
         commits, changes = self.of_type(Type.COMMIT), np.flatnonzero(self.changes)
         last = np.full(len(sessions), -1, np.int64)
+        # `maximum.at`, as a plain assignment does not say which of equal slots would win.
         np.maximum.at(last, slots[commits], commits)
         before = changes < last[slots[changes]]
         counts = [
@@ -245,6 +246,7 @@ class Chunks:
             for chunk in self._plain(rows):
                 yield chunk
                 found += len(chunk.codes)
+            # Where odd records are dense each try of the walk is wasted: they are tried less often.
             odd = 1 if found >= runs.RUN_MIN else min(2 * odd, _ODD_MAX)
             if entries := self._scanned(min(odd, rows)):
                 yield self._chunk_of(entries)
@@ -303,6 +305,7 @@ class Chunks:
                 if count:
                     yield self._chunk(data, table[:, :count], begin, begin + at)
                     size = min(rows, TABLE_ROWS)
+            # A record longer than the window: it is joined with twice as much until it fits.
             pages = pages * 2 if at == first or pages < window else window
             if last or why == walk.IRREGULAR:
                 return
@@ -327,6 +330,7 @@ class Chunks:
         data[: len(rest)] = rest
         bodies = data[len(rest) :].reshape(-1, body_size)
         whole = self._file[: self._stream.pages.page_count * size].reshape(-1, size)
+        # Log pages mostly lie side by side: a slice copies them several times as fast as a list.
         if len(ids) and ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all():
             bodies[:] = whole[ids[0] : ids[-1] + 1, layout.DATA_START :]
         else:
@@ -380,7 +384,7 @@ def _growing(sizes: Any, room: int) -> Iterator[int]:
 
 
 def _is_raw(data: Any, begins: Any) -> Any:
-    """Return which images are not compressed: a 1 stands before them in place of their size."""
+    """Return which images are not compressed: a 0 stands before them in place of their size."""
     return (data[begins - 1] == UNDO_RAW) & (data[begins - 2] < _CONTINUED)
 
 
@@ -388,6 +392,7 @@ def _longest_to_come(places: Any, sizes: Any) -> Any:
     """Return those places after which no other has as large a size."""
     if not len(places):
         return places
+    # From the end: the largest that is still to come after each place.
     most = np.maximum.accumulate(sizes[::-1])[::-1]
     return places[np.append(most[:-1] > most[1:], True)]
 

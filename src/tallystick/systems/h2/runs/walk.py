@@ -79,9 +79,11 @@ def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
         if at + index >= end:
             return 0, _SHORT
         byte = int(data[at + index])
+        # H2 writes five bytes of a negative int: the last one has the upper four bits.
         if index == 4 and limit == VAR_INT_MAX:
             value |= byte << 28
             return value, at + 5
+        # The tenth byte of a long has its sign only; `-1 << 63` is it in a signed number.
         if index == 9:
             return value + byte * (-1 << 63), at + 10 if byte < 2 else _BAD
         value |= (byte & 0x7F) << (7 * index)
@@ -100,6 +102,7 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
     """Return the offset after ``count`` UTF-16 units, or `_SHORT`."""
     if count > end - at:
         return _SHORT
+    # Most texts are ASCII: one look at all bytes is cheaper than a step for each.
     high = np.uint8(0)
     place, stop = np.uint64(at), np.uint64(at + count)
     while place < stop:  # compiled to wide steps
@@ -211,6 +214,7 @@ def _row(data: Any, at: int, end: int) -> int:
         if at >= end:
             return _BAD
         count -= 1
+        # Only one level deep: an array in an array needs the decoder.
         if data[at] == ARRAY and not inner:  # an array: its values follow as if they were columns
             items, at = var_number(data, at + 1, end, VAR_INT_MAX)
             if at < 0 or items >= _NEGATIVE_FROM:
@@ -250,6 +254,7 @@ def _lzf(data: Any, at: int, end: int, size: int) -> bool:
         distance = ((control & 31) << 8 | int(data[at])) + 1
         at += 1
         done += length + 2
+        # LZF of H2 always ends with a literal, so a copy to the very end is no image of it.
         if distance > done - length - 2 or done >= size:
             return False
     return done == size
@@ -263,6 +268,7 @@ def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) ->
     size, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
+    # In place of a size 0 marks an image as it is, 1 a page that was empty.
     count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
     if count > 2 * page_size:
         return _BAD
@@ -315,6 +321,7 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
     table[CODE, row], table[COUNT, row] = code, 1
     table[NUMBER, row], table[BODY_LENGTH, row] = 0, -1
     at += 1
+    # A page's rest is filled with no-ops: thousands of them are one row with a count.
     if code == _NOOP:
         first = at
         while at < end and data[at] == 0:
@@ -354,6 +361,7 @@ def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[in
         if at >= end:
             return rows, at, MORE
         after = _record(data, at, end, page_size, table, rows)
+        # What reaches to the end of the window may go on after it: it is read again with more.
         if after == _SHORT or (after >= end and not last):
             return rows, at, MORE
         if after < 0:
