@@ -96,9 +96,11 @@ class _NameSets:
         found = np.zeros(count, np.int64)
         known = sets != 0
         width = len(self.sets)
+        # A pair as one number: `unique` over two columns is many times slower.
         groups, sets = np.divmod(np.unique(groups[known] * width + sets[known]), width)
         ranks = np.arange(len(groups)) - np.searchsorted(groups, groups)
         order = np.argsort(ranks, kind="stable")
+        # A round for each further set of a group: mostly one, as names seldom change.
         for places in np.split(order, np.cumsum(np.bincount(ranks))[:-1]):
             found[groups[places]] = self._unions(found[groups[places]], sets[places])
         return found
@@ -129,6 +131,7 @@ class _Gtrids:
 
     def add(self, piece: Piece, file: int) -> None:
         """Take the next piece of a file."""
+        # Before the chunk: rows of a gtrid have to come in the order of the log.
         if not isinstance(piece, RecordSpan):
             self._add_odd()
             self._add_chunk(piece, file)
@@ -255,6 +258,7 @@ def _attributes(gtrids: pa.Array, statuses: Any, single: pa.Array) -> pa.Array:
     found, places = np.unique(statuses, return_inverse=True)
     names = [json.dumps(status_name(one)) for one in found.tolist()]
     data, ends = _bytes_of(gtrids)
+    # Gtrids may be shorter than the tail that is read from each of them.
     padded = np.append(data, np.zeros(GTRID_TAIL.size, np.uint8))
     server_ids, times, sequences = gtrid_parts(padded, ends[:-1], np.diff(ends))
     return pc.binary_join_element_wise(

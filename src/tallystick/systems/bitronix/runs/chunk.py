@@ -149,6 +149,7 @@ class Chunk:
         count = len(begins)
         groups, latest = np.empty(count, np.int32), np.empty(count, np.int32)
         marks = np.empty(count, np.bool_)
+        # Between two and four slots for each row: probing stays short, and a free one is there.
         slots = np.full(2 << count.bit_length(), -1, np.int32)
         found = group_rows(
             self.window, begins, sizes, ends, _HASH_FACTOR, slots, latest, groups, marks
@@ -157,6 +158,7 @@ class Chunk:
 
     def ends(self) -> tuple[Any, Any]:
         """Return the numbers of the first and of the last record of each gtrid."""
+        # Stable: the records of a gtrid stay in log order, so the last one is its state.
         order = np.argsort(self.groups.of_rows, kind="stable")
         starts = np.searchsorted(self.groups.of_rows[order], np.arange(self.groups.count))
         return order[starts], order[np.append(starts[1:], self.count) - 1]
@@ -216,6 +218,7 @@ class Chunk:
         starts = np.searchsorted(groups, np.arange(found.count))
         opening = self.columns["statuses"][deciding[order]] == COMMITTING
         lasts = np.maximum.reduceat(np.where(opening, places, -1), starts)
+        # The record after the last COMMITTING one, or the gtrid's last where none follows.
         follows = np.minimum(lasts + 1, np.append(starts[1:], len(order)) - 1)
         closed = (lasts >= 0) & (follows > lasts) & ~marks[follows]
         left = deciding[np.sort(order[~closed[groups] & (places >= lasts[groups])])]

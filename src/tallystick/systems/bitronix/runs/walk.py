@@ -54,6 +54,7 @@ NAMES_PER_ROW = 8
 @kernel
 def has_high_bits(data: Bytes, begin: Number, end: Number) -> Number:
     """Return whether a byte of the range, or of the four below ``end``, is above 7F."""
+    # The last four bytes first: the loop takes four at a time, and may leave up to three.
     bits = le_word32(data, end - 4)
     place = begin
     while place + 4 <= end:
@@ -83,6 +84,7 @@ def take_names(
     Returns the number of names, or -1 if they are not plain or too many.
     """
     count = be_int32(data, place)
+    # The arrays have room for some names per row: a record with more ends the chunk.
     if count < 0 or count > len(starts) - names:
         return -1
     look_closer = has_high_bits(data, place, last)  # in names, or in a length above 127
@@ -98,6 +100,7 @@ def take_names(
             return -1
         if before >= 0 and not is_ascending(data, before, before_size, place, size):
             return -1
+        # Names of ASCII alone sort as Java sorts them, and need no decoding to be compared.
         if look_closer and has_high_bits(data, place, place + size):
             return -1
         starts[names], sizes[names] = place, size
@@ -119,6 +122,7 @@ def end_of_whole(data: Bytes, place: Number, table: Table) -> Number:
         return -1
     if be_int32(data, end - _END_SIZE) != _END_RECORD:
         return -1
+    # The checksum covers the record but for its own field: it is made in two parts.
     crc = crc_range(data, place, place + _CRC, _CRC_MASK, table)
     crc = crc_range(data, place + _GTRID, end, crc, table)
     if np.int64(crc ^ np.uint32(_CRC_MASK)) != be_uint32(data, place + _CRC):
@@ -210,6 +214,7 @@ def group_rows(
     found = 0
     for row in range(len(begins)):
         begin, size = begins[row], sizes[row]
+        # Probing compares whole gtrids, with the latest row of each: hashes only choose where.
         slot = _hash(data, begin, size, factor) & (len(slots) - 1)
         while slots[slot] >= 0:
             other = latest[slots[slot]]
@@ -235,6 +240,7 @@ def _hash(data: Bytes, begin: Number, size: Number, factor: Number) -> Number:
     mixed: Number = 0
     for index in range(size):
         mixed = mixed * factor + np.int64(data[np.uint64(begin + index)])
+        # Twice: after the first fold a bit may be left above the modulus.
         mixed = (mixed & HASH_MODULUS) + (mixed >> _HASH_BITS)
         mixed = (mixed & HASH_MODULUS) + (mixed >> _HASH_BITS)
     return mixed

@@ -207,6 +207,7 @@ class Chunk:
         numbers = self.entries[walk.NUMBER]
         order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]
+        # Neighbours with one number; "alone" are pairs that no third entry of that number joins.
         same = ordered[1:] == ordered[:-1]
         alone = ~np.concatenate((same, [False, False])) & ~np.concatenate(([False, False], same))
         paired = same & alone[1:-1]
@@ -214,6 +215,7 @@ class Chunk:
         plain = self.entries[walk.FLAGS] == ALL_TARGETS  # an operator gave up none of them
         kept = self.in_first_place()[firsts] & self._closing()[seconds] & plain[seconds]
         if met:
+            # As 64-bit unsigned numbers: a list would be compared as floats above 2**63.
             kept &= ~np.isin(numbers[firsts], np.fromiter(met, np.uint64, len(met)))
         return firsts[kept], seconds[kept]
 
@@ -300,6 +302,7 @@ def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
     parts: list[Any] = []
     bounds = [0]
     prologue = Prologue(0, 0, CODEC_ZLIB)
+    # What cannot be unpacked ends the chunk: read by itself, it is judged.
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         try:
             data = scan.data[start - PROLOGUE_SIZE : end]
@@ -307,6 +310,7 @@ def _unpacked(scan: FileScan, starts: Any, ends: Any) -> tuple[Any, Any, Any]:
         except LogFormatError:
             break
         bounds.append(bounds[-1] + len(parts[-1]))
+        # Unpacked sizes are not known before, and a hostile block may claim any: look after each.
         if bounds[-1] > CHUNK_BYTES:
             break
     places = np.array(bounds, np.int64)

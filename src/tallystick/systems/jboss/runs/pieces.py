@@ -88,6 +88,7 @@ def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> boo
     ends = np.concatenate(([place], valid[:, OFFSET] + valid[:, SIZE]))
     starts = np.concatenate((valid[:, OFFSET], [len(data)]))
     gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
+    # A gap that begins as a record of this life begins hides one that was damaged.
     kinds = data[gaps]
     known = (kinds >= EVENT) & (kinds <= ROLLBACK)
     same = ~known
@@ -191,6 +192,7 @@ def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
 def _runs(rows: Any) -> Any:
     """Return neighbouring records of one status as one row each."""
     begins, codes = rows[:, OFFSET], rows[:, STATUS]
+    # Stale records may reach into the next one: what is there now ends them.
     ends = np.minimum(begins + rows[:, SIZE], _limits(rows))
     first = np.ones(len(rows), np.bool_)
     first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])

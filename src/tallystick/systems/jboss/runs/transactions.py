@@ -77,6 +77,7 @@ class Lives:
         """Which lives have an end after something else, at most one prepare, and right counts."""
         kinds, expected = self.ours.kinds, self.ours.counts
         elements, prepares = _ELEMENTS[kinds], kinds == PREPARE
+        # Elements before each record of its life: what a prepare or commit has to have counted.
         before = np.cumsum(elements) - elements
         before -= self.each(before[self.starts])
         counted = prepares | (kinds == COMMIT)
@@ -103,6 +104,7 @@ def lives_of(records: Chunk) -> Lives | None:
     places = np.flatnonzero(INSIDE[records.kinds])
     if not len(places):
         return None
+    # Stable: the records of a number stay in file order, between them its ends.
     places = places[np.argsort(records.transactions[places], kind="stable")]
     ours = records.at(places)
     begins = np.ones(len(places), np.bool_)
@@ -179,5 +181,6 @@ def effects_of(
         ends[lives.places] = lives.each(ends[last])
     places = np.flatnonzero(wanted)
     deletes = records.kinds[places] == DELETE_TX
+    # A commit applies its adds and updates first, its deletes last, as the loader does.
     places = places[np.lexsort((deletes, ends[places]))]
     return Effects(records.at(places), ends[places], numbers[places], prepares, closed), others

@@ -105,6 +105,7 @@ class Chunk:
 
     def groups(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each group."""
+        # All records of a group have its offset: where that changes a group begins.
         first = np.flatnonzero(np.diff(self.numbers[GROUP], prepend=-1))
         rows = self.numbers[[GROUP, LSN, TIME]][:, first]
         return list(zip(*rows.tolist(), strict=True))
@@ -211,6 +212,7 @@ class SortedChunk:
         """Yield the whole transactions, each with the LSN of its first record."""
         numbers, rows = self.chunk.numbers, self.rows
         first, last = rows[self.begins], rows[self.ends]
+        # Sums up to each row: those of a transaction are the difference of two of them.
         sizes = np.concatenate(([0], np.cumsum(numbers[LENGTH, rows])))
         columns = (
             numbers[LSN, first], numbers[TRANSACTION, last], numbers[TIME, first],
@@ -232,6 +234,7 @@ def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> Sorte
     """Sort the rows of a chunk; ``excluded`` are transactions that have begun before it."""
     inside = chunk.present[0].astype(np.bool_)
     within = np.flatnonzero(inside)
+    # Stable: records of one transaction stay in log order, its commit record last.
     rows = within[np.argsort(chunk.numbers[TRANSACTION, within], kind="stable")]
     begins, ends = _bounds(chunk.numbers[TRANSACTION, rows])
     whole = _whole(chunk, segment, rows, begins, ends)
@@ -270,6 +273,7 @@ def _whole(
     whole &= codes[ends] == Code.COMMIT
     commits = rows[ends]
     whole &= chunk.numbers[LENGTH, commits] >= _ENDING_SIZE
+    # Only of those that passed so far: the bytes of their commit records are gathered.
     whole[whole] = _counted(chunk, segment, commits[whole], count[whole])
     return whole
 
@@ -277,6 +281,7 @@ def _whole(
 def _counted(chunk: Chunk, segment: int, commits: Numbers, count: Numbers) -> npt.NDArray[np.bool_]:
     """Return which commit records say that their transaction has ``count`` elements, all here."""
     starts = chunk.numbers[OFFSET, commits]
+    # Whole bodies are compared, so that a commit over several segments is never taken here.
     found = chunk.data[starts[:, None] + np.arange(_ENDING_SIZE)]
     expected = np.tile(
         np.frombuffer(encode_ending(Ending(((segment, 0),))), np.uint8), (len(commits), 1)

@@ -146,6 +146,7 @@ class ChunkReader:
         )
         if not taken:
             return None
+        # A group that needs more than columns is read by itself; those before it are a chunk.
         counts = counts[:taken]
         count = int(counts.sum())
         out[walk.GROUP, :count] = np.repeat([one.offset for one in headers[:taken]], counts)
@@ -171,6 +172,7 @@ class ChunkReader:
                 break  # read by itself, it is judged
             headers.append(header)
             starts.append(len(content))
+            # Behind a header that gives the unpacked size the kernel takes it as if stored plainly.
             content += view.data[place : place + HEADER_SIZE]
             content[starts[-1] + STORED_AT : starts[-1] + STORED_AT + 4] = len(payload).to_bytes(
                 4, "little"
@@ -193,6 +195,7 @@ def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
     codes = np.full(count, columns.code, np.uint8)
     if columns.codes >= 0:
         codes = data[start + columns.codes :][:count]
+    # The checksum vouches for the bytes, not for a writer: offsets are checked before use.
     if ends[0] != 0 or bool((np.diff(ends) < 0).any()) or not ALL_CODES[codes].all():
         return None
     numbers = np.zeros((walk.COLUMNS, count), np.int64)

@@ -81,6 +81,7 @@ def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any)
     end = at + length
     if stored > STORED_MAX or end > len(data) or length % sector != 0:
         return 0
+    # Padding is shorter than a sector: a longer one would hide what no checksum covers.
     if stored + 2 * _HEADER > length or length > stored + 2 * _HEADER + sector:
         return 0
     packed = le_word32(common, _SHARED[2]) >> 16 != 0  # the flags stand above the version
@@ -90,8 +91,10 @@ def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any)
         or le_int64(data, at + _LSN) != state[DUE_LSN]
     ):
         return 0
+    # The chain tells a group of this life from one that an earlier life left in its place.
     if le_uint32(data, at + _CHAIN) != state[DUE_CHAIN]:
         return 0
+    # The header stands at both ends: a torn write leaves the second one as it was before.
     if not _same(data, at, end - _HEADER, _HEADER):
         return 0
     if _crc(data, at, at + _CHECKSUM, table) != le_uint32(data, at + _CHECKSUM):
@@ -152,6 +155,7 @@ def _take(
     )
     start = at + _HEADER
     bitmap = (count + 7) >> 3
+    # A count above the bytes would run over the columns: each record takes four at least.
     if form & _GTRIDS or count > stored:
         return -1
     offsets = start + (_padded(count) if form & _CODES else 0)
