@@ -43,6 +43,19 @@ def test_a_program_of_the_gallery_does_what_it_says(name: str, tmp_path: Path) -
         assert re.fullmatch(expected, ran.stdout.strip()), ran.stdout
 
 
+def test_the_walk_through_an_incident_ends_with_every_log_safe(tmp_path: Path) -> None:
+    """With the packed logs; the real systems are started by a test of `tests.interop`."""
+    program = EXAMPLES / "incident/walk.py"
+    ran = subprocess.run(
+        [sys.executable, str(program), "--packed", str(tmp_path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "1 LOSES, 1 REFUSES, 1 CANNOT TELL, 1 SAFE AFTER A CRASH" in ran.stdout
+    assert "4 SAFE AFTER A CRASH" in ran.stdout
+    assert (tmp_path / "runbook.md").read_text("utf-8").count("XID_") > 0
+
+
 def test_the_crash_test_of_the_store_finds_a_snapshot_that_is_not_whole(tmp_path: Path) -> None:
     """The guide says so: with a snapshot that is written in place, an item is lost."""
     text = (EXAMPLES / "key_value_store.py").read_text("utf-8")

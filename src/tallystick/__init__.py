@@ -74,6 +74,13 @@ if TYPE_CHECKING:
         Verdict,
         Xid,
     )
+    from tallystick.rescue import (
+        Repair,
+        Salvage,
+        bundle,
+        repair,
+        salvage,
+    )
     from tallystick.services.journal import (
         AsyncJournal,
         Journal,
@@ -136,9 +143,11 @@ __all__ = [
     "RecordIdError",
     "RecordTooLargeError",
     "Relay",
+    "Repair",
     "ResourceUnreachable",
     "Retry",
     "RolledBackError",
+    "Salvage",
     "Severity",
     "Span",
     "State",
@@ -154,9 +163,12 @@ __all__ = [
     "WriteBehind",
     "Xid",
     "__version__",
+    "bundle",
     "explain",
     "inspect",
     "read_arrow",
+    "repair",
+    "salvage",
     "scan",
     "scrub",
     "sql",
@@ -179,6 +191,7 @@ _MODULES = {
         Answer AtStake Change Clock Difference Finding Judgement Kind LogFile NumberedRecord
         Outcome Record Severity Span State Transaction Verdict Xid
     """,
+    "rescue": "Repair Salvage bundle repair salvage",
     "services.journal": "AsyncJournal Journal",
     "services.page_store": "PageStore",
     "services.transactions": """

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +71,7 @@ def copy_log(reading: LogReading, copy: Path) -> None:
 
 
 def _regular_files(folder: str) -> list[Path]:
-    return [one for one in sorted(Path(folder).iterdir()) if stat.S_ISREG(one.stat().st_mode)]
+    return [one for one in sorted(Path(folder).iterdir()) if one.is_file()]
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -664,6 +664,22 @@ class AttributeBatches(Protocol):
         ...
 
 
+class Patch(NamedTuple):
+    """Bytes that other bytes of a log prove to belong into a file of it.
+
+    Attributes:
+        path: the file; it may be missing.
+        offset: where they belong, in bytes.
+        data: the bytes.
+        why: the proof, for a person.
+    """
+
+    path: str
+    offset: int
+    data: bytes
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A log system and its capabilities: one value per system, listed in `registry`.
@@ -712,6 +728,8 @@ class System:
         resource: what its logs hold where they take part in a global transaction.
         persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
             persist log; empty for other systems.
+        mender: function ``(LogSource, ReadOptions) -> Iterable[Patch]`` that gives what is damaged
+            in a log as other bytes of it prove that it was; empty for systems without such proofs.
         put_aside: function ``(LogSource) -> str`` that tells, in words, that the files are copies
             which the system has put aside and never reads again, and says nothing of others.
     """
@@ -742,6 +760,7 @@ class System:
     companions: frozenset[str] = frozenset()
     resource: ResourceTraits = ResourceTraits()
     persist_entry: str = ""
+    mender: str = ""
     put_aside: str = ""
 
     def detect(self, folder: Folder) -> list[LogSource]:
@@ -757,6 +776,10 @@ class System:
     def aside(self, source: LogSource) -> str:
         """Return why the system never reads a log again that it has put aside; else nothing."""
         return str(resolve_name(self.put_aside)(source)) if self.put_aside else ""
+
+    def mends(self, source: LogSource, options: ReadOptions) -> list[Patch]:
+        """Return what mends a log, as far as its bytes prove it. Raises what reading it raises."""
+        return list(resolve_name(self.mender)(source, options)) if self.mender else []
 
     def is_to(self, name: str, head: bytes) -> str:
         """Return what a file that is no log is to the system; empty where it is nothing."""

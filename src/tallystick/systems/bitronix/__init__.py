@@ -16,6 +16,7 @@ SYSTEM = System(
     detector="tallystick.systems.bitronix.read.detect:detect",
     reader="tallystick.systems.bitronix.reader:BitronixReading",
     codes="tallystick.systems.bitronix.codes:CODES",
+    mender="tallystick.systems.bitronix.live.mend:patches",
     numbered=True,
     reasons="tallystick.systems.bitronix.codes:REASONS",
     errors="tallystick.systems.bitronix.codes:ERRORS",

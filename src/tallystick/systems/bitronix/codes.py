@@ -8,12 +8,8 @@ from tallystick.systems.engine_errors import EngineError, engine_errors
 from tallystick.systems.findings import Code, codes
 
 _PUT_BACK = "Put the file back from a backup; do not delete the pair, it may hold open decisions"
-_OPEN = (
-    'python -c "from tallystick.systems.bitronix.live.log import DiskJournal; '
-    "DiskJournal('FOLDER').close()\""
-)
-"""Opens the journal in a folder and closes it, which repairs what can be repaired."""
-_START_OVER = f"Copy both files, then type {_OPEN}: it repairs the journal, or says why it refuses"
+_REPAIR = "tallystick repair FOLDER --to COPY"
+_START_OVER = f"Type {_REPAIR}: it mends a copy, or says that nothing proves a mend"
 
 CODES = codes(
     Code(
@@ -51,14 +47,14 @@ CODES = codes(
         "stale-file-in-use",
         Severity.LOSS,
         "The manager would open the older of the two files: decisions in the newer one are lost.",
-        f"Before the manager starts, type {_OPEN}",
+        f"Do not start the manager with it: type {_REPAIR}, and start it with the copy",
         whole=True,
     ),
     Code(
         "swap-timestamp",
         Severity.WARNING,
         "A timestamp is an offset in the file, as 2.1.3 and 2.1.4 leave it after changing files.",
-        f"Type {_OPEN}: it writes a valid timestamp",
+        f"Type {_REPAIR}: it writes a valid timestamp",
     ),
     Code(
         "unclean",
@@ -69,7 +65,7 @@ CODES = codes(
         "torn-tail",
         Severity.WARNING,
         "The last record in a file was not written completely.",
-        f"Type {_OPEN}: it cuts the record off",
+        f"Type {_REPAIR}: it cuts the record off",
     ),
     Code(
         "damaged-record",
@@ -87,14 +83,13 @@ CODES = codes(
         "lost-behind-damage",
         Severity.DAMAGE,
         "A whole record after damage is skipped by the manager; a LOSS if it is a decision.",
-        f"Copy both files, then type {_OPEN.replace(')', ', skip_corrupted_logs=True)', 1)}: it "
-        "keeps every whole record",
+        "Type tallystick salvage FOLDER --to NEW --as journal: it keeps every whole record",
     ),
     Code(
         "uncounted-record",
         Severity.WARNING,
         "A whole record lies after the position in the file header; a LOSS if it is a decision.",
-        f"Type {_OPEN}: it counts the record",
+        f"Type {_REPAIR}: it counts the record",
     ),
     Code(
         "unreadable-for-3.0",

@@ -17,6 +17,7 @@ SYSTEM = System(
     detector="tallystick.systems.cloudtran.read.detect:detect",
     reader="tallystick.systems.cloudtran.reader:CloudtranReading",
     codes="tallystick.systems.cloudtran.codes:CODES",
+    mender="tallystick.systems.cloudtran.live.mend:patches",
     numbered=True,
     reasons="tallystick.systems.cloudtran.codes:REASONS",
     roles={

@@ -10,7 +10,10 @@ ADVICE_ON_LOSS = (
     "Copy the directory before anything else; a start stops here, and with "
     "on_damage=report it goes on without these entries"
 )
-_ADVICE_ON_HEADERS = "Check the disk: the data is whole, but bytes of the file have changed"
+_ADVICE_ON_HEADERS = (
+    "Check the disk: the data is whole, but bytes of the file have changed. tallystick repair "
+    "FOLDER --to COPY writes the header anew in a copy"
+)
 
 CODES = codes(
     Code(

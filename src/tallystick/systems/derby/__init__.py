@@ -31,6 +31,7 @@ SYSTEM = System(
     detector="tallystick.systems.derby.read.detect:detect",
     reader="tallystick.systems.derby.reader:DerbyReading",
     codes="tallystick.systems.derby.codes:CODES",
+    mender="tallystick.systems.derby.live.mend:patches",
     numbered=True,
     reasons="tallystick.systems.derby.codes:REASONS",
     errors="tallystick.systems.derby.codes:ERRORS",

@@ -28,7 +28,7 @@ CODES = codes(
         "control-damaged",
         Severity.DAMAGE,
         "A control file is too short, or its checksum or format id is wrong.",
-        "Its twin holds the same bytes",
+        "Type tallystick repair DATABASE --to COPY: it writes the file anew from its twin",
     ),
     Code(
         "newer-version",
@@ -40,7 +40,8 @@ CODES = codes(
         "control-missing",
         Severity.DAMAGE,
         "log.ctrl does not exist: a restart scans from log1.dat instead of from the checkpoint.",
-        "Copy logmirror.ctrl to log.ctrl before starting the database",
+        "Type tallystick repair DATABASE --to COPY: it makes the file from logmirror.ctrl; start "
+        "the copy",
     ),
     Code(
         "missing-file",

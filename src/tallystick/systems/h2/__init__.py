@@ -16,6 +16,7 @@ SYSTEM = System(
     detector="tallystick.systems.h2.read.detect:detect",
     reader="tallystick.systems.h2.reader:H2Reading",
     codes="tallystick.systems.h2.codes:CODES",
+    mender="tallystick.systems.h2.live.mend:patches",
     reasons="tallystick.systems.h2.codes:REASONS",
     errors="tallystick.systems.h2.codes:ERRORS",
     roles={

@@ -18,7 +18,8 @@ CODES = codes(
         "unreadable-structure",
         Severity.DAMAGE,
         "The file header, or a page that lists the log, is damaged.",
-        "Copy the file first; restore the damaged page from a backup",
+        "Type tallystick repair FILE --to COPY, which writes page 0 anew where the pages after it "
+        "prove it; if nothing does, restore the damaged page from a backup",
     ),
     Code(
         "encrypted",
@@ -30,7 +31,8 @@ CODES = codes(
         "header-copy-damaged",
         Severity.DAMAGE,
         "The CRC-32 of a copy of the variable header is wrong.",
-        "Copy the file before any restart; the engine goes by the other copy, if that is whole",
+        "Type tallystick repair FILE --to COPY: it writes it anew from the other copy, by which "
+        "the engine goes, if that is whole",
     ),
     Code(
         "header-copies-differ",

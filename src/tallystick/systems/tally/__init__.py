@@ -18,6 +18,7 @@ SYSTEM = System(
     detector="tallystick.systems.tally.read.detect:detect",
     reader="tallystick.systems.tally.reader:TallyReading",
     codes="tallystick.systems.tally.codes:CODES",
+    mender="tallystick.systems.tally.live.mend:patches",
     numbered=True,
     reasons="tallystick.systems.tally.codes:REASONS",
     roles={

@@ -35,7 +35,7 @@ CODES = codes(
         Severity.DAMAGE,
         "One copy of the control block is damaged; the other one is used.",
         "Check the disk: bytes of the file have changed, and nothing is lost yet. Opening the log "
-        "writes the copy anew",
+        "writes the copy anew, tallystick repair LOG --to COPY does so in a copy",
         whole=True,
     ),
     Code(
@@ -43,7 +43,7 @@ CODES = codes(
         Severity.DAMAGE,
         "The control block is missing, or both of its copies are damaged.",
         "Restore the file from a copy of the log; or write every whole record to a new log with "
-        "tallystick.systems.tally.live.salvage: the control block is not made anew in place",
+        "tallystick salvage LOG --to NEW --as journal: the control block is not made anew in place",
     ),
     Code(
         "corrupt-group",
@@ -81,8 +81,7 @@ CODES = codes(
         Severity.DAMAGE,
         "One copy of a header of a segment or of a group is damaged; the other one is used.",
         "Check the disk: bytes of the file have changed, and nothing is lost yet. Opening the log "
-        "writes a segment's header anew; a group is not written again, so copy the log, or free "
-        "the segment by a checkpoint",
+        "writes a segment's header anew; a group's tallystick repair LOG --to COPY does, in a copy",
         whole=True,
     ),
     Code(

@@ -197,7 +197,8 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
             offset=PAGE_SIZE_OFFSET,
             expected=f"a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}",
             found=str(size),
-            advice="The engine refuses the file; restore page 0 from a backup",
+            advice="The engine refuses the file; type tallystick repair FILE --to COPY, which "
+            "writes page 0 anew where the pages after it prove it",
         )
     return StaticHeader(size, write, read, magic == MAGIC, inner != MAGIC)
 

@@ -119,8 +119,8 @@ def _misnamed_findings(
             f"{what}the engine uses it, begins an empty log and says nothing: it drops {lost}, "
             f"to which header page {other} leads, whole as well",
             offset=offset,
-            advice=f"Copy the file before anything opens it; in the copy, put header page {other} "
-            f"in the place of page {copy}, and open that",
+            advice=f"Type tallystick repair FILE --to COPY: it puts header page {other} in the "
+            f"place of page {copy}; open the copy",
         )
     elif lost.commits and stream.dropped:
         yield finding(

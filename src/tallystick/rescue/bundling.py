@@ -1,0 +1,179 @@
+"""A zip for a ticket: what the logs below a path are and what is said of them, without secrets.
+
+In: a path. Out: a zip of text and JSON with versions, answers, findings, and a list of files with
+digests of their first and last bytes. The same logs give the same bytes. No body of a record, no
+key and no password is in it; names of hosts and users in addresses are masked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from tallystick import __version__
+from tallystick.arguments import a_path
+from tallystick.errors import LogWriteError
+from tallystick.investigate.export import refuse_input, write_whole
+from tallystick.posix import O_NOATIME, O_PLAIN
+from tallystick.reading import explain, triage
+from tallystick.systems.protocol import ReadOptions
+
+SIZE_MAX = 16 << 20
+"""Most bytes of all members together, unpacked."""
+ENTRIES_MAX = 1000
+"""Most entries of a list; how many more there are is said."""
+_EDGE = 4096
+"""Bytes at each end of a file that its digests are of."""
+_BODIES = frozenset({"engine", "before", "after", "body", "row", "values", "value"})
+"""Keys of what may hold bodies of records, in the words of any system."""
+_WHEN = (1980, 1, 1, 0, 0, 0)
+_MASKS = (
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s\"'?#;]+"), r"\1***"),
+    (
+        re.compile(r"(?i)(\w*(?:password|passwd|pwd|secret|token|user|key)\w*=)[^&;\s\"']+"),
+        r"\1***",
+    ),
+    (re.compile(r"(['\"])(?:(?!\1).){32,}\1"), r"\1***\1"),
+    (re.compile(r"\b[0-9a-fA-F]{300,}\b"), "***"),
+)
+"""What stands for hosts and users of URLs, for values of settings that may be secret, for long
+quotations and for more hex digits than an id has."""
+
+
+def bundle(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str] | IO[bytes],
+    *,
+    options: ReadOptions | None = None,
+    size_max: int = SIZE_MAX,
+) -> int:
+    """Write the zip for a ticket about the logs below ``path``; return how many members it has.
+
+    It appears under its name when it is complete, and replaces an older one.
+
+    Raises:
+        LogUnreadableError: ``path`` cannot be read.
+        LogWriteError: the target is a log, or lies inside ``path``.
+    """
+    origin = Path(a_path(path))
+    refuse_input(target, origin, options)
+    if isinstance(target, str | os.PathLike) and origin.resolve() in Path(target).resolve().parents:
+        advice = "Name a place outside it"
+        raise LogWriteError("the zip would lie among the logs", file=str(target), advice=advice)
+    members = dict(_members(origin, options))
+    return write_whole(target, lambda out: _pack(out, members, size_max))
+
+
+def _pack(out: IO[bytes], members: Mapping[str, str], size_max: int) -> int:
+    left_out, room = [], size_max
+    with zipfile.ZipFile(out, "w") as packed:
+        for name, text in members.items():
+            data = text.encode("utf-8", "backslashreplace")
+            if len(data) > room:
+                left_out.append(f"{name}: {len(data)} bytes\n")
+                continue
+            room -= len(data)
+            _add(packed, name, data)
+        if left_out:
+            _add(packed, "left-out.txt", "".join(left_out).encode())
+        return len(packed.namelist())
+
+
+def _add(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, _WHEN)
+    info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+    packed.writestr(info, data)
+
+
+def _members(origin: Path, options: ReadOptions | None) -> Iterator[tuple[str, str]]:
+    """Yield names and texts, what is asked for first at the beginning."""
+    hidden = _Hidden(origin)
+    answers, explained = triage(origin, options=options), explain(origin, options=options)
+    versions = {
+        "tallystick": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+    yield "versions.json", hidden.json(versions)
+    yield "triage.json", hidden.json(answers.to_dict())
+    yield "files.json", hidden.json(list(_files(origin)))
+    for at, (verdict, found) in enumerate(zip(explained.logs, explained.findings, strict=True), 1):
+        lines = [str(verdict), *map(str, found)]
+        yield f"logs/{at:04}-{verdict.system}.txt", hidden.text("\n".join(lines)) + "\n"
+    yield "explain.json", hidden.json(explained.to_dict())
+
+
+def _files(origin: Path) -> Iterator[dict[str, Any]]:
+    """Yield every regular file with its size and digests of its ends; links are not followed."""
+    folders = [(str(origin.parent), [], [origin.name])] if origin.is_file() else os.walk(origin)
+    for folder, below, names in folders:
+        below.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            told: dict[str, Any] = {"file": os.path.relpath(path, origin)}
+            try:
+                status = path.lstat()
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                with open(path, "rb", opener=_opened) as file:
+                    first = file.read(_EDGE)
+                    file.seek(max(status.st_size - _EDGE, 0))
+                    last = file.read(_EDGE)
+                told |= {"size": status.st_size, "first": _digest(first), "last": _digest(last)}
+            except OSError as error:
+                told["error"] = type(error).__name__
+            yield told
+
+
+def _opened(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | O_NOATIME | O_PLAIN)
+    except PermissionError:  # only the owner may leave the time of access alone
+        return os.open(path, flags | O_PLAIN)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class _Hidden:
+    """Texts and values without what is secret, and without where on this machine they are."""
+
+    def __init__(self, origin: Path) -> None:
+        places = {str(origin): "PATH", os.path.realpath(origin): "PATH", str(Path.home()): "~"}
+        places.pop(".", None)
+        self._places = {place: name for place, name in places.items() if len(place) > 1}
+
+    def text(self, text: str) -> str:
+        """Return a text of any length."""
+        for place, name in self._places.items():
+            text = text.replace(place, name)
+        for pattern, mask in _MASKS:
+            text = pattern.sub(mask, text)
+        return text
+
+    def json(self, value: Any) -> str:
+        """Return a value as JSON."""
+        return json.dumps(self._bare(value), indent=1) + "\n"
+
+    def _bare(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                kept = {key: one for key, one in value.items() if key not in _BODIES}
+                return {self.text(str(key)): self._bare(one) for key, one in kept.items()}
+            case Sequence():
+                rest = len(value) - ENTRIES_MAX
+                shown = [self._bare(one) for one in value[:ENTRIES_MAX]]
+                return [*shown, f"and {rest:,} more"] if rest > 0 else shown
+            case _:
+                return value

@@ -1,0 +1,300 @@
+"""What can be read of a log, or of the database around it, as something that loads.
+
+In: a path and a form. Out: a script in SQL, a folder that Derby imports, or a new log of the same
+system; and what was brought, and what could not be. The logs are only read. Memory: all rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tallystick.arguments import a_path
+from tallystick.convert.command import convert
+from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
+from tallystick.investigate.export import refuse_input, write_whole
+from tallystick.reading.survey import NO_LOG, Survey, survey
+from tallystick.records import Fate, Kind, Row
+from tallystick.storage.local import made_whole, write_anew
+from tallystick.systems.protocol import (
+    Collection,
+    Column,
+    KnowsFates,
+    KnowsRowsBefore,
+    ReadOptions,
+)
+from tallystick.systems.surroundings import ALONE
+
+FORMS = ("h2-script", "derby-import", "journal")
+_BROUGHT = (Fate.COMMITTED, Fate.LOST)
+_OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
+_GIVEN_SCHEMAS = ("PUBLIC", "APP")
+"""Schemas that an engine fills by itself, and those that are there in a new database."""
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_NO_TEXT = ("ARRAY", "ROW", "OTHER", "OBJECT", "JAVA_OBJECT", "RESULT_SET")
+"""Types of which a text is not a value that can be loaded."""
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(slots=True)
+class Salvage:
+    """What was brought, by table or kind, and what could not be, by reason."""
+
+    path: str
+    target: str
+    form: str
+    brought: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    next: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything was brought, 1 if something is left."""
+        return int(self.left.total() > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``tallystick salvage --json`` prints."""
+        return {
+            "path": self.path, "target": self.target, "form": self.form,
+            "brought": dict(self.brought), "left": dict(self.left), "next": self.next,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Table:
+    collection: Collection
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Schema and name."""
+        schema, dot, name = self.collection.name.partition(".")
+        return (schema, name) if dot else ("", schema)
+
+    @property
+    def quoted(self) -> str:
+        return ".".join(_quoted(one) for one in self.name if one)
+
+
+def salvage(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    form: str,
+    *,
+    options: ReadOptions | None = None,
+) -> Salvage:
+    """Write what can be read of the logs below ``path`` in one of `FORMS`.
+
+    ``h2-script`` is a script that H2 runs, ``derby-import`` a folder with a file for each table and
+    the calls that import them, each best for tables of that engine; ``journal`` a new log of
+    the same system with all that can be believed. The target appears when it is whole.
+
+    Raises:
+        ValueError: there is no such form.
+        LogUnreadableError: there is no log, or none with tables.
+        LogWriteError: the target exists or is a log, or cannot be written.
+    """
+    if form not in FORMS:
+        raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
+    origin, place = Path(a_path(path)), Path(a_path(target))
+    found = survey(origin, options=options).refuse_unknown_settings()
+    for one in found.problems:
+        if one.code == NO_LOG:
+            raise LogUnreadableError(one.message, file=one.file, advice=one.advice)
+    if origin.resolve() in place.resolve().parents:
+        raise LogWriteError("the target would lie among the logs", file=str(target))
+    report = Salvage(str(origin), str(place), form)
+    if form == "journal":
+        return _journal(found, place, report)
+    refuse_input(place, origin, options)
+    tables = _tables(found, report)
+    if not tables:
+        advice = "Take --as journal, or tallystick rows --to parquet"
+        raise LogUnreadableError("no log here has tables", file=str(origin), advice=advice)
+    report.brought.update({one.collection.name: len(one.rows) for one in tables})
+    if form == "h2-script":
+        write_whole(place, lambda out: _script(out, tables, report))
+        report.next = f"In H2: RUNSCRIPT FROM {_text(str(place))} CHARSET 'UTF-8';"
+    else:
+        with made_whole(place.absolute()) as folder:
+            _import_folder(folder, tables, report)
+        report.next = "In ij of Derby, started in this folder: run 'schema.sql'; run 'import.sql';"
+    return report
+
+
+def _journal(found: Survey, place: Path, report: Salvage) -> Salvage:
+    system = found.logs[0].system
+    made = convert(found.path, place, system, force=True, options=found.options,
+                   key_to=found.options.encryption_key)  # fmt: skip
+    report.brought.update(made.carried)
+    report.left.update(made.left)
+    report.next = made.next
+    return report
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+
+def _tables(found: Survey, report: Salvage) -> list[_Table]:
+    """Return the tables of all logs as of their ends, and note what is not in them."""
+    tables: list[_Table] = []
+    for reading in found.readings():
+        if isinstance(reading, KnowsRowsBefore) and isinstance(reading, KnowsFates):
+            tables += _tables_of(reading, report)
+        else:
+            report.left[f"logs of {reading.source.system}, which have no tables"] += 1
+    report.left.update(
+        f"{one.code} in {one.file or one.log}" for one in found.problems if one.severity != "info"
+    )
+    names = Counter(one.collection.name for one in tables)
+    if twice := [name for name, count in names.items() if count > 1]:
+        advice = "Name one log"
+        raise LogUnreadableError(
+            f"two logs have a table {twice[0]}", file=found.path, advice=advice
+        )
+    return tables
+
+
+def _tables_of(reading: Any, report: Salvage) -> list[_Table]:
+    every = [one for one in reading.collections() if one.name.partition(".")[0] not in _OWN_SCHEMAS]
+    tables = {one.name: _Table(one) for one in every}
+    for name, table in tables.items():
+        try:
+            for key, values in reading.rows_before(name):
+                table.rows[key] = dict(values)
+        except TallystickError as error:
+            report.left[f"rows of {name} behind damage: {error.message}"] += 1
+    around = reading.verdict().surroundings
+    if around is not None and around.kind == ALONE:
+        report.left["database, of which only the log is here: rows from before it are missing"] += 1
+    stored = {other: one.name for one in every for other in (one.name, *one.stored)}
+    for row in reading.fated_changes():
+        table_name = stored.get(row.change.collection)
+        if table_name is None:
+            continue
+        if row.fate in _BROUGHT:
+            _apply(tables[table_name], row, report)
+        elif row.fate is not Fate.UNDONE:
+            report.left[f"changes {row.fate.words.lower()}"] += 1
+    return list(tables.values())
+
+
+def _apply(table: _Table, row: Row, report: Salvage) -> None:
+    change, rows = row.change, table.rows
+    values = dict(change.values or {})
+    match change.kind:
+        case Kind.ADD:
+            rows[change.key] = values
+        case Kind.UPDATE if change.key in rows:
+            rows[change.key] |= values
+        case Kind.UPDATE:
+            report.left[f"updates of rows of {table.collection.name} that are not known"] += 1
+        case Kind.DELETE:
+            rows.pop(change.key, None)
+        case Kind.TRUNCATE:
+            rows.clear()
+        case _:
+            report.left[f"changes of the kind {change.kind}"] += 1
+
+
+# -- SQL ---------------------------------------------------------------------------------------
+
+
+def _schema(tables: Iterable[_Table]) -> Iterator[str]:
+    tables = list(tables)
+    for schema in dict.fromkeys(one.name[0] for one in tables):
+        if schema and schema not in _GIVEN_SCHEMAS:
+            yield f"CREATE SCHEMA {_quoted(schema)};\n"
+    for one in tables:
+        columns = ", ".join(f"{_quoted(c.name)} {c.declared}" for c in one.collection.columns)
+        yield f"CREATE TABLE {one.quoted} ({columns});\n"
+
+
+def _script(out: IO[bytes], tables: list[_Table], report: Salvage) -> int:
+    for line in _schema(tables):
+        out.write(line.encode())
+    for table in tables:
+        for row in table.rows.values():
+            values = (_literal(_value(row, c, report), c) for c in table.collection.columns)
+            line = f"INSERT INTO {table.quoted} VALUES ({', '.join(values)});\n"
+            out.write(line.encode("utf-8"))
+    return report.brought.total()
+
+
+def _import_folder(folder: Path, tables: list[_Table], report: Salvage) -> None:
+    calls = []
+    for number, table in enumerate(tables, 1):
+        schema, name = table.name
+        file = f"{number:04}-{_SAFE.sub('_', name)}.csv"
+        with write_anew(folder / file) as out:
+            for row in table.rows.values():
+                values = (_field(_value(row, c, report)) for c in table.collection.columns)
+                out.write((",".join(values) + "\n").encode("utf-8"))
+        arguments = ", ".join(map(_text, (schema, name, file, ",", '"', "UTF-8")))
+        calls.append(f"CALL SYSCS_UTIL.SYSCS_IMPORT_TABLE({arguments}, 0);\n")
+    for file, lines in (("schema.sql", _schema(tables)), ("import.sql", calls)):
+        with write_anew(folder / file) as out:
+            out.write("".join(lines).encode())
+
+
+def _value(row: Mapping[str, Any], column: Column, report: Salvage) -> Any:
+    """Return the value of a column; None, noted, where it cannot be had."""
+    value = row.get(column.name)
+    odd = isinstance(value, str) and not _is_unicode(value)
+    if isinstance(value, Mapping) or odd or (value is not None and _has_no_text(column)):
+        report.left[
+            f"values of {column.name} ({column.declared}) that cannot be had or written"
+        ] += 1
+        return None
+    return value
+
+
+def _has_no_text(column: Column) -> bool:
+    return column.declared.partition("(")[0].strip().upper() in _NO_TEXT
+
+
+def _is_unicode(value: str) -> bool:
+    return not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+def _literal(value: Any, column: Column) -> str:
+    kind = column.kind.partition("(")[0]
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case bytes():
+            return f"CAST(X'{value.hex()}' AS {column.declared})"
+        case str() if kind == "binary":
+            return f"CAST(X'{value}' AS {column.declared})"
+        case str() if kind == "boolean":
+            return value.upper()
+        case str() if column.declared == "JSON":
+            return f"{_text(value)} FORMAT JSON"
+        case str() if kind not in _NUMBERS or not _NUMBER.fullmatch(value):
+            return _text(value)
+        case _:
+            return str(value)
+
+
+def _field(value: Any) -> str:
+    """Return a value as a field of a file that Derby imports: null is nothing, bytes are hex."""
+    if value is None:
+        return ""
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,95 @@
+"""``tallystick repair``, ``salvage`` and ``bundle``, at a terminal and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_triage import at_terminal
+from tests.indoubt.estates import EXAMPLES
+from tests.rescue.kit import content, names
+
+ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "examples/incident/logs"
+
+
+def test_a_repair_fits_a_terminal(tmp_path: Path) -> None:
+    before = content(LOGS)
+    lines = at_terminal(24, 80, "", "repair", str(LOGS / "bitronix"), "--to", str(tmp_path / "m"))
+    assert len(lines) <= 24
+    assert not [line for line in lines if len(line) > 80 and str(tmp_path) not in line]
+    assert lines[0] == "part1.tlog offset 4, 8 bytes"
+    assert lines[-2:] == ["Mended in 1 place", f"    tallystick explain {tmp_path / 'm'}"]
+    assert content(LOGS) == before
+
+
+def test_an_estate_is_mended_whole_and_says_so_to_programs(run: Run, tmp_path: Path) -> None:
+    answer = run("repair", LOGS, "--to", tmp_path / "mended", "--json")
+    assert answer.code == 0
+    told = answer.json
+    assert [(one["file"], one["offset"]) for one in told["mends"]] == [
+        ("bitronix/part1.tlog", 4), ("derby/log/log.ctrl", 0), ("h2/bank.h2.db", 0),
+    ]  # fmt: skip
+    assert {one["system"]: one["before"]["answer"] for one in told["logs"]} == {
+        "bitronix": "loses", "derby": "cannot-tell", "h2": "refuses", "jboss": "safe",
+    }  # fmt: skip
+    assert {one["after"]["answer"] for one in told["logs"]} == {"safe"}
+    assert told["left"] == []
+    assert run("triage", tmp_path / "mended").out.endswith("4 SAFE AFTER A CRASH\n")
+
+
+def test_nothing_to_mend_is_said_and_nothing_written(run: Run, tmp_path: Path) -> None:
+    answer = run("repair", EXAMPLES / "orphan", "--to", tmp_path / "copy")
+    assert answer.code == 1
+    assert answer.out == "Nothing to mend: nothing is damaged. No copy was made\n"
+    assert names(tmp_path) == []
+
+
+def test_a_salvage_says_what_is_brought_and_left(run: Run, tmp_path: Path) -> None:
+    answer = run("salvage", EXAMPLES / "orphan/h2", "--as", "h2-script", "--to", tmp_path / "o.sql")
+    assert answer.code == 1
+    assert "left: 3 changes in doubt" in answer.out
+    assert f"Written: {tmp_path / 'o.sql'}" in answer.out
+    shown = at_terminal(24, 80, "", "salvage", str(EXAMPLES / "orphan/derby"), "--as",
+                        "derby-import", "--to", str(tmp_path / "d"))  # fmt: skip
+    assert len(shown) <= 24
+    assert not [line for line in shown if len(line) > 80 and str(tmp_path) not in line]
+    told = run("salvage", EXAMPLES / "orphan/h2", "--as", "h2-script", "--to", tmp_path / "o.sql",
+               "--json").json  # fmt: skip
+    assert told["left"] == {"changes in doubt": 3}
+
+
+def test_a_bundle_is_written_where_it_is_named(run: Run, tmp_path: Path) -> None:
+    answer = run("bundle", LOGS, "-o", tmp_path / "ticket.zip")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == f"8 files in {tmp_path / 'ticket.zip'}\n"
+    first = (tmp_path / "ticket.zip").read_bytes()
+    assert run("bundle", LOGS, "-o", tmp_path / "ticket.zip").code == 0
+    assert (tmp_path / "ticket.zip").read_bytes() == first
+    assert names(tmp_path) == ["ticket.zip"]
+    assert "among the logs" in run("bundle", LOGS, "-o", LOGS / "ticket.zip").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((LOGS,), "Missing option '--to'"),
+        ((LOGS, "--to", LOGS), "exists already"),
+        (("gone", "--to", "copy"), "No such file"),
+        ((ROOT / "docs", "--to", "copy"), "no log"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str | Path, ...],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run("repair", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert names(tmp_path) == []

@@ -1,0 +1,66 @@
+"""Plain copies of packed logs for the tests to damage."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.fixtures import fixture_dir
+
+_ORACLE = shutil.ignore_patterns("manifest.json", "*.jsonl.gz")
+
+
+def unpacked(origin: Path, target: Path) -> Path:
+    """Copy a folder without what its original says of it, and unpack its files."""
+    shutil.copytree(origin, target, ignore=_ORACLE)
+    for packed in target.rglob("*.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    return target
+
+
+def case(system: str, name: str, target: Path) -> Path:
+    """Copy a case of the fixtures of a system, unpacked."""
+    return unpacked(fixture_dir(system) / name, target)
+
+
+def change(path: Path, offset: int, data: bytes | None = None) -> None:
+    """Write bytes into a file, by default the one that is there with all bits turned."""
+    content = bytearray(path.read_bytes())
+    data = data or bytes((content[offset] ^ 0xFF,))
+    content[offset : offset + len(data)] = data
+    path.write_bytes(bytes(content))
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Return every file below a folder, or the file itself."""
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    return {str(one.relative_to(path)): one.read_bytes() for one in files if one.is_file()}
+
+
+def names(folder: Path) -> list[str]:
+    """Return what lies in a folder."""
+    return sorted(one.name for one in folder.iterdir())
+
+
+@contextmanager
+def temporary(origin: Path, name: str) -> Iterator[Path]:
+    """Give a file of a packed folder, in a folder that is removed at the end of the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield unpacked(origin, Path(folder, "log")) / name
+
+
+@contextmanager
+def limited_file_size(most: int) -> Iterator[None]:
+    """Fail writes past that many bytes of a file in the block, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

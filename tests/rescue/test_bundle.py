@@ -1,0 +1,114 @@
+"""A bundle has what a ticket needs, nothing that is secret, and the same bytes each time."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.errors import LogUnreadableError, LogWriteError
+from tallystick.rescue import bundle
+from tallystick.rescue.bundling import _Hidden
+from tests.fixtures import fixture_dir
+from tests.rescue.kit import content, limited_file_size, names, unpacked
+
+LOGS = Path(__file__).parents[2] / "examples/incident/logs"
+
+
+def _members(packed: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(packed)) as found:
+        return {name: found.read(name) for name in found.namelist()}
+
+
+def _packed(path: Path) -> bytes:
+    out = io.BytesIO()
+    bundle(path, out)
+    return out.getvalue()
+
+
+def test_it_has_answers_files_and_texts_and_is_the_same_again(tmp_path: Path) -> None:
+    logs = unpacked(LOGS, tmp_path / "logs")
+    before = content(logs)
+    members = _members(_packed(logs))
+    assert _packed(logs) == _packed(logs)
+    assert content(logs) == before
+    assert list(members)[:3] == ["versions.json", "triage.json", "files.json"]
+    assert json.loads(members["versions.json"])["tallystick"] == tallystick.__version__
+    told = {one["file"]: one["size"] for one in json.loads(members["files.json"])}
+    assert told == {name: len(data) for name, data in before.items()}
+    answers = [one["answer"] for one in json.loads(members["explain.json"])["logs"]]
+    assert sorted(answers) == ["cannot-tell", "loses", "refuses", "safe"]
+    assert sum(name.startswith("logs/") for name in members) == 4
+    assert all(str(tmp_path).encode() not in data for data in members.values())
+
+
+@pytest.mark.parametrize(
+    ("system", "case"),
+    [
+        ("estate", "mid-phase-two"), ("estate", "committed-record-missing"),
+        ("h2", "corrupt-checksum-2048"), ("cloudtran", "damaged-payload"),
+        ("jboss", "g3-artemis-main"), ("derby", "xa-indoubt"),
+    ],
+)  # fmt: skip
+def test_no_body_is_in_it_in_any_spelling(system: str, case: str) -> None:
+    path = fixture_dir(system) / case
+    every = b"\n".join(_members(_packed(path)).values())
+    for record in tallystick.scan(path, salvage=True, problems=[]):
+        ids = (record.gtrid or b"").hex()
+        body = bytes(record.body or b"")
+        for at in range(0, len(body) - 12, 12):
+            piece = body[at : at + 12]
+            if (
+                len(set(piece)) > 6
+                and piece.hex() not in ids
+                and piece not in (record.gtrid or b"")
+            ):
+                assert piece not in every
+                assert piece.hex().encode() not in every.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "at jdbc:postgresql://alice:pw@db1.example:5432/bank?user=a",
+            "jdbc:postgresql://***/bank",
+        ),
+        ("jdbc:derby:bank;bootPassword=secret;x=1", "jdbc:derby:bank;bootPassword=***;x=1"),
+        ("PATHx 'CREATE USER SA SALT 0123456789abcdef PASSWORD'", "'***'"),
+        (f"key {'ab' * 200}", "key ***"),
+    ],
+)
+def test_secrets_are_masked(text: str, shown: str) -> None:
+    hidden = _Hidden(Path("/srv/logs")).text(text)
+    assert shown in hidden
+    assert "secret" not in hidden
+    assert "alice" not in hidden
+    assert "SALT" not in hidden
+
+
+def test_what_is_too_large_is_named_and_left_out() -> None:
+    out = io.BytesIO()
+    bundle(LOGS, out, size_max=3000)
+    members = _members(out.getvalue())
+    assert "explain.json" in members["left-out.txt"].decode()
+    assert sum(len(data) for name, data in members.items() if name != "left-out.txt") <= 3000
+
+
+def test_a_wrong_place_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    logs = unpacked(LOGS, tmp_path / "logs")
+    before = content(logs)
+    with pytest.raises(LogWriteError, match="among the logs"):
+        bundle(logs, logs / "ticket.zip")
+    with pytest.raises(LogWriteError, match="take the place"):
+        bundle(logs / "h2", logs / "h2/bank.h2.db")
+    with pytest.raises(LogUnreadableError):
+        bundle(tmp_path / "gone", tmp_path / "ticket.zip")
+    with limited_file_size(2048), pytest.raises(OSError):
+        bundle(logs, tmp_path / "ticket.zip")
+    assert content(logs) == before
+    assert names(tmp_path) == ["logs"]

@@ -1,0 +1,106 @@
+"""What can be read is written as something that loads, and what cannot be is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
+from tallystick.rescue import repair, salvage
+from tests.fixtures import fixture_dir
+from tests.rescue.kit import case, change, content, limited_file_size, names
+
+ESTATE = fixture_dir("estate") / "mid-phase-two"
+
+
+def test_a_script_has_every_table_and_what_is_in_doubt_is_left(tmp_path: Path) -> None:
+    found = salvage(ESTATE / "h2", tmp_path / "all.sql", "h2-script")
+    lines = (tmp_path / "all.sql").read_text("utf-8").splitlines()
+    tables = [line for line in lines if line.startswith("CREATE TABLE")]
+    rows = [line for line in lines if line.startswith("INSERT INTO")]
+    assert len(tables) == len(found.brought) > 1
+    assert len(rows) == found.brought.total()
+    assert len(tables) + len(rows) == len(lines)
+    assert found.left["changes in doubt"] > 0
+    assert found.exit_code == 1
+    assert not any("INFORMATION_SCHEMA" in line for line in tables)
+
+
+def test_a_folder_for_derby_has_a_file_for_each_table_and_what_imports_it(tmp_path: Path) -> None:
+    found = salvage(ESTATE / "derby", tmp_path / "out", "derby-import")
+    files = names(tmp_path / "out")
+    assert files[-2:] == ["import.sql", "schema.sql"]
+    assert len(files) == len(found.brought) + 2
+    calls = (tmp_path / "out/import.sql").read_text().splitlines()
+    assert [call.split("'")[5] for call in calls] == files[:-2]
+    rows = [len((tmp_path / "out" / name).read_text().splitlines()) for name in files[:-2]]
+    assert sum(rows) == found.brought.total() > 0
+
+
+def test_what_a_mend_brings_back_can_be_salvaged_after_it(tmp_path: Path) -> None:
+    log = case("h2", "committed-2048", tmp_path / "log")
+    salvage(log, tmp_path / "before.sql", "h2-script")
+    change(log / "db.h2.db", 48, bytes(4))
+    with pytest.raises(LogUnreadableError, match="no log here has tables"):
+        salvage(log, tmp_path / "none.sql", "h2-script")
+    repair(log, tmp_path / "copy")
+    salvage(tmp_path / "copy", tmp_path / "after.sql", "h2-script")
+    assert (tmp_path / "after.sql").read_bytes() == (tmp_path / "before.sql").read_bytes()
+    assert not (tmp_path / "none.sql").exists()
+
+
+def test_of_a_damaged_database_every_row_that_is_brought_is_counted(tmp_path: Path) -> None:
+    log = case("h2", "corrupt-checksum-2048", tmp_path / "log")
+    found = salvage(log, tmp_path / "all.sql", "h2-script")
+    inserts = (tmp_path / "all.sql").read_text("utf-8").count("INSERT INTO")
+    assert inserts == found.brought.total()
+
+
+@pytest.mark.parametrize(
+    ("system", "name"), [("bitronix", "damaged-crc-flip"), ("cloudtran", "damaged-payload")]
+)
+def test_a_journal_has_all_that_can_be_believed(system: str, name: str, tmp_path: Path) -> None:
+    log = case(system, name, tmp_path / "log")
+    before = content(log)
+    found = salvage(log, tmp_path / "new", "journal")
+    assert found.brought.total() > 0
+    assert found.left["damaged pieces of the source"] > 0
+    (verdict,) = tallystick.explain(tmp_path / "new").logs
+    assert (verdict.system, verdict.judgement.words) == (system, "SAFE")
+    assert content(log) == before
+
+
+@pytest.mark.parametrize(
+    ("origin", "target", "form", "error", "said"),
+    [
+        ("log", "log/all.sql", "h2-script", LogWriteError, "among the logs"),
+        ("log", "way/all.sql", "h2-script", LogWriteError, "among the logs"),
+        ("log", "log/out", "derby-import", LogWriteError, "among the logs"),
+        ("log", "full", "derby-import", LogWriteError, "not empty"),
+        ("log", "all.sql", "paper", ValueError, "unknown form"),
+        ("gone", "all.sql", "h2-script", LogUnreadableError, "No such file"),
+        ("full", "all.sql", "h2-script", LogUnreadableError, "no log"),
+        ("log", "all.sql", "journal", TallystickError, "no counterpart"),
+    ],
+)
+def test_a_wrong_place_is_refused_and_nothing_is_written(
+    tmp_path: Path, origin: str, target: str, form: str, error: type[Exception], said: str
+) -> None:
+    log = case("h2", "committed-2048", tmp_path / "log")
+    (tmp_path / "way").symlink_to(log)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("notes")
+    before = content(tmp_path)
+    with pytest.raises(error, match=said):
+        salvage(tmp_path / origin, tmp_path / target, form)
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("form", ["h2-script", "derby-import"])
+def test_a_disk_that_fills_leaves_nothing(form: str, tmp_path: Path) -> None:
+    log = case("h2", "large-log-512", tmp_path / "log")
+    with limited_file_size(4096), pytest.raises(OSError):
+        salvage(log, tmp_path / "out", form)
+    assert names(tmp_path) == ["log"]
