@@ -11,7 +11,7 @@ import pytest
 
 from tallystick import Journal, read_arrow, scan
 from tallystick.errors import CorruptLogError
-from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
@@ -33,11 +33,12 @@ class Follower:
     def __init__(self, path: Path, *, fails: bool = True, table: str = "records") -> None:
         self.options = SourceOptions((str(path),), fail_on_data_loss=fails, table=table)
         self.tailer, self.position = Tailer(self.options), Position()
+        self.limit = Limit()
         self.count = 0
 
     def follow(self) -> int:
         """Read everything; return the number of records."""
-        while (end := self.tailer.advance(self.position)) != self.position:
+        while (end := self.tailer.advance(self.position, self.limit)) != self.position:
             found = file_ranges(self.options, self.position, end)
             self.count += sum(batch.num_rows for batch in read(found, self.options))
             self.position = end
@@ -221,6 +222,36 @@ def test_a_stream_does_not_go_on_behind_damage(
         assert streams[1].follow() == _valid(tmp_path) == 100
     assert streams[1].losses == 1
     assert "records are damaged" in caplog.text
+
+
+def test_changes_before_damage_are_not_given_again_by_the_step_that_finds_it(
+    tmp_path: Path,
+) -> None:
+    for name in (b"first", b"second", b"third"):
+        with Journal(str(tmp_path)) as journal:
+            journal.append_many([b"%s%03d" % (name, number) for number in range(5)])
+    file = max(tmp_path.iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[data.index(b"third002")] ^= 255
+    file.write_bytes(data)
+    stream = Follower(tmp_path, fails=False, table="changes")
+    stream.limit = Limit(rows=4)
+    assert stream.follow() == _rows(tmp_path, "changes") == 10
+    assert stream.losses == 1
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_a_native_log_without_its_control_block_is_waited_for(tmp_path: Path, table: str) -> None:
+    _native(str(tmp_path), range(6))
+    control = tmp_path / "control.tally"
+    whole = control.read_bytes()
+    control.write_bytes(whole[:200])
+    for fails in LOSING:
+        stream = Follower(tmp_path, fails=fails, table=table)
+        assert stream.follow() == _rows(tmp_path, table) == 0
+        control.write_bytes(whole)
+        assert stream.follow() == 6
+        control.write_bytes(whole[:200])
 
 
 @pytest.mark.parametrize("fails", LOSING)

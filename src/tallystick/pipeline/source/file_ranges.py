@@ -130,8 +130,9 @@ def _ranges(
     if not options.feeds:
         yield from (one for one in found if one.begin < one.end)
     elif found and until["place"] is not None:
-        lost = until["losses"] != since["losses"] or since["place"] is None
-        after = until["resumed"] if lost else since["place"]
+        # Places grow: a stream that resumed behind a hole earlier than in this step did so below.
+        known = (one for one in (since["place"], until["resumed"]) if one is not None)
+        after = max(known, default=None)
         size = sum(one.size for one in found)
         step = tuple(number for number, _ in files)
         yield replace(found[-1], size=size, places=(after, until["place"]), step=step)

@@ -39,7 +39,7 @@ class LogPosition(TypedDict):
         loss: the last of these, in words.
         since: number of the newest file at the first look at the log.
         begun: number of the file that has the first record of the step that ends here.
-        resumed: the place before the first record after the last of these; None if there is none.
+        resumed: the place before the first record behind the last hole; None if there is none.
     """
 
     file: str

@@ -315,7 +315,7 @@ class Tailer:
         self.say(f"records are left out of the stream: {error}")
         if entry["loss"] == str(error):
             return entry
-        return {**entry, "losses": entry["losses"] + 1, "loss": str(error), "resumed": None}
+        return {**entry, "losses": entry["losses"] + 1, "loss": str(error)}
 
 
 def _look_into(
@@ -551,7 +551,7 @@ class _Step:
         if missing.ends_log:
             return False
         self._begin_step(number)
-        self.entry = {**seen.entry(number, path, 0, self.entry), "place": None}
+        self.entry = {**seen.entry(number, path, 0, self.entry), "place": None, "resumed": None}
         return True
 
     def _begin_step(self, number: int) -> None:

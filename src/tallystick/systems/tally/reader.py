@@ -135,7 +135,17 @@ class TallyReading:
         return found
 
     def lives(self) -> Mapping[str, FileLife]:
-        """Return identity, number and size of every live segment."""
+        """Return identity, number and size of every live segment.
+
+        Raises:
+            CorruptLogError: without its control block a log has no records.
+        """
+        if self.catalog.control is None:
+            raise CorruptLogError(
+                "the control block is missing, or both of its copies are damaged",
+                file=self.catalog.control_path or self.source.path,
+                advice="Look at the log with `tallystick explain`",
+            )
         return {
             file.path: FileLife(
                 _identity(file.header.identity), file.header.number, file.header.size, DATA_OFFSET
