@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tallystick.records import Outcome, Span
 from tallystick.storage.files import Bytes
+from tallystick.storage.zeros import is_zero
 from tallystick.systems.tally.format.layout import (
     COPY_OFFSET,
     DATA_OFFSET,
@@ -122,12 +123,6 @@ def _stale(data: Bytes, header: GroupHeader, place: int, number: int) -> bool:
 def _fill(data: Bytes, start: int, end: int) -> Iterator[Span]:
     if end <= start:
         return
-    blank = not any(map(any, _pieces(data, start, end)))
+    blank = is_zero(memoryview(data), start, end)
     what, reason = ("fill", "preallocated") if blank else ("remains", "no whole group of this life")
     yield Span(start, end - start, Outcome.UNUSED, what, reason)
-
-
-def _pieces(data: Bytes, start: int, end: int, size: int = 1 << 16) -> Iterator[bytes]:
-    for place in range(start, end, size):
-        piece = bytes(data[place : min(place + size, end)])
-        yield piece.lstrip(b"\0")[:1]
