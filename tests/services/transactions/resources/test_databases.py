@@ -35,7 +35,7 @@ from tallystick.services.transactions import (
     Transaction,
     TransactionManager,
 )
-from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resources import adapt, mysql
 from tallystick.services.transactions.resources.mysql import MySqlResource
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.resources.sqlalchemy import from_engine
@@ -139,6 +139,25 @@ def test_commit_reaches_every_database(
                     bank.pay(tx, name, 5)
         assert tm.recover().clean
     assert bank.balances() == {name: 10 if name in names else 0 for name in bank.balances()}
+
+
+def test_a_server_that_takes_one_statement_at_a_time_commits_with_its_outcome(
+    bank: Bank, server_face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MySQL does: MariaDB alone is sent several before an answer is read."""
+    monkeypatch.setattr(mysql, "takes_several", lambda _: False)
+    asked, ask = list[str](), mysql.ask
+
+    def note(connection: Any, statement: str) -> None:
+        asked.append(" ".join(statement.split()[:2]))
+        ask(connection, statement)
+
+    monkeypatch.setattr(mysql, "ask", note)
+    with bank.manager("pg", "maria", face=server_face) as tm, tm.begin() as tx:
+        bank.pay(tx, "pg", -5)
+        bank.pay(tx, "maria", 5)
+    assert asked == ["XA START", "INSERT INTO", "XA END", "XA PREPARE", "XA COMMIT"]
+    assert bank.balances() == {"pg": -5, "maria": 5, "lite": 0}
 
 
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite"), ("maria",)])

@@ -399,19 +399,22 @@ class MySqlBranch:
     def send_prepare(self) -> bool:
         """Send the statements of `prepare` at once, where the server takes that."""
         usable = self._connection.open and self.statements.end()
-        return usable and self._send(self._preparing())
+        if not (usable and takes_several(self._connection)):
+            return False
+        self._send(self._preparing())
+        return True
 
     def send_commit(self) -> bool:
-        """Send XA COMMIT."""
-        return self._send([f"XA COMMIT {self._literal}"])
-
-    def _send(self, statements: list[str]) -> bool:
+        """Send XA COMMIT, where the server takes that before other answers are read."""
         if not takes_several(self._connection):
             return False
+        self._send([f"XA COMMIT {self._literal}"])
+        return True
+
+    def _send(self, statements: list[str]) -> None:
         self._awaited = statements
         with suppress(pymysql.Error):  # the call that waits meets it again
             send(self._connection, statements)
-        return True
 
     def _preparing(self) -> list[str]:
         """Return what prepares: the outcome row, there if the branch commits; END and PREPARE."""
@@ -490,9 +493,11 @@ class MySqlBranch:
 
     def _run(self, statements: list[str]) -> None:
         """Run statements, at once where the server takes that; then `_receive` follows."""
-        if not self._send(statements):
-            for statement in statements:
-                ask(self._connection, statement)
+        if takes_several(self._connection):
+            self._send(statements)
+            return
+        for statement in statements:
+            ask(self._connection, statement)
 
     def _receive(self) -> None:
         """Read the answers that are awaited. Raises the first error among them."""
