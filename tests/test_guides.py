@@ -27,6 +27,8 @@ GUIDES = [
     "docs/extending.md",
     *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/guide/*.md"))),
 ]
+# What a reader tries first, and then once more in the same folder.
+TRIED_TWICE = ("README.md", *(f"docs/guide/{one}.md" for one in ("log-as-tables", "own-store")))
 # These need Spark, servers or modules of their own, or go on from block to block, and are run by
 # tests beside what they are about.
 ELSEWHERE = {
@@ -59,11 +61,12 @@ def test_every_example_runs_alone_as_it_stands(name: str, line: int, tmp_path: P
     if name == "docs/guide/cli.md":  # it reads the logs that there are
         with Journal(folder / "logs") as journal:
             journal.add(1, b"one")
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", str(file)],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+    for _ in range(2 if name in TRIED_TWICE else 1):
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", str(file)],
+            cwd=folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
 
 
 def test_the_store_of_the_guide_is_the_example() -> None:
