@@ -113,6 +113,16 @@ def test_a_wheel_that_names_no_c_library_is_not_released() -> None:
     assert any(one.startswith("auditwheel") for one in release["TOOLS"])
 
 
+def test_distributions_that_name_a_placeholder_are_not_for_an_index() -> None:
+    told = runpy.run_path(str(ROOT / "scripts/release.py"))["not_for_an_index"]
+    urls = {"Source": "https://tallystick.example/source", "Issues": "https://host.test/issues"}
+    assert told(urls).startswith("Source of project.urls")
+    assert told({"Issues": urls["Issues"]}) == ""
+    placeholder = any("tallystick.example" in one for one in PROJECT["urls"].values())
+    assert bool(told(PROJECT["urls"])) == placeholder
+    assert ("tallystick.example" in (ROOT / "SECURITY.md").read_text("utf-8")) == placeholder
+
+
 def test_the_compiled_core_has_the_licence_of_the_package_beside_it() -> None:
     assert (ROOT / "fast/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
@@ -143,6 +153,17 @@ def test_the_hosted_workflow_runs_the_pythons_that_the_package_names() -> None:
     assert matrix["python"] == named
     assert [one["python"] for one in matrix["include"]] == ["3.14"]
     assert "| 3.14 |" in (ROOT / "docs/versions.md").read_text("utf-8")
+
+
+def test_the_table_of_versions_is_filled_with_what_runs_here() -> None:
+    versions = runpy.run_path(str(ROOT / "scripts/versions.py"))
+    page = (ROOT / "docs/versions.md").read_text("utf-8")
+    here = dict.fromkeys(versions["here"]())
+    assert versions["filled"](page, here) == page
+    other = versions["filled"](page, here | {"Python": "3.19"})
+    assert re.search(r"^\| Python \| 3\.19 \| .*3\.14 \|$", other, re.MULTILINE)
+    with pytest.raises(KeyError):
+        versions["filled"](page, {"Oracle": "23"})
 
 
 def test_every_command_of_the_hosted_workflows_exists() -> None:
