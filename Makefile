@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test quick lint docs format types interop pythons sparks nightly soak fuzz audit coverage bench release clean lock
+.PHONY: run test quick lint docs format types interop pythons sparks nightly soak fuzz audit coverage mutants mysql bench release clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -46,6 +46,11 @@ pythons: $(READY)
 sparks: $(READY)
 	@scripts/sparks.sh $(ARGS)
 
+# Two-phase commit over MySQL in the place of MariaDB.
+mysql: $(READY)
+	@scripts/ensure.sh java maven postgres
+	@scripts/mysql.sh $(ARGS)
+
 # The rest of all samples: what a landing runs a seventh of (ARGS="--turn today").
 nightly: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail
@@ -72,6 +77,11 @@ coverage: $(READY)
 	  $(or $(ARGS),tests/systems/*/format)
 	$(PYTHON) -m coverage combine -q
 	$(PYTHON) -m coverage report $(REPORT)
+
+# Layouts and decision tables with one place changed at a time, by mutmut: do their own tests notice?
+# Hours for all of them; of one: make mutants ARGS="tallystick.reconcile.decision_table*"
+mutants: $(READY)
+	@scripts/mutants.sh $(ARGS)
 
 # dist: sdists, wheels, and what they consist of; each extra is installed alone into an empty environment
 # and used there (ARGS="cli investigate" for these only). Uploads nothing.

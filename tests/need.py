@@ -70,6 +70,15 @@ def server_program(name: str) -> Path | None:
     return None
 
 
+MYSQL = os.environ.get("TALLYSTICK_MYSQL")
+"""The program of a MySQL server, on which all that is for MariaDB is to run instead."""
+
+
+def mariadb_program() -> Path | None:
+    """The program of a MariaDB server, or of MySQL where that is asked for."""
+    return Path(MYSQL) if MYSQL else server_program("mariadbd")
+
+
 SAIL = Path(__file__).parent.parent / ".venv-sail" / "bin" / "python"
 """An interpreter of its own: the engine needs another PySpark."""
 
@@ -81,7 +90,7 @@ _FINDERS: dict[str, Callable[[], bool]] = {
     "maven": lambda: shutil.which("mvn") is not None,
     "postgres": lambda: postgres_bin() is not None,
     "pgbouncer": lambda: server_program("pgbouncer") is not None,
-    "mariadb": lambda: server_program("mariadbd") is not None,
+    "mariadb": lambda: mariadb_program() is not None,
     "sail": lambda: SAIL.exists(),
     **{kind: partial(shutdowns.possible, kind) for kind in shutdowns.MAKE},
     "browser": lambda: bool(shutil.which("chromium") and shutil.which("chromedriver")),

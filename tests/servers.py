@@ -3,6 +3,7 @@
 `postgres_server` and `mariadb_server` start a server of their own once per test session, on
 loopback and a free port, with a data directory of their own, and stop it by its process. Each
 module of tests has a database of its own there, and leaves no prepared branch to the next one.
+Where TALLYSTICK_MYSQL names the program of a MySQL server, that one stands in for MariaDB.
 `make_pooler` makes a PgBouncer before a server of PostgreSQL. A `Server` can be killed and started
 again, for tests of recovery. Servers refuse to run as root, so root starts them as another user.
 """
@@ -29,11 +30,15 @@ import pymysql
 import pytest
 from psycopg import sql
 
-from tests.need import need, postgres_bin, server_program
+from tests.need import MYSQL, mariadb_program, need, postgres_bin, server_program
 
 START_SECONDS = 180.0
 NAME_MAX = 63
 """Bytes in the name of a database of PostgreSQL; MariaDB takes one more."""
+
+
+MARIADB_ENGINE = "mysql+pymysql" if MYSQL else "mariadb+pymysql"
+"""What SQLAlchemy calls a server of `make_mariadb`."""
 
 
 @dataclass
@@ -242,17 +247,22 @@ def make_pooler(server: Server, **settings: str) -> Server:
 
 
 def make_mariadb() -> Server:
-    """A new MariaDB server, not yet started."""
-    program = server_program("mariadbd")
+    """A new server of MariaDB, or of MySQL where that is asked for; not yet started."""
+    program = mariadb_program()
     assert program is not None
     user, port = _unprivileged("mysql"), free_port()
     folder = _home(user)
     data, sock = folder / "data", folder / "sock"
-    install = shutil.which("mariadb-install-db")
-    assert install is not None
-    setup = ["--no-defaults", f"--datadir={data}", "--skip-test-db",
-             "--auth-root-authentication-method=normal"]  # fmt: skip
-    subprocess.run([install, *setup], check=True, capture_output=True, user=user, cwd=folder)
+    if MYSQL:
+        setup = [program, "--no-defaults", f"--datadir={data}", "--initialize-insecure"]
+        flags = ["--mysqlx=OFF", "--default-authentication-plugin=mysql_native_password"]
+    else:
+        install = shutil.which("mariadb-install-db")
+        assert install is not None
+        setup = [install, "--no-defaults", f"--datadir={data}", "--skip-test-db",
+                 "--auth-root-authentication-method=normal"]  # fmt: skip
+        flags = []
+    subprocess.run(setup, check=True, capture_output=True, user=user, cwd=folder)
     url = f"mariadb://root@127.0.0.1:{port}/mysql"
 
     def ready() -> None:
@@ -261,7 +271,7 @@ def make_mariadb() -> Server:
     command = [str(program), "--no-defaults", f"--datadir={data}", f"--socket={sock}",
                f"--port={port}", "--bind-address=127.0.0.1", f"--pid-file={folder / 'pid'}",
                "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=64M",
-               "--max-connections=300", "--skip-log-bin"]  # fmt: skip
+               "--max-connections=300", "--skip-log-bin", *flags]  # fmt: skip
     return Server(url, port, command, folder, user, ready)
 
 
@@ -323,7 +333,10 @@ def mariadb_server(_mariadb_of_all: Server, request: pytest.FixtureRequest) -> I
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {server.database}")
         yield server
         with connect() as admin, admin.cursor() as cursor:
-            cursor.execute("XA RECOVER FORMAT='SQL'")
-            for *_, xid in cursor.fetchall():
+            cursor.execute("XA RECOVER CONVERT XID" if MYSQL else "XA RECOVER FORMAT='SQL'")
+            for form, size, _, xid in cursor.fetchall():
+                if MYSQL:  # 0x, and in hex the gtrid and the bqual
+                    cut = 2 + 2 * size
+                    xid = f"X'{xid[2:cut]}',X'{xid[cut:]}',{form}"
                 with contextlib.suppress(pymysql.MySQLError):  # its session holds it still
                     cursor.execute(f"XA ROLLBACK {xid}")

@@ -40,13 +40,16 @@ from tallystick.services.transactions.resources.mysql import MySqlResource
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.resources.sqlalchemy import from_engine
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
-from tests.servers import Server, make_postgres
+from tests.need import MYSQL
+from tests.servers import MARIADB_ENGINE, Server, make_postgres
 from tests.services.transactions.faces import FACES, Face
 from tests.services.transactions.model import DurableState, ModelLog
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)"
+TOO_OLD = {"maria"} if MYSQL else set[str]()
+"""What preflight may warn of: a MySQL before 8.0.29 is the only one that can be had here."""
 _ids = itertools.count(1)
 
 
@@ -132,7 +135,7 @@ def test_commit_reaches_every_database(
     bank: Bank, names: tuple[str, ...], server_face: Face
 ) -> None:
     with bank.manager(*names, face=server_face) as tm:
-        assert not tm.preflight()
+        assert {one.resource for one in tm.preflight()} <= TOO_OLD
         for _ in range(2):  # the second transaction runs over connections used before
             with tm.begin() as tx:
                 for name in names:
@@ -330,7 +333,7 @@ def reach(bank: Bank) -> Iterator[Reach]:
             if way == "url":
                 return lambda handle: handle.execute
             url = bank.urls[name].replace("postgresql", "postgresql+psycopg")
-            engine = sqlalchemy.create_engine(url.replace("mariadb", "mariadb+pymysql"))
+            engine = sqlalchemy.create_engine(url.replace("mariadb", MARIADB_ENGINE))
             engines.callback(engine.dispose)
             tm.resources[name].close()
             tm.resources[name] = resource = from_engine(name, engine)
@@ -607,7 +610,7 @@ def _terminate(bank: Bank, backend: int) -> None:
 def test_engines_and_sessions_take_part(bank: Bank) -> None:
     engines = {
         "pg": sqlalchemy.create_engine(bank.urls["pg"].replace("ql://", "ql+psycopg://")),
-        "maria": sqlalchemy.create_engine(bank.urls["maria"].replace("db://", "db+pymysql://")),
+        "maria": sqlalchemy.create_engine(bank.urls["maria"].replace("mariadb", MARIADB_ENGINE, 1)),
         "lite": sqlalchemy.create_engine(bank.urls["lite"]),
     }
     statement = sqlalchemy.text("UPDATE accounts SET balance = balance + 4 WHERE id = :id")
@@ -652,7 +655,7 @@ def test_connections_of_the_application_may_give_dictionaries(bank: Bank) -> Non
         "maria": MySqlResource("maria", maria),
     }
     with TransactionManager(bank.folder / "node", resources, recovery_interval=None) as tm:
-        assert not tm.preflight()
+        assert {one.resource for one in tm.preflight()} <= TOO_OLD
         with tm.begin() as tx:
             bank.pay(tx, "pg", 3)
             bank.pay(tx, "maria", 3)

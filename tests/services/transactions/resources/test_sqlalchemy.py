@@ -18,7 +18,7 @@ from sqlalchemy import JSON, Column, Integer, MetaData, Table, event, select
 from tallystick.errors import InDoubtError, RolledBackError, TransactionUsageError
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import ResourceUnreachable
-from tests.servers import Server
+from tests.servers import MARIADB_ENGINE, Server
 from tests.services.transactions.test_commit import Crash
 
 Urls = dict[str, str]
@@ -28,7 +28,7 @@ Urls = dict[str, str]
 def urls(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Urls:
     return {
         "pg": postgres_server.url.replace("postgresql://", "postgresql+psycopg://"),
-        "maria": mariadb_server.url.replace("mariadb://", "mariadb+pymysql://"),
+        "maria": mariadb_server.url.replace("mariadb", MARIADB_ENGINE, 1),
         "lite": f"sqlite:///{tmp_path}/lite.db",
     }
 
