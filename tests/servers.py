@@ -253,6 +253,7 @@ def make_mariadb() -> Server:
     user, port = _unprivileged("mysql"), free_port()
     folder = _home(user)
     data, sock = folder / "data", folder / "sock"
+    setup: list[str | Path]
     if MYSQL:
         setup = [program, "--no-defaults", f"--datadir={data}", "--initialize-insecure"]
         flags = ["--mysqlx=OFF", "--default-authentication-plugin=mysql_native_password"]

@@ -15,6 +15,7 @@ from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     FORMAT_ID,
     FileHeader,
+    GtridParts,
     make_gtrid,
     sequence_number,
     signed32,
@@ -168,3 +169,32 @@ def test_sequence_numbers_wrap_as_java_does() -> None:
 def test_an_unknown_status_is_printed_as_the_original_does() -> None:
     assert status_name(8) == "COMMITTING"
     assert status_name(42) == "!incorrect status (42)!"
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        (0, "ACTIVE"),
+        (9, "ROLLING_BACK"),
+        (10, "!incorrect status (10)!"),
+        (-1, "!incorrect status (-1)!"),
+    ],
+)
+def test_a_status_has_its_name_or_the_words_of_the_original(status: int, name: str) -> None:
+    assert status_name(status) == name
+
+
+@given(INT64, st.integers(-128, 127), INT32, INT32)
+def test_a_header_comes_back_whatever_it_says(
+    timestamp: int, state: int, position: int, format_id: int
+) -> None:
+    header = FileHeader(timestamp, state, position, format_id)
+    assert FileHeader.decode(header.encode() + b"more") == header
+
+
+@given(st.text(st.characters(max_codepoint=127), min_size=1, max_size=51), INT64, INT32)
+def test_the_parts_of_a_gtrid_come_back(server_id: str, time: int, sequence: int) -> None:
+    gtrid = make_gtrid(server_id, time, sequence)
+    assert split_gtrid(gtrid) == GtridParts(server_id, time, sequence)
+    assert split_gtrid(gtrid[-12:]) == GtridParts(None, time, sequence)
+    assert split_gtrid(gtrid[-4:]) == GtridParts(None, None, sequence)

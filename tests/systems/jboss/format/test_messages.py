@@ -26,7 +26,7 @@ def nullable(value: str | None) -> bytes:
 
 PROPERTIES = (
     b"\1"
-    + struct.pack(">i", 9)
+    + struct.pack(">i", 10)
     + text("text") + b"\x0a" + text("é€")
     + text("flag") + b"\x02\x01"
     + text("byte") + b"\x03\xff"
@@ -36,6 +36,7 @@ PROPERTIES = (
     + text("double") + b"\x09" + struct.pack(">d", 2.5)
     + text("bytes") + b"\x04" + struct.pack(">i", 2) + b"\0\xff"
     + text("none") + b"\0"
+    + text("char") + b"\x0b\xff\xfd"
 )  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def test_a_core_message_has_its_headers_properties_and_text() -> None:
     assert isinstance(properties, str)
     assert json.loads(properties) == {
         "text": "é€", "flag": True, "byte": -1, "short": -2, "int": -3, "long": 1 << 40,
-        "double": 2.5, "bytes": "00ff", "none": None,
+        "double": 2.5, "bytes": "00ff", "none": None, "char": "\ufffd",
     }  # fmt: skip
     assert found == {
         "protocol": "core",
@@ -142,6 +143,30 @@ def test_queues_have_what_their_version_wrote() -> None:
     kinds = {"max_consumers": -1, "purge_on_no_consumers": False, "routing_type": "anycast"}
     assert messages.queue(newer) == old | kinds
     assert messages.queue(QUEUE[:-1]) is None
+
+
+@pytest.mark.parametrize(("kind", "name"), [(0, "default"), (99, "99"), (255, "-1")])
+def test_the_kind_of_a_body_is_named_or_its_number(kind: int, name: str) -> None:
+    found = messages.message(MESSAGE, core(b"", headers(kind)))
+    assert found is not None
+    assert found["type"] == name
+
+
+def test_numbers_of_a_message_have_signs() -> None:
+    signed = struct.pack(">q", -7) + headers(BYTES)[8:]
+    found = messages.message(LARGE_MESSAGE, signed.replace(b"\4\0", b"\xff\0"))
+    assert found is not None
+    assert (found["message_id"], found["priority"]) == (-7, -1)
+
+
+def test_the_queue_of_a_reference_is_its_first_eight_bytes() -> None:
+    assert messages.queue_id((-5).to_bytes(8, signed=True) + b"\1") == -5
+    assert messages.queue_id(bytes(7)) is None
+
+
+def test_an_address_of_a_kind_that_is_not_known_keeps_its_place() -> None:
+    found = messages.address(text("news") + struct.pack(">i", 2) + b"\0\7" + b"\0")
+    assert found == {"name": "news", "routing_types": "multicast, ", "auto_created": False}
 
 
 def test_addresses() -> None:
