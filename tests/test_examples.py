@@ -23,7 +23,9 @@ GALLERY = {
         r"0 events since the snapshot: \{\}",
         r"1 events since the snapshot: \{'ann': 10, 'bob': 5\}",
     ],
-    "key_value_store": [r"\d+ crash states at \d+ moments .*, \d+ recoveries"],
+    "key_value_store": [
+        r"\d+ crash states at \d+ moments .*, \d+ recoveries; never happened: .*again=10\)"
+    ],
     "outbox_to_broker": [
         r"no order, and no message: UNIQUE constraint .*\n3 deliveries of \['order 1', 'order 2'\]",
     ],

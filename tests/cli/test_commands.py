@@ -143,6 +143,7 @@ def test_an_interrupted_export_leaves_no_file(logs: Path) -> None:
         (["dump", "--nonsense", "x"], "No such option"),
         (["export", "x", "--to", "xml"], "xml"),
         (["dump", "x", "--encryption-key", "zz"], "hexadecimal"),
+        (["triage", "x", "--timezone", "Mars"], "unknown time zone 'Mars'"),
         (["pipeline", "run", "x", "--out", "y", "--conf", "nonsense"], "not NAME=VALUE"),
         (["report", "/nowhere/at/all"], "there is no such table"),
     ],

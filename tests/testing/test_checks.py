@@ -38,6 +38,40 @@ def test_a_right_log_survives_every_crash_twice(
     record_property("figure", str(report))
 
 
+AGAIN = "a crash of the recovery (again=10)"
+
+
+@pytest.mark.parametrize(
+    ("calls", "never"),
+    [
+        ([], ["a file removed", "a file renamed (used again)", "a file replaced by a rename"]),
+        ([("/a", "/c")], ["a file removed", "a file replaced by a rename"]),
+        ([("/a", "/b")], ["a file removed", "a file renamed (used again)"]),
+        ([("/a", "/b"), ("/b",), ("/old", "/b")], ["nothing"]),
+    ],
+)
+def test_a_report_tells_what_the_run_has_never_done(
+    calls: list[tuple[str, ...]], never: list[str]
+) -> None:
+    fs = RecordingFileSystem({"/old": b""})
+    for name in ("/a", "/b"):
+        fs.create(name).close()
+    for one in calls:
+        fs.rename(*one) if len(one) == 2 else fs.remove(*one)
+    report = check_recovery(fs, lambda _: [])
+    assert [*report.never] == [one for one in never if one != "nothing"] + [AGAIN]
+    assert str(report).endswith(f"never happened: {', '.join(report.never)}")
+    assert AGAIN not in check_recovery(fs, lambda _: [], again=2).never
+
+
+def test_a_failure_cuts_long_items_and_tells_the_crash_early() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_recovery(_recorded(["no sync"], sizes=(3000,) * 4), recover)
+    text = str(caught.value)
+    assert text.index("crash at call") < 600
+    assert "A" * 100 not in text
+
+
 def test_a_sample_says_so_and_names_its_seed() -> None:
     report = check_recovery(_recorded(), recover, limit=8, seed=5)
     assert report.sampled_points > 0

@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Protocol, TypeAlias, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from rich.console import Console
@@ -400,6 +401,11 @@ def read_options(
     pairs = [setting.partition("=") for setting in settings]
     if not all(separator for _, separator, _ in pairs):
         raise click.BadParameter("expected NAME=VALUE", param_hint="--set")
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        text = f"unknown time zone {timezone!r}; give an IANA name such as Europe/Berlin"
+        raise click.BadParameter(text, param_hint="--timezone") from error
     return ReadOptions(
         timezone=timezone,
         boot_password=boot_password,

@@ -6,6 +6,7 @@ names the crash state and what is wrong with the items that were recovered.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,10 @@ from tallystick.testing.states import Key
 Recover = Callable[[FileSystem], Iterable[Hashable]]
 """Opens the log on a file system, closes it, and returns the items it holds, in order."""
 
+_CUT = reprlib.Repr()
+"""Shows items; of a long one its ends, so that the crash is told in the first lines."""
+_CUT.maxstring = _CUT.maxother = 60
+
 
 @dataclass(slots=True)
 class CrashReport:
@@ -24,6 +29,7 @@ class CrashReport:
     ``points`` are moments of the run; of ``sampled_points`` of them only a sample of the states was
     tried, by ``seed``. ``states`` were checked with ``recoveries`` runs of the recovery, as equal
     states share one; ``recoveries_crashed`` counts how often such a run was crashed in turn.
+    ``never`` names what did not happen: a defect there cannot have been found.
     """
 
     points: int
@@ -32,6 +38,7 @@ class CrashReport:
     states: int = 0
     recoveries: int = 0
     recoveries_crashed: int = 0
+    never: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         kind = "exhaustive"
@@ -41,6 +48,8 @@ class CrashReport:
         text += f"{self.recoveries} recoveries"
         if self.recoveries_crashed:
             text += f", crashed {self.recoveries_crashed} times and run again"
+        if self.never:
+            text += f"; never happened: {', '.join(self.never)}"
         return text
 
 
@@ -74,6 +83,7 @@ def check_recovery(
     """
     points = recording.points + 1
     report = CrashReport(points, recording.sampled_points(limit=limit), seed)
+    report.never = recording.never() + (() if again else ("a crash of the recovery (again=10)",))
     known: dict[Key, list[Hashable]] = {}
     for state in recording.crash_states(limit=limit, seed=seed):
         report.states += 1
@@ -107,10 +117,10 @@ def check_items(
     """
     found = set(recovered)
     lost = [item for item in acknowledged if item not in found]
-    assert not lost, f"acknowledged but lost: {lost[:5]!r} ({len(lost)} in all); {where}"
+    assert not lost, f"acknowledged but lost: {_CUT.repr(lost[:5])} ({len(lost)} in all); {where}"
     invented = found.difference(submitted)
-    assert not invented, f"never submitted but recovered: {list(invented)[:5]!r}; {where}"
-    assert len(found) == len(recovered), f"recovered twice; {where}: {list(recovered)!r}"
+    assert not invented, f"never submitted but recovered: {_CUT.repr(list(invented)[:5])}; {where}"
+    assert len(found) == len(recovered), f"recovered twice; {where}: {_CUT.repr(recovered)}"
     if writer_of is not None:
         _check_prefixes(submitted, recovered, writer_of, where)
 
@@ -124,7 +134,9 @@ def _check_prefixes(
     sent, found = _by_writer(submitted, writer_of), _by_writer(recovered, writer_of)
     for writer, items in found.items():
         wanted = sent[writer][: len(items)]
-        assert items == wanted, f"writer {writer!r}: {items!r} is no prefix of {wanted!r}; {where}"
+        assert items == wanted, (
+            f"writer {writer!r}: {_CUT.repr(items)} is no prefix of {_CUT.repr(wanted)}; {where}"
+        )
 
 
 def _by_writer(
@@ -150,7 +162,8 @@ def _recovered(
             report.recoveries_crashed += 1
             second = list(recover(inner.fs()))
             assert second == items, (
-                f"recovery interrupted and run again gives {second!r} instead of {items!r}; "
+                f"recovery interrupted and run again gives {_CUT.repr(second)} ({len(second)} in "
+                f"all) instead of {_CUT.repr(items)} ({len(items)} in all); "
                 f"{state.describe()}; then {inner.describe()}"
             )
     return items

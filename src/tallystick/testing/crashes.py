@@ -90,6 +90,22 @@ class RecordingFileSystem(MemoryFileSystem):
         """Return the number of calls that have changed the disk so far."""
         return sum(call not in _MARKS for call, _ in self._calls)
 
+    def never(self) -> tuple[str, ...]:
+        """Return what the run has not done to files, whose defects no crash state can show."""
+        names, done = set[object](self._initial), set[str]()
+        for call, arguments in list(self._calls):
+            if call == "create":
+                names.add(arguments[0])
+            elif call == "remove":
+                names.discard(arguments[0])
+                done.add(_REMOVED)
+            elif call == "rename":
+                source, target = arguments
+                done.add(_REPLACED if target in names else _RENAMED)
+                names.discard(source)
+                names.add(target)
+        return tuple(one for one in (_REMOVED, _RENAMED, _REPLACED) if one not in done)
+
     def crash_states(self, *, limit: int = LIMIT, seed: int = 0) -> Iterator[CrashState]:
         """Yield every legal state before each call and after the last one.
 
@@ -143,3 +159,5 @@ class RecordingFileSystem(MemoryFileSystem):
 
 
 _MARKS = ("submitted", "acknowledged")
+_REMOVED, _RENAMED = "a file removed", "a file renamed (used again)"
+_REPLACED = "a file replaced by a rename"
