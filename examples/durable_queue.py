@@ -47,7 +47,7 @@ class Queue:
 
 
 if __name__ == "__main__":
-    queue = Queue(Path(sys.argv[1]), ["mail", "index"])
+    queue = Queue(Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__)), ["mail", "index"])
     for order in range(3):
         queue.put(b"order %d" % order)
     for place, body in queue.waiting("mail"):

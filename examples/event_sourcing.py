@@ -50,7 +50,7 @@ class Accounts:
 
 
 if __name__ == "__main__":
-    accounts = Accounts(Path(sys.argv[1]))
+    accounts = Accounts(Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__)))
     print(f"{accounts.replayed} events since the snapshot: {accounts.balances}")
     accounts.deposit("ann", 10)
     accounts.snapshot()

@@ -53,4 +53,4 @@ def main(folder: Path) -> Broker:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__)))

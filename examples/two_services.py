@@ -55,4 +55,4 @@ def main(folder: Path) -> tuple[set[int], set[int]]:
 
 
 if __name__ == "__main__":
-    print(main(Path(sys.argv[1])))
+    print(main(Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__))))

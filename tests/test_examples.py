@@ -58,6 +58,14 @@ def test_the_walk_through_an_incident_ends_with_every_log_safe(tmp_path: Path) -
     assert (tmp_path / "runbook.md").read_text("utf-8").count("XID_") > 0
 
 
+@pytest.mark.parametrize("name", sorted(GALLERY.keys() - {"key_value_store"}))
+def test_a_program_that_gets_no_folder_says_what_it_is_and_how_to_run_it(name: str) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.strip().endswith(f"``python examples/{name}.py FOLDER``")
+
+
 def test_the_crash_test_of_the_store_finds_a_snapshot_that_is_not_whole(tmp_path: Path) -> None:
     """The guide says so: with a snapshot that is written in place, an item is lost."""
     text = (EXAMPLES / "key_value_store.py").read_text("utf-8")
