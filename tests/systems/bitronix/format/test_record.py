@@ -22,7 +22,11 @@ from tallystick.systems.bitronix.format.layout import (
     split_gtrid,
     status_name,
 )
-from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
+from tallystick.systems.bitronix.format.record import (
+    TransactionLogRecord,
+    decode_record,
+    java_ascii,
+)
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -198,3 +202,8 @@ def test_the_parts_of_a_gtrid_come_back(server_id: str, time: int, sequence: int
     assert split_gtrid(gtrid) == GtridParts(server_id, time, sequence)
     assert split_gtrid(gtrid[-12:]) == GtridParts(None, time, sequence)
     assert split_gtrid(gtrid[-4:]) == GtridParts(None, None, sequence)
+
+
+def test_each_byte_above_7f_of_a_name_is_one_replacement() -> None:
+    assert java_ascii(b"a\x7f\x80\xc3\xa9") == "a\x7f" + "\ufffd" * 3
+    assert java_ascii(b"jdbc/a") == "jdbc/a"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from tallystick.arrow.schemas import plain
-from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
+from tallystick.errors import (
+    CorruptLogError,
+    MissingExtraError,
+    UnsupportedFormatError,
+)
 from tallystick.records import Outcome
 from tallystick.systems.tally.format.sealing import compress, decompress
 from tallystick.systems.tally.live.log import TallyLog
@@ -92,5 +97,18 @@ def test_wrong_size_or_bomb_is_corrupt_and_unpacks_no_more_than_it_claims(
 
 @pytest.mark.parametrize("flag", [2, 4])
 def test_garbage_does_not_decompress(flag: int) -> None:
-    with pytest.raises(TallystickError):
+    with pytest.raises(CorruptLogError) as caught:
         decompress(b"garbage" * 9, flag, 10)
+    assert "None" not in str(caught.value)
+
+
+def test_a_packed_group_without_its_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packed = compress(bytes(100), 4)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    said = r"^zstandard .* 'tallystick\[zstd\]'"
+    with pytest.raises(MissingExtraError, match=said):
+        compress(bytes(100), 4)
+    with pytest.raises(MissingExtraError, match=said):
+        decompress(packed, 4, 100)
