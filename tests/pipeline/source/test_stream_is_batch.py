@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tallystick import Journal
-from tallystick.errors import CorruptLogError
+from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.pipeline.options import MODES, Limit, SourceOptions, parse
 from tallystick.pipeline.planning import RecordsLostError, tasks
 from tallystick.pipeline.source.batch import with_collection
@@ -79,6 +79,8 @@ SYSTEMS: dict[str, Callable[[Path], Steps]] = {
     "native": NativeSteps,
     "bitronix": DecisionSteps,
 }
+ENDED = {*ENDED_BY_DAMAGE, ("cloudtran", "changes")}
+"""Streams that damage may end whatever the options say, as docs/guide/pipeline.md tells."""
 LOG_FILES = {".tally", ".amq", ".ctlog", ".dat", ".tlog"}
 
 
@@ -119,7 +121,11 @@ def _batch(options: SourceOptions) -> list[Row]:
 
 
 def _ordered(rows: list[Row]) -> list[str]:
-    """The rows of a stream of records come file by file, as those of a batch need not."""
+    """The rows of a stream of records come file by file, as those of a batch need not.
+
+    Attributes are left out: they are given where a column of that name is asked for.
+    """
+    rows = [{name: row[name] for name in row if name != "attributes"} for row in rows]
     found = [json.dumps(row, default=repr, sort_keys=True) for row in rows]
     return sorted(found) if rows and "outcome" in rows[0] else found
 
@@ -175,9 +181,9 @@ def test_a_stream_that_begins_with_a_damaged_log_gives_what_a_batch_gives_or_fai
     lenient = Stream(replace(options, fail_on_data_loss=False), limit)
     try:
         assert _ordered(strict.drain()) == there
-    except (RecordsLostError, CorruptLogError):
+    except (RecordsLostError, CorruptLogError, LogUnreadableError):
         assert set(_ordered(strict.rows)) <= set(there)
-    if (system, table) not in ENDED_BY_DAMAGE:
+    if (system, table) not in ENDED:
         assert _ordered(lenient.drain()) == there
 
 
