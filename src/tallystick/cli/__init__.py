@@ -46,6 +46,8 @@ COMMANDS: dict[str, str] = {
     "repair": "convert:repair_command",
     "salvage": "convert:salvage_command",
     "bundle": "convert:bundle_command",
+    "undo": "sql:undo_command",
+    "redo": "sql:redo_command",
     "replay": "replay:command",
     "convert": "convert:command",
     "doctor": "indoubt:doctor_command",

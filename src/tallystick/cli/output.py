@@ -210,6 +210,17 @@ def print_json(value: Any) -> None:
         print_nothing_more()
 
 
+def print_script(text: str) -> None:
+    """Print what is to be run elsewhere, as it is; at a terminal, which obeys, with escapes."""
+    shown = printable_lines(text) if sys.stdout.isatty() else text
+    try:
+        click.echo(shown.encode(), nl=False)
+    except BrokenPipeError:
+        print_nothing_more()
+    if shown != text:
+        notice("there are control characters, shown as escapes here: --output has them as they are")
+
+
 def print_json_lines(values: Iterable[Any], *, streams: bool = False) -> None:
     """Print one compact JSON object a line; ``streams`` as of `Printer`."""
     write = sys.stdout.write

@@ -594,17 +594,38 @@ class Collection:
         name: its name, which `Change.collection` has.
         columns: its columns.
         stored: what `Change.collection` has for it in ``changes()``, if that may be another name.
+        quoted: its name as statements of SQL have it; empty where it is in no database.
     """
 
     name: str
     columns: tuple[Column, ...]
     stored: tuple[str, ...] = ()
+    quoted: str = field(default="", compare=False)
 
     @property
     def key(self) -> tuple[str, ...]:
         """The names of the columns of the primary key, in its order; none where it has no key."""
         places = {one.key_position: one.name for one in self.columns if one.key_position}
         return tuple(places[at] for at in sorted(places))
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How values stand in statements of SQL of a system.
+
+    Attributes:
+        literal: function ``(Column, value) -> str``; the value is one of `Change.values`. Raises
+            `UnsupportedFormatError` where none stands for it.
+        compares: whether ``=`` takes the values of a column.
+        one: what, at the end of a DELETE or an UPDATE, limits it to one row; empty where nothing
+            does.
+        zoned: whether dates and times depend on `ReadOptions.timezone`.
+    """
+
+    literal: Callable[[Column, Any], str]
+    compares: Callable[[Column], bool]
+    one: str = ""
+    zoned: bool = False
 
 
 @runtime_checkable
@@ -730,6 +751,7 @@ class System:
             persist log; empty for other systems.
         mender: function ``(LogSource, ReadOptions) -> Iterable[Patch]`` that gives what is damaged
             in a log as other bytes of it prove that it was; empty for systems without such proofs.
+        sql: the `Dialect` of its databases; empty where it has none.
         put_aside: function ``(LogSource) -> str`` that tells, in words, that the files are copies
             which the system has put aside and never reads again, and says nothing of others.
     """
@@ -762,6 +784,7 @@ class System:
     persist_entry: str = ""
     mender: str = ""
     put_aside: str = ""
+    sql: str = ""
 
     def detect(self, folder: Folder) -> list[LogSource]:
         """Return the logs of this system in the folder, recognised by content.
@@ -816,6 +839,11 @@ class System:
     def findings_of(self, log: str, file: str | None = None) -> FindingBuilder:
         """Return the builder for findings of the log of that name."""
         return FindingBuilder(self.name, log, self.code_table, file)
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """The SQL of its databases; None where it has none."""
+        return cast(Dialect, resolve_name(self.sql)) if self.sql else None
 
     @property
     def code_table(self) -> Codes:

@@ -35,6 +35,7 @@ SYSTEM = System(
     numbered=True,
     reasons="tallystick.systems.derby.codes:REASONS",
     errors="tallystick.systems.derby.codes:ERRORS",
+    sql="tallystick.systems.derby.format.literals:DIALECT",
     clocks=frozenset({Clock.NONE}),
     change_feed=True,
     secrets=frozenset({"boot_password", "encryption_key"}),

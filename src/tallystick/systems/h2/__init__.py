@@ -35,6 +35,7 @@ SYSTEM = System(
     },
     named_without=".h2.db",
     other_file="tallystick.systems.h2.read.detect:other_file",
+    sql="tallystick.systems.h2.format.values.literals:DIALECT",
     log_file="store.h2.db",
     resource=ResourceTraits(
         nameless_end="ended_by_hand",

@@ -70,7 +70,7 @@ def test_types_have_their_names_and_kinds(name: str, declared: str, kind: str) -
         ("BLOB", "00000000" + "07" * 5, "07" * 5),
         ("DATE", "07e4021d", "2020-02-29"),
         ("TIME", "00173b3a00000000", "23:59:58"),
-        ("TIMESTAMP", "07e4021d00173b3a075bcd15", "2020-02-29 23:59:58.123456"),
+        ("TIMESTAMP", "07e4021d00173b3a075bcd15", "2020-02-29 23:59:58.123456789"),
         ("XML", "0000" + "0004" + b"<a/>".hex(), "<a/>"),
         ('"APP"."MONEY"', "00ff", "00ff"),
     ],

@@ -149,9 +149,9 @@ def _time(data: bytes) -> str:
 
 
 def _timestamp(data: bytes) -> str:
-    """Digits below a microsecond, which Spark has not, are left out."""
-    microseconds = int.from_bytes(data[8:12]) // 1_000
-    return f"{_date(data)} {_time(data[4:])}.{microseconds:06}"
+    """Nine digits of a second where the last three, which Spark has not, are not zero."""
+    nanoseconds = f"{int.from_bytes(data[8:12]):09}"
+    return f"{_date(data)} {_time(data[4:])}.{nanoseconds.removesuffix('000')}"
 
 
 _WITH_WIDTH = frozenset({"CHAR", "VARCHAR", "CLOB", "BLOB"})

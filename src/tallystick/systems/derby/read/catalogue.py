@@ -65,6 +65,7 @@ class Table:
             table: rows that it got with that are not in the log.
         names: those that it had along the log, the newest last.
         key: the numbers of the columns of the primary key, in its order.
+        quoted: the name in statements.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Table:
     loaded: bool = False
     names: list[str] = field(default_factory=list)
     key: tuple[int, ...] = ()
+    quoted: str = ""
 
     @property
     def layout(self) -> Layout:
@@ -188,6 +190,8 @@ class Catalogue:
                 _name(table, name)
                 _renew(table, containers[identity], columns[identity], commit)
                 table.key = keys.get(identity, ())
+                parts = schemas.get(schema, schema), _text(row, 1)
+                table.quoted = ".".join('"' + one.replace('"', '""') + '"' for one in parts)
         for identity in self.tables.keys() - there:
             del self.tables[identity]
         self._names |= {table.name for table in self.tables.values()}

@@ -114,6 +114,7 @@ class Database:
                     if one
                 ),
                 tuple(table.names),
+                table.quoted,
             )
             for name, table in sorted(self.tables.items())
         ]

@@ -71,13 +71,14 @@ class TableName:
     """Name of a table and of its columns; ``columns`` is empty where they are not known.
 
     ``types`` are those of the columns as the SQL states them; of a domain that which it stands for.
-    ``key`` has the columns of the primary key, in its order.
+    ``key`` has the columns of the primary key, in its order; ``quoted`` is the name in statements.
     """
 
     name: str
     columns: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
+    quoted: str = ""
 
 
 _OWN = {
@@ -95,13 +96,14 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
         if (match := _DOMAIN.match(sql)) is not None:
             domains[_unquoted(match[1])] = _type(sql, match.end())
         elif (match := _CREATE.match(sql)) is not None and identity is not None:
-            created.append((identity, _unquoted(match[1]), sql[match.end() :]))
+            created.append((identity, match[1], sql[match.end() :]))
         elif (match := _KEY.match(sql)) is not None:
             keys[_unquoted(match[1])] = tuple(map(_unquoted, _PARTS.findall(match[2])))
     for identity, name, sql in created:
         columns, types = _columns(sql)
         types = tuple(_base(one, domains) for one in types)
-        names[identity] = TableName(name, columns, types, keys.get(name, ()))
+        key = keys.get(_unquoted(name), ())
+        names[identity] = TableName(_unquoted(name), columns, types, key, _quoted(name))
     return names
 
 
@@ -120,7 +122,7 @@ def collections(names: Mapping[int, TableName]) -> list[Collection]:
             pairs = zip(table.columns, table.types, strict=True)
             places = {name: at for at, name in enumerate(table.key, 1)}
             columns = tuple(Column(one, kind, _kind(kind), places.get(one)) for one, kind in pairs)
-            found.append(Collection(table.name, columns))
+            found.append(Collection(table.name, columns, quoted=table.quoted))
     return sorted(found, key=lambda one: one.name)
 
 
@@ -146,6 +148,11 @@ def _unquoted(name: str) -> str:
         part[1:-1].replace('""', '"') if part.startswith('"') else part
         for part in _PARTS.findall(name)
     )
+
+
+def _quoted(name: str) -> str:
+    parts = _PARTS.findall(name)
+    return ".".join(part if part.startswith('"') else f'"{part}"' for part in parts)
 
 
 def _columns(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

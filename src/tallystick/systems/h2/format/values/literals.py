@@ -1,0 +1,63 @@
+"""Values of H2 in statements of SQL, for all releases with a page store.
+
+In: a column with its type as declared, and a value as a query shows it. Out: a literal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.errors import UnsupportedFormatError
+from tallystick.systems.protocol import Column, Dialect
+
+_TEXTS = frozenset(
+    {
+        "CHAR", "CHARACTER", "NCHAR", "VARCHAR", "VARCHAR2", "NVARCHAR", "NVARCHAR2",
+        "VARCHAR_CASESENSITIVE", "VARCHAR_IGNORECASE", "LONGVARCHAR", "LONGNVARCHAR", "STRING",
+        "CLOB", "NCLOB", "TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT", "NTEXT", "ENUM",
+    }
+)  # fmt: skip
+_PLAIN = frozenset({"DECIMAL", "NUMERIC", "DEC", "NUMBER", "INTERVAL"})
+"""Types whose values are shown as their literals."""
+_PLAIN_KINDS = frozenset({"tinyint", "smallint", "int", "bigint", "boolean"})
+_OBJECTS = frozenset({"OTHER", "OBJECT", "JAVA_OBJECT"})
+_CAST = {"float": "REAL", "double": "DOUBLE"}
+_LEAST = str(-(2**63))
+"""Its digits without the sign are no BIGINT."""
+
+
+def _literal(column: Column, value: Any) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value)
+    if "\ufffd" in text:  # or it stands for what is no character
+        raise UnsupportedFormatError("its text may hold what is no character")
+    form = "CAST({} AS BIGINT)" if text == _LEAST else _form(column)
+    return form.format("'" + text.replace("'", "''") + "'", text)
+
+
+def _form(column: Column) -> str:
+    """Return how a literal has the text in quotes, or without."""
+    declared, kind, name = column.declared, column.kind, _name(column)
+    if kind in _PLAIN_KINDS or name in _PLAIN:
+        return "{1}"
+    if kind == "binary" or name in _OBJECTS:
+        return "X{0}"
+    if name in _TEXTS:
+        return "{0}"
+    if kind in _CAST or declared.endswith("WITH TIME ZONE") or name in ("UUID", "GEOMETRY"):
+        return f"CAST({{0}} AS {_CAST.get(kind, declared)})"
+    if kind in ("date", "timestamp_ntz") or name in ("TIME", "JSON"):
+        return f"{'TIMESTAMP' if kind == 'timestamp_ntz' else name} {{0}}"
+    raise UnsupportedFormatError(f"a value of type {declared or '(unknown)'} has no literal")
+
+
+def _name(column: Column) -> str:
+    return column.declared.partition("(")[0].partition(" ")[0]
+
+
+def _compares(column: Column) -> bool:
+    return _name(column) not in _OBJECTS | {"ARRAY", "ROW", "JSON", "GEOMETRY"}
+
+
+DIALECT = Dialect(_literal, _compares, one=" LIMIT 1", zoned=True)

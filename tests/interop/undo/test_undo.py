@@ -1,0 +1,227 @@
+"""Statements of undo and redo, run in the real H2 and Derby, against the history without them.
+
+A history is run twice, with one of its transactions and without. The first, with what `undo` gives
+for it, has to be equal to the second; the second, with what `redo` gives, to the first: in all rows
+but those of which a later change, or that they cannot be told, is said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tallystick.investigate.steps import grouped
+from tallystick.investigate.undo import Reversal, redo, undo
+from tallystick.reading.survey import survey
+from tests.interop.java import classpath, compile_java, start_java
+from tests.interop.undo.histories import History, Ident, Maker, is_h2
+from tests.sweeps import Sweep
+
+pytestmark = pytest.mark.interop
+
+ENGINES = {
+    "h2-1.3.176": ["com.h2database:h2:1.3.176"],
+    "h2-1.4.200": ["com.h2database:h2:1.4.200"],
+    "derby-10.14.2.0": ["org.apache.derby:derby:10.14.2.0"],
+    "derby-10.16.1.1": [f"org.apache.derby:{one}:10.16.1.1" for one in ("derby", "derbytools")],
+}
+HISTORIES = 100
+"""Of each engine; half of the engines are H2, half Derby."""
+AT_ONCE = 25
+_OPTIONS = [
+    "-Dderby.stream.error.file=/dev/null", "-Dderby.storage.logSwitchInterval=100000",
+    "-Duser.timezone=UTC",
+]  # fmt: skip
+Rows = Counter[tuple[Ident, tuple[str, ...]]]
+
+
+def run_steps(engine: str, steps: Iterable[str]) -> list[list[str]]:
+    """Run steps in one process (see Scripts.java); the fields of the lines that it prints."""
+    jars = classpath(ENGINES[engine])
+    classes = compile_java(Path(__file__).parent)
+    lines = "".join(f"{word}{tab}{escaped(rest)}\n" for word, tab, rest in _parts(steps))
+    with start_java("Scripts", classpath=f"{classes}:{jars}", options=_OPTIONS) as process:
+        printed, _ = process.communicate(lines, timeout=300)
+        assert process.returncode == 0, printed[-2000:]
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def _parts(steps: Iterable[str]) -> list[tuple[str, str, str]]:
+    return [step.partition("\t") for step in steps]
+
+
+def escaped(text: str) -> str:
+    """A text as Scripts.java takes it: UTF-16 units that are not printable ASCII in hexadecimal."""
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    plain = (32 <= one < 127 and one != ord("\\") for one in units)
+    return "".join(
+        chr(one) if keep else f"\\{one:04x}" for one, keep in zip(units, plain, strict=True)
+    )
+
+
+def url(engine: str, path: Path, *, create: bool = True) -> str:
+    """Where a database is."""
+    if is_h2(engine):
+        return f"jdbc:h2:{path};WRITE_DELAY=0" + (";MV_STORE=FALSE" if "1.4" in engine else "")
+    return f"jdbc:derby:{path}" + (";create=true" if create else "")
+
+
+def reopening(engine: str, path: Path) -> list[str]:
+    """Steps that close a database as it should be, and open it again."""
+    down = [] if is_h2(engine) else [f"shutdown\tjdbc:derby:{path};shutdown=true"]
+    return ["close", *down, f"open\t{url(engine, path)}"]
+
+
+@dataclass(slots=True)
+class Case:
+    """A history and its two databases, and what they show."""
+
+    history: History
+    with_it: Path
+    without: Path
+
+    def log(self, path: Path) -> Path:
+        """Where its log is found."""
+        return path if path.is_dir() else path.with_name(f"{path.name}.h2.db")
+
+
+def made(engine: str, folder: Path, seeds: Iterable[int]) -> tuple[list[Case], list[Rows]]:
+    """Run histories; the rows of each database in turn."""
+    cases, steps = [], list[str]()
+    for seed in seeds:
+        paths = folder / f"with{seed}", folder / f"without{seed}"
+        # The same history, with the steps to reopen each of the two.
+        first, second = (Maker(engine, seed).made(reopening(engine, one)) for one in paths)
+        cases.append(Case(first, *paths))
+        for path, lines in zip(paths, (first.with_it, second.without), strict=True):
+            steps += [f"open\t{url(engine, path)}", *lines, *_dumped(first)]
+    return cases, _shown(cases, run_steps(engine, steps))
+
+
+def _dumped(history: History) -> list[str]:
+    return [*(f"dump\t{name}" for name in history.tables), "commit", "say\tend"]
+
+
+def _shown(cases: Sequence[Case], lines: list[list[str]]) -> list[Rows]:
+    names = {escaped(name): table for name, table in cases[0].history.tables.items()}
+    found, rows = list[Rows](), Counter[tuple[Ident, tuple[str, ...]]]()
+    for word, *rest in lines:
+        if word == "SAY":
+            found.append(rows)
+            rows = Counter()
+        elif word == "ROW":
+            table, *cells = rest
+            rows[(table, tuple(cells[: len(names[table].keys)])), tuple(cells)] += 1
+    return found
+
+
+def target_of(case: Case) -> str:
+    """What the transaction that is left out is called."""
+    (reading,) = survey(case.log(case.with_it)).readings()
+    for _, row in grouped(reading):
+        change = row.change
+        if change.collection.endswith(".MARKS") and str((change.values or {}).get("K")) == str(
+            case.history.target
+        ):
+            return f"{change.transaction}@{change.commit_sequence}"
+    raise AssertionError("the target is not in its log")
+
+
+def told_of(case: Case, found: Reversal) -> set[Ident]:
+    """The rows of which something is said, with those that they were before and became later."""
+    names = {one.name.replace('"', ""): one for one in case.history.tables.values()}
+    told = set[Ident]()
+    for act in found.acts:
+        table = names.get(act.collection.partition(".")[2].replace('"', ""))
+        if (act.warnings or act.cannot_tell) and table is not None:
+            keys = [one.strip('"').replace('""', '"') for one in table.keys]
+            told.add((escaped(table.name), tuple(f"s{escaped(str(act.row[one]))}" for one in keys)))
+    moves = [
+        {(escaped(name), tuple(_cell(one) for one in ident)) for name, ident in pair}
+        for pair in case.history.moves
+    ]
+    grown = True
+    while grown:
+        more = set[Ident]().union(*(pair for pair in moves if pair & told))
+        grown = not more <= told
+        told |= more
+    return told
+
+
+def _cell(literal: str) -> str:
+    text = literal[1:-1].replace("''", "'") if literal.startswith("'") else literal
+    return f"s{escaped(text)}"
+
+
+def _differences(
+    cases: Sequence[Case], got: Sequence[Rows], wanted: Sequence[Rows], found: Sequence[Reversal]
+) -> Counter[str]:
+    counts = Counter[str]()
+    for case, mine, theirs, reversal in zip(cases, got, wanted, found, strict=True):
+        told = told_of(case, reversal)
+        counts["histories"] += 1
+        counts["rows"] += theirs.total()
+        counts["acts"] += len(reversal.acts)
+        counts["acts with a warning"] += sum(bool(one.warnings) for one in reversal.acts)
+        counts["acts that cannot be told"] += sum(bool(one.cannot_tell) for one in reversal.acts)
+        for source, number in reversal.sources.items():
+            counts[f"old rows: {source}"] += number
+        other = {
+            one: n for one, n in ((mine - theirs) + (theirs - mine)).items() if one[0] not in told
+        }
+        assert not other, (
+            f"{case.with_it}, transaction {case.history.target}\n{_short(reversal.text)}"
+            + "".join(f"{n} of {_short(str(one))}\n" for one, n in other.items())
+        )
+    return counts
+
+
+def _short(text: str) -> str:
+    return "".join(f"{line[:200]}\n" for line in text.split("\n"))
+
+
+def agree(engine: str, folder: Path, seeds: Sequence[int]) -> Counter[str]:
+    """Compare histories; count what was seen."""
+    cases, shown = made(engine, folder, seeds)
+    with_it, without = shown[::2], shown[1::2]
+    counts = Counter[str]()
+    ways: tuple[tuple[str, Callable[..., list[Reversal]], int], ...] = (
+        ("undo", undo, 0), ("redo", redo, 1),
+    )  # fmt: skip
+    found = {
+        name: [make(case.log(case.with_it), target_of(case))[0] for case in cases]
+        for name, make, _ in ways
+    }
+    for name, _, at in ways:
+        steps = list[str]()
+        for case, one in zip(cases, found[name], strict=True):
+            path = (case.with_it, case.without)[at]
+            texts = [f"sql\t{act.text}" for act in one.acts if act.text]
+            steps += [
+                f"open\t{url(engine, path, create=False)}",
+                *texts,
+                "commit",
+                *_dumped(case.history),
+            ]
+        got = _shown(cases, run_steps(engine, steps))
+        said = _differences(cases, got, (without, with_it)[at], found[name])
+        counts += Counter({f"{name}: {what}": number for what, number in said.items()})
+    return counts
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_undo_and_redo_give_makes_the_tables_of_the_history_without_and_with(
+    engine: str, sweep: Sweep, tmp_path: Path
+) -> None:
+    seeds = sweep.of(range(HISTORIES), 5)
+    counts = Counter[str]()
+    for first in range(0, len(seeds), AT_ONCE):
+        counts += agree(engine, tmp_path, seeds[first : first + AT_ONCE])
+    assert counts["undo: histories"] == len(seeds)
+    assert counts["undo: old rows: database"] > 0
+    for what, number in sorted(counts.items()):
+        print(f"{engine}  {what}: {number}")  # noqa: T201 - figures
