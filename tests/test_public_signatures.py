@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +30,7 @@ from tallystick import (
     Xid,
 )
 from tallystick.printable import logger
+from tallystick.rescue import Repair, Salvage
 from tallystick.services.transactions import (
     BranchInDoubt,
     Message,
@@ -226,6 +228,9 @@ def test_every_public_value_is_printed_as_text() -> None:
          "Branches: 1 committed.\nCannot be asked: m: refused."),
         (Pending(3, 1, 2.5), "3 messages wait, 1 of them parked; the oldest for 2.5 s"),
         (Message(7, "orders", b"abc"), "message 7 about orders, 3 bytes"),
+        (Repair("log", "copy"), "log: nothing was mended"),
+        (Salvage("log", "a.sql", "h2-script", Counter(t=2), Counter({"cut": 1})),
+         "log: 2 rows in a.sql; 1 could not be brought"),
         (BacklogSize(), "0 transactions of 0 bytes are pending"),
         (PendingTransaction(5, "o-1", 0, 2, (TargetStatus("db", "retrying", 2, "away"),)),
          "transaction 5 (o-1), 2 operations: db: retrying after 2 attempts, the last time away"),

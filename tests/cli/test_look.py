@@ -52,7 +52,7 @@ def test_each_fits_a_terminal(typed: str) -> None:
         ("dump ESTATE --from-lsn x", "is not a valid integer"),
         ("dump ESTATE --stats --follow", "exclude each other"),
         ("dump ESTATE/h2 --follow", "overwritten in place"),
-        ("rows ESTATE --timezone Mars/Phobos", "unknown time zone; found Mars/Phobos"),
+        ("rows ESTATE --timezone Mars/Phobos", "unknown time zone 'Mars/Phobos'"),
         ("triage ESTATE/bitronix --timezone Mars/Phobos", "unknown time zone"),
         ("scrub ESTATE --every 0s", "never rests"),
         ("scrub ESTATE --every 0", "never rests"),

@@ -19,7 +19,7 @@ from typing import Any
 from tallystick.arguments import a_path
 from tallystick.convert.source import locked
 from tallystick.errors import LogUnreadableError, LogWriteError
-from tallystick.printable import printable
+from tallystick.printable import counted, printable
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
@@ -87,6 +87,14 @@ class Repair:
     def exit_code(self) -> int:
         """0 mended, and every log of the copy is safe and without damage; 1 anything else."""
         return int(not (self.mends and self.whole))
+
+    def __str__(self) -> str:
+        left = f"; {counted(len(self.left), 'piece')} of damage left" if self.left else ""
+        if self.mends:
+            return (
+                f"{self.path}: mended in {counted(len(self.mends), 'place')} of {self.copy}{left}"
+            )
+        return f"{self.path}: nothing was mended{left}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick repair --json`` prints."""

@@ -18,6 +18,7 @@ from tallystick.arguments import a_path
 from tallystick.convert.command import convert
 from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.investigate.export import refuse_input, write_whole
+from tallystick.printable import counted
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
 from tallystick.storage.local import made_whole, write_anew
@@ -57,6 +58,10 @@ class Salvage:
     def exit_code(self) -> int:
         """0 if everything was brought, 1 if something is left."""
         return int(self.left.total() > 0)
+
+    def __str__(self) -> str:
+        left = f"; {self.left.total():,} could not be brought" if self.left else ""
+        return f"{self.path}: {counted(self.brought.total(), 'row')} in {self.target}{left}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick salvage --json`` prints."""

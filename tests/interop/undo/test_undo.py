@@ -217,7 +217,7 @@ def agree(engine: str, folder: Path, seeds: Sequence[int]) -> Counter[str]:
 def test_what_undo_and_redo_give_makes_the_tables_of_the_history_without_and_with(
     engine: str, sweep: Sweep, tmp_path: Path
 ) -> None:
-    seeds = sweep.of(range(HISTORIES), 5)
+    seeds = sweep.of(range(HISTORIES), 2)
     counts = Counter[str]()
     for first in range(0, len(seeds), AT_ONCE):
         counts += agree(engine, tmp_path, seeds[first : first + AT_ONCE])
