@@ -28,6 +28,8 @@ ESTATE = EXAMPLES / "mid-phase-two"
         "dump ESTATE/derby --from-lsn 4294990000 --to-lsn 4294990100 -C 1",
         "history ESTATE ID=10009 --in-doubt --kind add",
         "rows ESTATE --outcome in-doubt --resource APP.ACCOUNTS",
+        "asof ESTATE/derby --before 269 --table APP.TRANSFERS",
+        "diff ESTATE ESTATE",
     ],
 )
 def test_each_fits_a_terminal(typed: str) -> None:
@@ -56,6 +58,13 @@ def test_each_fits_a_terminal(typed: str) -> None:
         ("triage ESTATE/bitronix --timezone Mars/Phobos", "unknown time zone"),
         ("scrub ESTATE --every 0s", "never rests"),
         ("scrub ESTATE --every 0", "never rests"),
+        ("asof ESTATE/h2 --lsn 0", "the log begins after that moment"),
+        ("asof ESTATE/h2 --time 2026-01-01", "no log here holds times of day"),
+        ("asof ESTATE/h2 --time yesterday", "is no time"),
+        ("asof ESTATE/h2", "name one moment"),
+        ("asof ESTATE/h2 --lsn 5 --before 3", "name one moment"),
+        ("asof ESTATE/h2 --before 6", "Name its global id"),
+        ("diff ESTATE nothing", "nothing"),
     ],
 )
 def test_what_cannot_be_meant_is_an_error(run: Run, tmp_path: Path, typed: str, said: str) -> None:
@@ -78,6 +87,25 @@ def test_bodies_that_are_text_are_text_and_times_have_their_zone(run: Run, tmp_p
     assert (counts["records"], counts["kinds"]) == (5, {"add": 5})
     assert counts["first"] <= counts["last"] <= "9"
     assert "times         2" in run("dump", tmp_path, "--stats").out
+
+
+def test_two_copies_that_differ_exit_with_one(run: Run, tmp_path: Path) -> None:
+    for name, bodies in (("a", (b"1", b"2")), ("b", (b"1", b"3", b"4"))):
+        with Journal(tmp_path / name) as journal:
+            for number, body in enumerate(bodies):
+                journal.add(number, body)
+    answer = run("diff", tmp_path / "a", tmp_path / "b")
+    assert answer.code == 1
+    assert "A alone: 2 records" in answer.out  # of another log each
+    (told,) = run("diff", tmp_path / "a", tmp_path / "b", "--json").lines
+    assert (told["same"], told["b"]["records"]) == (False, 3)
+    assert run("diff", tmp_path / "a", tmp_path / "a").code == 0
+
+
+def test_rows_of_a_moment_are_json_lines(run: Run) -> None:
+    lines = run("asof", ESTATE / "derby", "--before", "288", "--json").lines
+    assert {line["known"] for line in lines} <= {"whole", "in_part", "not_known"}
+    assert {line["collection"] for line in lines} >= {"APP.ACCOUNTS", "APP.TRANSFERS"}
 
 
 def test_context_is_marked(run: Run) -> None:

@@ -38,6 +38,8 @@ COMMANDS: dict[str, str] = {
     "verify": "inspect:verify_command",
     "rows": "rows:command",
     "history": "rows:history_command",
+    "asof": "rows:asof_command",
+    "diff": "rows:diff_command",
     "sql": "sql:command",
     "dump": "dump:command",
     "export": "dump:export_command",

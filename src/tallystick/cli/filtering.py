@@ -17,7 +17,7 @@ from tallystick.records import Fate, Kind
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def moment_of(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """Return a time as ISO 8601 has it. Raises `click.BadParameter`."""
     try:
         return None if value is None else datetime.fromisoformat(value)
@@ -26,6 +26,7 @@ def _moment(_: click.Context, param: click.Parameter, value: str | None) -> date
         raise click.BadParameter(text, param=param) from error
 
 
+_KINDS = click.Choice([one.value for one in Kind])
 COLLECTION_HELP = "Table, queue or resource."
 _OPTIONS = (
     click.option("--transaction", help="Number of the transaction in its log."),
@@ -33,29 +34,25 @@ _OPTIONS = (
     click.option(
         "--since",
         metavar="TIME",
-        callback=_moment,
+        callback=moment_of,
         help="Not before this time; UTC unless it has a zone.",
     ),
-    click.option("--until", metavar="TIME", callback=_moment, help="Not after this time."),
+    click.option("--until", metavar="TIME", callback=moment_of, help="Not after this time."),
     click.option("--from-lsn", type=int, help="Not before this LSN; of a row that of its commit."),
     click.option("--to-lsn", type=int, help="Not after this LSN."),
     click.option(
         "--kind",
         "kinds",
-        type=click.Choice([one.value for one in Kind]),
+        type=_KINDS,
         multiple=True,
         metavar="KIND",
-        help="Kind of the record or change: add, update, delete ...; may be repeated.",
+        help="add, commit ...; repeatable.",
     ),
     click.option("--outcome", help="Of a record valid, torn ...; of a row its fate."),
     click.option("--resource", help="Resource that the record names."),
     click.option("--where-body", "body", help="Text, or hex after 0x, in the body or a value."),
 )
-_NAMES = (
-    "transaction", "gtrid", "key", "since", "until", "from_lsn", "to_lsn", "resource", "body",
-)  # fmt: skip
-
-
+_NAMES = ("transaction", "gtrid", "key", "since", "until", "from_lsn", "to_lsn", "resource", "body")
 _KEY = click.option("--key", help="Key of the row, or id of the record.")
 
 

@@ -61,7 +61,7 @@ def seen_records(
         TransactionUsageError: no transaction has the number, or the id, that is asked for.
     """
     found = survey(path, options=options).refuse_unknown_settings()
-    wanted, taken = found.known_filter(wanted, "records"), False
+    wanted = found.known_filter(wanted, "records")
 
     def of_log(reading: LogReading) -> Iterator[Seen]:
         clock = found.clock_for(reading, wanted)
@@ -70,13 +70,8 @@ def seen_records(
         every = (Seen(one, clock) for one in reading.records(salvage=salvage))
         return _with_context(every, wanted.of_records(clock), context)
 
-    for log in found.observers():
-        with found.guard(log.source):
-            for one in log.stream(of_log, _damaged, lambda seen: record_size(seen.record)):
-                taken = True
-                yield one
-    if not taken:
-        found.require_transaction(wanted)
+    size = lambda seen: record_size(seen.record)  # noqa: E731
+    yield from found.streamed(wanted, of_log, _damaged, size)
     deliver(found, problems)
 
 
@@ -157,20 +152,19 @@ def statistics(
 ) -> Iterator[Counts]:
     """Yield counts of each log: of the records that are asked for, and of the transactions.
 
-    Transactions are chosen by what the table ``transactions`` tells of what is asked for.
+    Transactions are chosen by their number and their global id alone.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     wanted = found.known_filter(wanted, "records")
     found.require_transaction(wanted)
-    of_transactions = wanted.for_columns("transactions")
+    named = Filter(transaction=wanted.transaction, gtrid=wanted.gtrid).of_records(Clock.NONE)
 
     def count(reading: LogReading) -> Counts:
         clock = found.clock_for(reading, wanted)
         counts = Counts(reading.source.system, log_name(reading.source), clock)
         for record in found.selected(reading, wanted, salvage=salvage):
             counts.add(record)
-        fits = of_transactions.of_transactions(clock)
-        counts.transactions.update(one.state for one in reading.transactions() if fits(one))
+        counts.transactions.update(one.state for one in reading.transactions() if named(one))
         return counts
 
     for log in found.observers():
@@ -207,10 +201,10 @@ def follow(
     while idle_s is None or time.monotonic() - since < idle_s:
         for source in found.logs:
             if not found.known[source.system].followable:
+                title = f"a log of {found.known[source.system].title}"
                 raise UnsupportedFormatError(
-                    f"a log of {found.known[source.system].title} cannot be followed: it is "
-                    "overwritten in place", file=source.path, expected="a log that grows",
-                )  # fmt: skip
+                    f"{title} cannot be followed: it is overwritten in place"
+                )
             one = followed.setdefault((source.system, log_name(source)), _Followed())
             for seen in one.news(found, source, wanted):
                 since = time.monotonic()

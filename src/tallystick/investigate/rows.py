@@ -126,7 +126,7 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
         clock = found.clock_for(reading, wanted)
         meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
         fits = replace(wanted, key=None).of_rows(clock)
-        for row in _of_log(reading, names):
+        for row in rows_of(reading, names):
             if (meant is None or meant.is_of(row.change)) and fits(row):
                 yield row, clock
 
@@ -138,7 +138,7 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
     if not taken:
         found.require_transaction(wanted)
     if wanted.table is not None and not taken:
-        _require_table(wanted.table, names, found)
+        require_table(wanted.table, names, found)
 
 
 class _MeantKey:
@@ -178,7 +178,7 @@ class _MeantKey:
                             yield one.name, key
 
 
-def _of_log(reading: LogReading, names: set[str]) -> Iterator[Row]:
+def rows_of(reading: LogReading, names: set[str]) -> Iterator[Row]:
     """Yield all rows of a log, and take in what its tables are called."""
     kept = reading.collections() if isinstance(reading, Catalogued) else ()
     stored = {one.name: one.stored for one in kept}
@@ -196,7 +196,7 @@ def _of_log(reading: LogReading, names: set[str]) -> Iterator[Row]:
         yield Row(row.fate, change, also)
 
 
-def _require_table(table: str, names: set[str], found: Survey) -> None:
+def require_table(table: str, names: set[str], found: Survey) -> None:
     """Raise the error that names the nearest tables, unless there is such a table."""
     known = sorted(names - {""})
     if table in names or not found.logs:

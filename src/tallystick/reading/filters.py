@@ -180,27 +180,13 @@ class Filter:
 
         return is_asked_for
 
-    def of_records(self, clock: Clock) -> Callable[[Record], bool]:
-        """Return what tells whether a record of a log with such a clock is asked for."""
+    def of_records(self, clock: Clock) -> Callable[[Record | Transaction], bool]:
+        """Return what tells whether a record of a log with such a clock is asked for.
+
+        Transactions are told by what they have in common with records: number and global id.
+        """
         tests = _by_attribute(self._tests(clock), COLUMNS["records"])
         return lambda record: all(test(get(record)) for get, test in tests)
-
-    def for_columns(self, table: str) -> Filter:
-        """Return what is asked for of what a table tells; outcomes of others are none of its."""
-        kept = COLUMNS[table].keys()
-        timed = "time" in kept
-        return Filter(
-            transaction=self.transaction if "transaction" in kept else None,
-            gtrid=self.gtrid if "gtrid" in kept else None,
-            resource=self.resource if "resource" in kept else None,
-            since=self.since if timed else None,
-            until=self.until if timed else None,
-        )
-
-    def of_transactions(self, clock: Clock) -> Callable[[Transaction], bool]:
-        """Return what tells whether a transaction of a log with such a clock is asked for."""
-        tests = _by_attribute(self._tests(clock), COLUMNS["transactions"])
-        return lambda one: all(test(get(one)) for get, test in tests)
 
     def taken_of(self, batch: pa.RecordBatch, table: str, clock: Clock) -> pa.RecordBatch:
         """Return the rows of a batch of a table that are asked for."""
@@ -227,7 +213,7 @@ class Filter:
         if not (self.numbered or self.timed):
             return None
         unit = TIME_OF_DAY.get(reading.clock, 1)
-        asked = (self.from_lsn, self.to_lsn), (_ns(self.since), _ns(self.until))
+        asked = (self.from_lsn, self.to_lsn), (ns_of(self.since), ns_of(self.until))
 
         def choose(stretches: Iterable[Stretch]) -> list[Stretch]:
             return [
@@ -250,7 +236,7 @@ class Filter:
         if self.kinds:
             tests["kind"] = self.kinds.__contains__
         if self.resource is not None:
-            tests["resource"] = _has(self.resource)
+            tests["resource"] = lambda names: self.resource in (names or ())
         if self.body is not None:
             tests["body"] = _holds(_forms(self.body))
         if self.numbered:
@@ -258,7 +244,7 @@ class Filter:
         if self.gtrid is not None:
             tests["gtrid"] = _equals(bytes.fromhex(self.gtrid))
         if self.timed:
-            tests["time"] = _within(_ns(self.since), _ns(self.until), TIME_OF_DAY.get(clock))
+            tests["time"] = _within(ns_of(self.since), ns_of(self.until), TIME_OF_DAY.get(clock))
         return tests
 
 
@@ -277,10 +263,6 @@ def _is(text: str) -> Test:
 
 def _equals(wanted: bytes) -> Test:
     return lambda value: value == wanted
-
-
-def _has(name: str) -> Test:
-    return lambda values: name in (values or ())
 
 
 def _holds(forms: Sequence[bytes]) -> Test:
@@ -328,7 +310,7 @@ def _overlap(
     return not after and (most is None or there[0] * unit <= most)
 
 
-def _ns(moment: datetime | None) -> int | None:
+def ns_of(moment: datetime | None) -> int | None:
     """Return nanoseconds since 1970; a time without a zone is UTC."""
     if moment is None:
         return None

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.callables import checked
 from tallystick.errors import (
@@ -59,6 +59,7 @@ from tallystick.systems.registry import systems
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 Path = str | os.PathLike[str]
 Progress = Callable[[str], None]
 
@@ -169,6 +170,27 @@ class Survey:
             self.problems.extend([] if note in self.problems else [note])
         return reading.clock
 
+    def streamed(
+        self,
+        wanted: Filter,
+        items: Callable[[LogReading], Iterable[T]],
+        damaged: Callable[[T], Iterable[str]],
+        size: Callable[[T], int],
+    ) -> Iterator[T]:
+        """Yield what is asked for of each log, as `Observer.stream` does.
+
+        Raises:
+            TransactionUsageError: nothing is, and the transaction is in no log.
+        """
+        taken = False
+        for log in self.observers():
+            with self.guard(log.source):
+                for one in log.stream(items, damaged, size):
+                    taken = True
+                    yield one
+        if not taken:
+            self.require_transaction(wanted)
+
     def gatherer(self) -> Gatherer:
         """Return what gathers the global transactions of the logs, to judge them together."""
         return Gatherer(self.path, self.logs)
@@ -240,15 +262,9 @@ def scan(
     the first problem is raised as `LogUnreadableError` once everything else was read.
     """
     found = survey(path, options=options).refuse_unknown_settings()
-    wanted, taken = found.known_filter(wanted, "records"), False
+    wanted = found.known_filter(wanted, "records")
     records = partial(found.selected, wanted=wanted, salvage=salvage)
-    for log in found.observers():
-        with found.guard(log.source):
-            for one in log.stream(records, _damaged_file, record_size):
-                taken = True
-                yield one
-    if not taken:
-        found.require_transaction(wanted)
+    yield from found.streamed(wanted, records, _damaged_file, record_size)
     deliver(found, problems)
 
 
@@ -290,22 +306,17 @@ def read_arrow(
                 for one in ([None] if splits is None else splits)
             )
         clock = found.clock_for(reading, wanted)
-        return (wanted.taken_of(batch, table, clock) for batch in batches)
+        return filter(None, (wanted.taken_of(batch, table, clock) for batch in batches))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        taken = 0
-        for log in found.observers():
-            with found.guard(log.source):
-                if table == "findings":
+        if table != "findings":
+            size = operator.attrgetter("nbytes")
+            yield from found.streamed(wanted, of_log, tables.damaged_files, size)
+        else:
+            for log in found.observers():
+                with found.guard(log.source):
                     batches = tables.finding_batches(log.observe(lambda _: None).findings)
                     yield from (wanted.taken_of(one, table, Clock.NONE) for one in batches)
-                else:
-                    size = operator.attrgetter("nbytes")
-                    for batch in log.stream(of_log, tables.damaged_files, size):
-                        taken += batch.num_rows
-                        yield batch
-        if not taken:
-            found.require_transaction(wanted)
         deliver(found, problems)
 
     return tables.reader_of(schema, batches())

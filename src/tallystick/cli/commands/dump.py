@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -47,14 +47,7 @@ _STYLES = {
 @as_json
 @click.option("--salvage", is_flag=True, help="Also what lies after damage, marked as such.")
 @click.option("--stats", is_flag=True, help="Counts of each log instead of the records.")
-@click.option(
-    "-C",
-    "--context",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Also N records before and after each.",
-)
+@click.option("-C", "--context", type=click.IntRange(0), default=0, help="Records around each.")
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on as records come, till Ctrl-C.")
 @filter_options
 @reading_options
@@ -76,10 +69,9 @@ def command(
     something could not be read.
     """
     if (stats, context > 0, follows).count(True) > 1 or (follows and salvage):
-        raise click.UsageError("--stats, --context and --follow exclude each other; so do the last "
-                               "and --salvage")  # fmt: skip
+        raise click.UsageError("--follow, --stats and --context exclude each other, or --salvage")
     problems: list[Finding] = []
-    damaged, wanted = [False], wanted_of(options)
+    wanted = wanted_of(options)
     read = read_options(**options)
     if stats:
         found = statistics(path, wanted, salvage=salvage, options=read, problems=problems)
@@ -92,8 +84,8 @@ def command(
     records = seen_records(
         path, wanted, context=context, salvage=salvage, options=read, problems=problems
     )
-    _print(_watched(records, damaged), as_json=as_json)
-    end_listing(ctx, problems, damaged=damaged[0])
+    damaged = _print(records, as_json=as_json)
+    end_listing(ctx, problems, damaged=damaged)
 
 
 @click.command()
@@ -134,23 +126,20 @@ def export_command(
     end_listing(ctx, problems)
 
 
-def _watched(records: Iterable[Seen], damaged: list[bool]) -> Iterator[Seen]:
+def _print(records: Iterable[Seen], *, as_json: bool) -> bool:
+    """Print records; return whether one is damaged."""
+    out, file, damaged = Printer(streams=True), None, False
     for one in records:
-        damaged[0] = damaged[0] or one.record.outcome is Outcome.CORRUPT
-        yield one
-
-
-def _print(records: Iterable[Seen], *, as_json: bool) -> None:
-    if as_json:
-        print_json_lines((one.record.to_dict() for one in records), streams=True)
-        return
-    out = Printer(streams=True)
-    file = None
-    for one in records:
-        if one.record.file != file:
-            file = one.record.file
-            out.line(f"{one.record.system}  {file}", style="bold")
-        out.line(_line(one), style=_STYLES.get(one.record.outcome, "") if one.fits else "dim")
+        record = one.record
+        damaged = damaged or record.outcome is Outcome.CORRUPT
+        if as_json:
+            print_json_lines([record.to_dict()], streams=True)
+            continue
+        if record.file != file:
+            file = record.file
+            out.line(f"{record.system}  {file}", style="bold")
+        out.line(_line(one), style=_STYLES.get(record.outcome, "") if one.fits else "dim")
+    return damaged
 
 
 def _line(seen: Seen) -> str:

@@ -1,0 +1,222 @@
+"""Rows as they were at a moment, as far as a log and the database beside it tell.
+
+In: a path and a `Moment`. Out: the rows of that moment, each with how much of it is known. Memory
+holds the rows, not the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tallystick.errors import TallystickError, TransactionUsageError, UnsupportedFormatError
+from tallystick.investigate.rows import require_table, rows_of
+from tallystick.reading.filters import TIME_OF_DAY, Filter, ns_of, time_text
+from tallystick.reading.names import log_name
+from tallystick.reading.survey import Path, Survey, deliver, survey
+from tallystick.records import Change, Fate, Finding, Kind, jsonable
+from tallystick.systems.protocol import Catalogued, KnowsRowsBefore, LogReading, ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When: after all commits up to a time or to an LSN, or before that of a transaction.
+
+    ``before`` is the number of a transaction, or the beginning of a global id. One of the three is
+    given.
+    """
+
+    time: datetime | None = None
+    lsn: int | None = None
+    before: str | None = None
+
+
+class Known(StrEnum):
+    """How much is known of a row."""
+
+    WHOLE = "whole"
+    PART = "in_part"
+    """Some columns were written last before the log began."""
+    NOTHING = "not_known"
+    """It was there: it is changed later. The log has no image of what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowThen:
+    """A row at a moment.
+
+    Attributes:
+        known: how much is known of it.
+        values: its columns, where the log's are known.
+        image: its bytes as the log has them.
+        commit: the commit that wrote it last; None if that was before the log began.
+    """
+
+    system: str
+    log: str
+    collection: str
+    key: str
+    known: Known
+    values: Mapping[str, Any] | None = None
+    image: bytes | None = None
+    commit: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, with binary as lower-case hex."""
+        return {name: jsonable(getattr(self, name)) for name in self.__slots__}
+
+
+def asof(
+    path: Path,
+    moment: Moment,
+    table: str | None = None,
+    *,
+    options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
+) -> Iterator[RowThen]:
+    """Yield the rows of every log below ``path`` at a moment, of one table or of all.
+
+    Commits that a restart drops are left out. Rows that no record of the log is about are there
+    only where the database beside it tells them.
+
+    Raises:
+        UnsupportedFormatError: a log begins after that moment, or none tells times; there is no
+            such table.
+        TransactionUsageError: no transaction here is the one that is named, or several are.
+    """
+    found = survey(path, options=options).refuse_unknown_settings()
+    if moment.before is not None and not moment.before.isdecimal():
+        gtrid = found.known_filter(Filter(gtrid=moment.before), "rows").gtrid
+        moment = replace(moment, before=gtrid)
+    names, ended = set[str](), False
+    for source in found.logs:
+        limit: tuple[str, int] | TallystickError | None = None
+        with found.guard(source):
+            limit = _limit(found, found.read(source), moment)
+        if isinstance(limit, TallystickError):
+            raise limit
+        with found.guard(source):
+            if limit is not None:
+                ended = True
+                yield from _Then(found.read(source), table, names).at(*limit)
+    if moment.before is not None and not ended and found.logs:
+        if moment.before.isdecimal():
+            found.require_transaction(Filter(transaction=moment.before))
+        raise TransactionUsageError(f"transaction {moment.before} changes no row that is committed")
+    if moment.time is not None and not ended and found.logs:
+        raise UnsupportedFormatError(
+            "no log here holds times of day", file=found.path, advice="Name an LSN or a transaction"
+        )
+    if table is not None and ended:
+        require_table(table, names, found)
+    deliver(found, problems)
+
+
+def _limit(
+    found: Survey, reading: LogReading, moment: Moment
+) -> tuple[str, int] | TallystickError | None:
+    """Return the field of changes that tells, and its greatest value; None where nothing does.
+
+    Returns the error where the moment is none of the log.
+    """
+    if moment.before is not None:
+        commits = {
+            one.commit_sequence
+            for one in reading.changes()
+            if moment.before in (one.transaction, one.gtrid and one.gtrid.hex())
+        }
+        if len(commits) > 1:
+            return TransactionUsageError(
+                f"{len(commits):,} transactions of {log_name(reading.source)} have the number "
+                f"{moment.before}", advice="Name its global id, or an LSN",
+            )  # fmt: skip
+        return ("commit_sequence", commits.pop() - 1) if commits else None
+    first = next(iter(reading.records()), None)
+    if moment.lsn is not None:
+        name, limit, begin = "commit_sequence", moment.lsn, first.sequence if first else None
+    else:
+        clock = found.clock_for(reading, Filter(since=moment.time))
+        if clock not in TIME_OF_DAY:
+            return None
+        name, limit = "time", (ns_of(moment.time) or 0) // TIME_OF_DAY[clock]
+        begin = first.time if first else None
+    if begin is not None and limit < begin:
+        shown = (name == "time" and time_text(begin, reading.clock)) or f"LSN {begin}"
+        return UnsupportedFormatError(
+            "the log begins after that moment", file=log_name(reading.source),
+            expected=f"{shown} or later",
+        )  # fmt: skip
+    return name, limit
+
+
+class _Then:
+    """The rows of one log at a moment."""
+
+    def __init__(self, reading: LogReading, table: str | None, names: set[str]) -> None:
+        self._reading, self._table, self._names = reading, table, names
+        self._log = reading.source.system, log_name(reading.source)
+        self._rows: dict[tuple[str, str], RowThen] = {}
+        kept = reading.collections() if isinstance(reading, Catalogued) else ()
+        self._columns = {one.name: {each.name for each in one.columns} for one in kept}
+
+    def at(self, field: str, limit: int) -> Iterator[RowThen]:
+        """Yield the rows after the changes whose field is up to the limit."""
+        self._take_before()
+        born = set[tuple[str, str]]()
+        for row in rows_of(self._reading, self._names):
+            change = row.change
+            if row.fate is not Fate.COMMITTED or self._table not in (
+                None, change.collection, *row.names
+            ):  # fmt: skip
+                continue
+            if getattr(change, field) <= limit:
+                self._take(change)
+            elif change.kind is Kind.ADD:
+                born.add((change.collection, change.key))
+            elif change.kind in (Kind.UPDATE, Kind.DELETE):
+                self._take_later(change, born)
+        yield from self._rows.values()
+
+    def _take_before(self) -> None:
+        """Take the rows that the database beside the log had where the log begins."""
+        if isinstance(self._reading, KnowsRowsBefore):
+            for one in self._reading.collections():
+                if self._table in (None, one.name, *one.stored):
+                    with suppress(TallystickError):  # then they are not known
+                        for key, values in self._reading.rows_before(one.name):
+                            self._rows[one.name, key] = RowThen(
+                                *self._log, one.name, key, Known.WHOLE, values
+                            )
+
+    def _take(self, change: Change) -> None:
+        place = change.collection, change.key
+        if change.kind is Kind.TRUNCATE:
+            for one in [one for one in self._rows if one[0] == change.collection]:
+                del self._rows[one]
+        elif change.kind is Kind.DELETE:
+            self._rows.pop(place, None)
+        elif change.kind in (Kind.ADD, Kind.UPDATE):
+            old = self._rows.get(place) if change.kind is Kind.UPDATE else None
+            values = change.values
+            if old is not None and old.values is not None and values is not None:
+                values = {**old.values, **values}
+            whole = change.kind is Kind.ADD or (values or {}).keys() >= self._columns.get(
+                change.collection, set()
+            )
+            known = Known.WHOLE if whole else Known.PART
+            self._rows[place] = RowThen(
+                *self._log, *place, known, values, change.after, change.commit_sequence
+            )
+
+    def _take_later(self, change: Change, born: set[tuple[str, str]]) -> None:
+        """Note that a row was there, as it is changed later."""
+        place = change.collection, change.key
+        if place not in self._rows and place not in born:
+            values = change.values if change.kind is Kind.DELETE else None
+            told = values is not None or change.before is not None
+            known = Known.WHOLE if told else Known.NOTHING
+            self._rows[place] = RowThen(*self._log, *place, known, values, change.before)

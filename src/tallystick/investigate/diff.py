@@ -1,0 +1,204 @@
+"""Two copies of a log or of a tree of logs: what they share, where they part, what each has alone.
+
+In: two paths. Out: a `Difference` for each log of either. Both are read side by side, as streams:
+memory holds what is open in them, and a few rows that are shown.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeVar
+
+from tallystick.investigate.rows import rows_of
+from tallystick.reading.survey import Path, Survey, deliver, survey
+from tallystick.records import Change, Finding, Kind, Record, Row
+from tallystick.systems.protocol import LogSource, ReadOptions
+
+T = TypeVar("T")
+SHOWN_MAX = 10
+"""Rows that are kept of those that one copy has alone."""
+_ENDS = (Kind.COMMIT, Kind.ROLLBACK, Kind.PREPARE, Kind.DECISION)
+
+
+@dataclass(slots=True)
+class Side:
+    """What one copy of a log has alone.
+
+    Attributes:
+        log: its name below the path; None where that path has no such log.
+        earlier: records from before the other copy begins: they were given up there.
+        records: records after the place where the copies part.
+        ends: what transactions did there, by kind: commit, rollback, prepare, decision.
+        rows: rows by fate.
+        shown: the first rows.
+    """
+
+    log: str | None
+    earlier: int = 0
+    records: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    shown: list[Row] = field(default_factory=list)
+
+    def take_record(self, record: Record) -> None:
+        """Count a record."""
+        self.records += 1
+        if record.kind in _ENDS:
+            self.ends[record.kind] += 1
+
+    def take_row(self, row: Row) -> None:
+        """Count a row, and keep it while there are few."""
+        self.rows[row.fate] += 1
+        if len(self.shown) < SHOWN_MAX:
+            self.shown.append(row)
+
+    @property
+    def alone(self) -> bool:
+        """Whether this copy has anything that the other one has not."""
+        return bool(self.records or self.rows or self.earlier)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "log": self.log, "earlier": self.earlier, "records": self.records,
+            "transactions": dict(self.ends), "rows": dict(self.rows),
+            "first_rows": [one.to_dict() for one in self.shown],
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Difference:
+    """How two copies of one log differ.
+
+    Attributes:
+        system: its system.
+        records: records that both have before they part.
+        rows: rows that both have.
+        last: the last record that both have.
+        sides: what each has alone.
+    """
+
+    system: str
+    sides: tuple[Side, Side]
+    records: int = 0
+    rows: int = 0
+    last: Record | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether both hold the same."""
+        return not any(one.alone or one.log is None for one in self.sides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        last = None if self.last is None else self.last.to_dict()
+        return {
+            "system": self.system, "same": self.same, "records": self.records, "rows": self.rows,
+            "last": last, "a": self.sides[0].to_dict(), "b": self.sides[1].to_dict(),
+        }  # fmt: skip
+
+
+def diff(
+    a: Path, b: Path, *, options: ReadOptions | None = None, problems: list[Finding] | None = None
+) -> Iterator[Difference]:
+    """Yield how the logs below two paths differ, those of the same place below them together.
+
+    Compared are records with their bodies and times, in log order, and rows with what becomes of
+    them. Of logs that number their records those are left out that one copy has given up.
+    """
+    found = tuple(survey(one, options=options).refuse_unknown_settings() for one in (a, b))
+    logs = [{_place(one, log): log for log in one.logs} for one in found]
+    for place in dict.fromkeys(chain(*logs)):
+        sources = tuple(of.get(place) for of in logs)
+        a_log, b_log = (getattr(one, "path", None) for one in sources)
+        difference = Difference(place[0], (Side(a_log), Side(b_log)))
+        with found[0].guard(sources[0] or _NONE), found[1].guard(sources[1] or _NONE):
+            _compare(difference, found, sources)
+            yield difference
+    for one in found:
+        deliver(one, problems)
+
+
+_NONE = LogSource("", "", ())
+
+
+def _place(found: Survey, log: LogSource) -> tuple[str, str, str]:
+    """Return what two copies of a log have in common: its system, and its place below the path."""
+    return log.system, posixpath.relpath(log.path, found.path), log.name
+
+
+def _compare(
+    difference: Difference, found: tuple[Survey, ...], sources: tuple[LogSource | None, ...]
+) -> None:
+    readings = [
+        None if one is None else of.read(one) for of, one in zip(found, sources, strict=True)
+    ]
+    records = [iter(()) if one is None else one.records() for one in readings]
+    firsts = [next(one, None) for one in records]
+    numbers = [one.sequence for one in firsts if one is not None and one.sequence is not None]
+    begin = max(numbers) if len(numbers) == len(records) else None
+    streams = [
+        _from(begin, chain([] if first is None else [first], rest), side)
+        for first, rest, side in zip(firsts, records, difference.sides, strict=True)
+    ]
+    for one in _common(streams, _content, [side.take_record for side in difference.sides]):
+        difference.records += 1
+        difference.last = one
+    rows = [
+        iter(()) if one is None else (row for row in rows_of(one, set()) if _since(row, begin))
+        for one in readings
+    ]
+    difference.rows = sum(
+        1 for _ in _common(rows, _row_content, [side.take_row for side in difference.sides])
+    )
+
+
+def _from(begin: int | None, records: Iterable[Record], side: Side) -> Iterator[Record]:
+    """Yield records from a number on, and count those before."""
+    for record in records:
+        if begin is not None and (record.sequence or begin) < begin:
+            side.earlier += 1
+        else:
+            begin = None
+            yield record
+
+
+def _since(row: Row, begin: int | None) -> bool:
+    return begin is None or not row.change.commit_sequence or row.change.commit_sequence >= begin
+
+
+def _common(
+    streams: list[Iterator[T]], content: Callable[[T], object], take: list[Callable[[T], None]]
+) -> Iterator[T]:
+    """Yield what two streams begin with alike; then hand over the rest of each."""
+    left, right = streams
+    one = other = None
+    for one in left:
+        other = next(right, None)
+        if other is None or content(one) != content(other):
+            take[0](one)
+            break
+        yield one
+        other = None
+    for rest in left:
+        take[0](rest)
+    for rest in chain([] if other is None else [other], right):
+        take[1](rest)
+
+
+def _content(one: Record) -> object:
+    return (
+        one.kind, one.type, one.outcome, one.sequence, one.time, one.transaction, one.format_id,
+        one.gtrid, one.bqual, one.resources, one.record_id, one.body,
+    )  # fmt: skip
+
+
+_OF_ROWS = [name for name in Change.__slots__ if name not in ("log", "file", "offset")]
+
+
+def _row_content(one: Row) -> object:
+    return one.fate, [getattr(one.change, name) for name in _OF_ROWS]
