@@ -109,7 +109,7 @@ def test_two_databases_are_one_commit_as_the_guide_says(
     assert said == ["nothing was changed: the account is not covered\n", "", said[0]]
 
 
-@pytest.mark.parametrize(("page", "count"), [("index.md", 2), ("guide/investigating.md", 9)])
+@pytest.mark.parametrize(("page", "count"), [("index.md", 2), ("guide/investigating.md", 11)])
 def test_a_page_shows_what_the_commands_print(tmp_path: Path, page: str, count: int) -> None:
     (tmp_path / "logs").symlink_to(ROOT / "examples/estate")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
