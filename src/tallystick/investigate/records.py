@@ -200,7 +200,7 @@ def follow(
     since = time.monotonic()
     while idle_s is None or time.monotonic() - since < idle_s:
         for source in found.logs:
-            if not found.known[source.system].followable:
+            if not (source.followable and found.known[source.system].followable):
                 title = f"a log of {found.known[source.system].title}"
                 raise UnsupportedFormatError(
                     f"{title} cannot be followed: it is overwritten in place"

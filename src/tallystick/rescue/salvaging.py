@@ -16,7 +16,12 @@ from typing import IO, Any
 
 from tallystick.arguments import a_path
 from tallystick.convert.command import convert
-from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
+from tallystick.errors import (
+    LogUnreadableError,
+    LogWriteError,
+    TallystickError,
+    UnsupportedFormatError,
+)
 from tallystick.investigate.export import refuse_input, write_whole
 from tallystick.printable import counted
 from tallystick.reading.survey import NO_LOG, Survey, survey
@@ -25,10 +30,12 @@ from tallystick.storage.local import made_whole, write_anew
 from tallystick.systems.protocol import (
     Collection,
     Column,
+    Dialect,
     KnowsFates,
     KnowsRowsBefore,
     ReadOptions,
 )
+from tallystick.systems.registry import system
 from tallystick.systems.surroundings import ALONE
 
 FORMS = ("h2-script", "derby-import", "journal")
@@ -36,10 +43,8 @@ _BROUGHT = (Fate.COMMITTED, Fate.LOST)
 _OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 _GIVEN_SCHEMAS = ("PUBLIC", "APP")
 """Schemas that an engine fills by itself, and those that are there in a new database."""
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 _NO_TEXT = ("ARRAY", "ROW", "OTHER", "OBJECT", "JAVA_OBJECT", "RESULT_SET")
 """Types of which a text is not a value that can be loaded."""
-_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -134,8 +139,8 @@ def salvage(
 
 
 def _journal(found: Survey, place: Path, report: Salvage) -> Salvage:
-    system = found.logs[0].system
-    made = convert(found.path, place, system, force=True, options=found.options,
+    name = found.logs[0].system
+    made = convert(found.path, place, name, force=True, options=found.options,
                    key_to=found.options.encryption_key)  # fmt: skip
     report.brought.update(made.carried)
     report.left.update(made.left)
@@ -222,11 +227,13 @@ def _schema(tables: Iterable[_Table]) -> Iterator[str]:
 
 
 def _script(out: IO[bytes], tables: list[_Table], report: Salvage) -> int:
+    dialect = system(report.form.partition("-")[0]).dialect
+    assert dialect is not None  # it has a form of its own
     for line in _schema(tables):
         out.write(line.encode())
     for table in tables:
         for row in table.rows.values():
-            values = (_literal(_value(row, c, report), c) for c in table.collection.columns)
+            values = (_literal(dialect, row, c, report) for c in table.collection.columns)
             line = f"INSERT INTO {table.quoted} VALUES ({', '.join(values)});\n"
             out.write(line.encode("utf-8"))
     return report.brought.total()
@@ -248,16 +255,27 @@ def _import_folder(folder: Path, tables: list[_Table], report: Salvage) -> None:
             out.write("".join(lines).encode())
 
 
+def _literal(dialect: Dialect, row: Mapping[str, Any], column: Column, report: Salvage) -> str:
+    try:
+        return dialect.literal(column, _value(row, column, report))
+    except UnsupportedFormatError:
+        _leave(column, report)
+        return "NULL"
+
+
 def _value(row: Mapping[str, Any], column: Column, report: Salvage) -> Any:
     """Return the value of a column; None, noted, where it cannot be had."""
     value = row.get(column.name)
     odd = isinstance(value, str) and not _is_unicode(value)
     if isinstance(value, Mapping) or odd or (value is not None and _has_no_text(column)):
-        report.left[
-            f"values of {column.name} ({column.declared}) that cannot be had or written"
-        ] += 1
+        _leave(column, report)
         return None
     return value
+
+
+def _leave(column: Column, report: Salvage) -> None:
+    what = f"{column.name} ({column.declared})"
+    report.left[f"values of {what} that cannot be had or written"] += 1
 
 
 def _has_no_text(column: Column) -> bool:
@@ -266,27 +284,6 @@ def _has_no_text(column: Column) -> bool:
 
 def _is_unicode(value: str) -> bool:
     return not any("\ud800" <= one <= "\udfff" for one in value)
-
-
-def _literal(value: Any, column: Column) -> str:
-    kind = column.kind.partition("(")[0]
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).upper()
-        case bytes():
-            return f"CAST(X'{value.hex()}' AS {column.declared})"
-        case str() if kind == "binary":
-            return f"CAST(X'{value}' AS {column.declared})"
-        case str() if kind == "boolean":
-            return value.upper()
-        case str() if column.declared == "JSON":
-            return f"{_text(value)} FORMAT JSON"
-        case str() if kind not in _NUMBERS or not _NUMBER.fullmatch(value):
-            return _text(value)
-        case _:
-            return str(value)
 
 
 def _field(value: Any) -> str:

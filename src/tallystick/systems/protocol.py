@@ -98,7 +98,8 @@ class LogSource:
 
     ``name`` distinguishes several logs in one folder (a prefix, a file name) and is empty where the
     folder holds only one. ``database`` is the folder whose settings name that of the log; empty
-    where the layout of its system tells what the log belongs to.
+    where the layout of its system tells what the log belongs to. ``followable`` is false of a log
+    whose files come and go, though its system's other logs are (`System.followable`).
     """
 
     system: str
@@ -106,6 +107,7 @@ class LogSource:
     files: tuple[str, ...]
     name: str = ""
     database: str = ""
+    followable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

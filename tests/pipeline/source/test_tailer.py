@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFormatError
 from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source import tailer as module
@@ -23,12 +23,14 @@ from tallystick.pipeline.source.positions import (
     require_unchanged,
 )
 from tallystick.pipeline.source.tailer import Tailer
+from tallystick.services.journal import Journal
 from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems import known
 from tallystick.systems.bitronix import reader
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.bitronix.read import spans
+from tallystick.systems.jboss.format.participants import MARK, TRANSACTION
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -339,3 +341,19 @@ def test_a_log_that_cannot_be_followed_is_left_out_and_named_once(
     (said,) = (one.getMessage() for one in caplog.records if "left out" in one.getMessage())
     assert f"{folder}/h2" in said
     assert "Read it in batch" in said
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_a_store_of_files_is_refused_alone_and_told_beside_other_logs(
+    table: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = tmp_path / "store/defaultStore" / TRANSACTION.lstrip("/") / "0_ffff7f000001_a661_6b_17"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(MARK)
+    options = replace(parse({"path": str(tmp_path)}), table=table)
+    with pytest.raises(UnsupportedFormatError, match="each transaction is a file"):
+        Tailer(options).advance({})
+    with Journal(tmp_path / "log") as log:
+        log.append(b"one")
+    assert len(Tailer(options).advance({})) == 1
+    assert "left out of the stream" in caplog.text

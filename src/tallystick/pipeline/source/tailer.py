@@ -248,9 +248,20 @@ class Tailer:
 
     def _can_follow(self, source: LogSource) -> bool:
         known = system(source.system)
-        return known.followable and (known.change_feed or not self.options.feeds)
+        follows = known.followable and source.followable
+        return follows and (known.change_feed or not self.options.feeds)
 
     def _refusal(self, source: LogSource) -> UnsupportedFormatError:
+        if not source.followable:
+            return UnsupportedFormatError(
+                "this log cannot be followed: each transaction is a file that is deleted at its "
+                "end, and so comes and goes between two looks",
+                file=source.files[0],
+                expected="a log that is appended to",
+                found=source.path,
+                advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
+                "it changed",
+            )
         if system(source.system).followable:
             return UnsupportedFormatError(
                 "the changes of this log cannot be followed: its commits have no numbers that stay "

@@ -87,8 +87,11 @@ def object_stores(folder: Folder) -> list[LogSource]:
             continue
         known = known or begins_state(entry.head) or is_transaction(named.type_name)
         found.setdefault(named.store, []).append(entry.path)
-    sources = (LogSource(SYSTEM_NAME, one, tuple(files)) for one, files in found.items())
-    return list(sources) if known else []
+    return [
+        LogSource(SYSTEM_NAME, one, tuple(files), followable=False)
+        for one, files in found.items()
+        if known
+    ]
 
 
 @dataclass(frozen=True, slots=True)
