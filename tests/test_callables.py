@@ -356,7 +356,7 @@ VALUE_IS_USED = {
 OURS = re.compile(
     r"disposal/(disposers.py install|worker.py AskingLog)|investigate/export.py write_whole"
     r"|metrics.py|pipeline/(stages|tables)/"
-    r"|reading/(settled|tables).py|records.py Deferred"
+    r"|reading/(settled|tables).py|reading/survey.py Survey.streamed|records.py Deferred"
     r"|services/journal/engine.py|services/page_store/(checkpoint|recovery|pages/cache).py"
     r"|services/transactions/(deadlines|metrics|recovery|tracing|two_phase_commit|xids).py"
     r"|services/transactions/messaging/(handlers.py (Handler.__init__|decorate) "

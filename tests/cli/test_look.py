@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
+import click
 import pytest
 
 from tallystick import Journal
+from tallystick.cli.filtering import last_moment_of
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
+from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 
 ESTATE = EXAMPLES / "mid-phase-two"
@@ -131,3 +136,41 @@ def test_a_journal_is_followed_until_it_is_interrupted(tmp_path: Path) -> None:
             running.send_signal(signal.SIGINT)
             assert running.wait(60) == 0
             assert running.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("until", "last"),
+    [
+        ("2026-07-05", "2026-07-05T23:59:59.999999"),
+        ("2026-07-05T03", "2026-07-05T03:59:59.999999"),
+        ("2026-07-05T03:04", "2026-07-05T03:04:59.999999"),
+        ("2026-07-05 03:04:05Z", "2026-07-05T03:04:05.999999+00:00"),
+        ("2026-07-05T03:04:05.678+02:00", "2026-07-05T03:04:05.678999+02:00"),
+        ("2026-07-05T03:04:05.678901", "2026-07-05T03:04:05.678901"),
+        ("9999-12-31", "9999-12-31T23:59:59.999999"),
+    ],
+)
+def test_until_a_day_or_a_shown_time_means_to_its_end(until: str, last: str) -> None:
+    command = click.Command("x", params=[])
+    moment = last_moment_of(click.Context(command), click.Option(["--until"]), until)
+    assert moment == datetime.fromisoformat(last)
+    assert last_moment_of(click.Context(command), click.Option(["--until"]), None) is None
+
+
+def test_no_output_takes_the_place_of_another_log(run: Run, tmp_path: Path) -> None:
+    packed = fixture_dir("h2") / "committed-2048" / "db.h2.db.gz"
+    before, file = gzip.decompress(packed.read_bytes()), tmp_path / "db.h2.db"
+    file.write_bytes(before)
+    path = fixture_dir("estate") / "orphan"
+    for typed in (["bundle", path, "-o", file], ["export", path, "--to", "csv", "-o", file],
+                  ["rows", path, "--to", "csv", "-o", file]):  # fmt: skip
+        answer = run(*typed)
+        assert answer.code == 2
+        assert "the place of a file of a log" in answer.err
+    assert file.read_bytes() == before
+
+
+def test_a_resource_that_is_not_there_is_an_error(run: Run) -> None:
+    answer = run("rows", fixture_dir("estate") / "orphan", "--resource", "jdbc/branch-z")
+    assert answer.code == 2
+    assert "is called 'jdbc/branch-z'" in answer.err

@@ -5,8 +5,9 @@ In: what a person types. Out: a `Filter`. Its ids are found by the library.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -26,6 +27,30 @@ def moment_of(_: click.Context, param: click.Parameter, value: str | None) -> da
         raise click.BadParameter(text, param=param) from error
 
 
+def last_moment_of(
+    context: click.Context, param: click.Parameter, value: str | None
+) -> datetime | None:
+    """Return the last microsecond of what a time names: a day, a minute, a millisecond."""
+    moment = moment_of(context, param, value)
+    named = _NAMED.match(value or "")
+    if moment is None or named is None:
+        return moment
+    hour, minute, second, fraction = named.groups()
+    if fraction is not None:
+        length = timedelta(microseconds=10 ** max(6 - len(fraction), 0))
+    else:
+        parts = {"seconds": second, "minutes": minute, "hours": hour}
+        unit = next((name for name, digits in parts.items() if digits), "days")
+        length = timedelta(**{unit: 1})
+    try:
+        return moment + (length - timedelta(microseconds=1))
+    except OverflowError:
+        return moment
+
+
+_NAMED = re.compile(
+    r"\d{4}-?\d\d-?\d\d(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?(?![-\dW])"
+)
 _KINDS = click.Choice([one.value for one in Kind])
 COLLECTION_HELP = "Table, queue or resource."
 _OPTIONS = (
@@ -37,9 +62,18 @@ _OPTIONS = (
         callback=moment_of,
         help="Not before this time; UTC unless it has a zone.",
     ),
-    click.option("--until", metavar="TIME", callback=moment_of, help="Not after this time."),
-    click.option("--from-lsn", type=int, help="Not before this LSN; of a row that of its commit."),
-    click.option("--to-lsn", type=int, help="Not after this LSN."),
+    click.option(
+        "--until",
+        metavar="TIME",
+        callback=last_moment_of,
+        help="Not after this time; a day, minute ... is meant to its end.",
+    ),
+    click.option(
+        "--from-lsn",
+        type=click.IntRange(0),
+        help="Not before this LSN; of a row that of its commit.",
+    ),
+    click.option("--to-lsn", type=click.IntRange(0), help="Not after this LSN."),
     click.option(
         "--kind",
         "kinds",

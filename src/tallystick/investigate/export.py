@@ -99,7 +99,7 @@ def write_whole(
 def refuse_input(
     target: str | os.PathLike[str] | IO[bytes], path: Path, options: ReadOptions | None = None
 ) -> None:
-    """Refuse a target that is a file of the logs below a path.
+    """Refuse a target that is a file of the logs below a path, or of any other log.
 
     Raises:
         LogWriteError: it is; nothing was written.
@@ -109,11 +109,12 @@ def refuse_input(
     final = os.path.realpath(target)
     if (status := _status(final)) is None or not stat.S_ISREG(status.st_mode):
         return
-    for log in survey(path, options=options).logs:
+    which: dict[Path, str] = {path: "the log that is read", final: "a log"}
+    for place, log in ((one, log) for one in which for log in survey(one, options=options).logs):
         for file in log.files:
             if not is_remote(file) and os.path.realpath(file) == final:
                 raise LogWriteError(
-                    "the output would take the place of a file of the log that is read",
+                    f"the output would take the place of a file of {which[place]}",
                     file=final,
                     advice="Name another file",
                 )

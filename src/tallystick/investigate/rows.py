@@ -137,8 +137,9 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
                 yield one
     if not taken:
         found.require_transaction(wanted)
-    if wanted.table is not None and not taken:
-        require_table(wanted.table, names, found)
+    for one in (wanted.table, wanted.resource):
+        if one is not None and not taken:
+            require_table(one, names, found)
 
 
 class _MeantKey:

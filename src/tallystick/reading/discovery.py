@@ -85,15 +85,19 @@ def discover(
 
 
 def _once(logs: list[LogSource]) -> list[LogSource]:
-    """Return each log once, with its files of all folders; one that a database names, with that."""
+    """Return each log once: one that a database names, too, with that database.
+
+    Of one whose files lie in folders below its own, each of these folders has told a part.
+    """
     found: dict[tuple[str, str, str], LogSource] = {}
-    files: dict[tuple[str, str, str], list[str]] = {}
     for one in logs:
         key = one.system, one.path, one.name
-        files.setdefault(key, []).extend(one.files)
-        if key not in found or one.database:
+        known = found.setdefault(key, one)
+        if {parent(file) for file in one.files} - {one.path}:
+            found[key] = replace(known, files=tuple(dict.fromkeys(known.files + one.files)))
+        elif one.database:
             found[key] = one
-    return [replace(one, files=tuple(dict.fromkeys(files[key]))) for key, one in found.items()]
+    return list(found.values())
 
 
 def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
