@@ -137,9 +137,9 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
                 yield one
     if not taken:
         found.require_transaction(wanted)
-    for one in (wanted.table, wanted.resource):
-        if one is not None and not taken:
-            require_table(one, names, found)
+    for name in (wanted.table, wanted.resource):
+        if name is not None and not taken:
+            require_table(name, names, found)
 
 
 class _MeantKey:
