@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.rescue.salvaging import FORMS
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.indoubt.estates import EXAMPLES
@@ -56,9 +57,19 @@ def test_a_salvage_says_what_is_brought_and_left(run: Run, tmp_path: Path) -> No
                         "derby-import", "--to", str(tmp_path / "d"))  # fmt: skip
     assert len(shown) <= 24
     assert not [line for line in shown if len(line) > 80 and str(tmp_path) not in line]
-    told = run("salvage", EXAMPLES / "orphan/h2", "--as", "h2-script", "--to", tmp_path / "o.sql",
+    told = run("salvage", EXAMPLES / "orphan/h2", "--as", "h2-script", "--to", tmp_path / "again.sql",
                "--json").json  # fmt: skip
     assert told["left"] == {"changes in doubt": 3}
+
+
+def test_a_salvage_over_something_that_exists_is_refused(run: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other.h2.db"
+    other.write_bytes(b"a database")
+    for form in FORMS:
+        answer = run("salvage", EXAMPLES / "orphan/h2", "--as", form, "--to", other)
+        assert (answer.code, answer.out) == (2, "")
+        assert "exists already" in answer.err
+    assert content(tmp_path) == {"other.h2.db": b"a database"}
 
 
 def test_a_bundle_is_written_where_it_is_named(run: Run, tmp_path: Path) -> None:

@@ -78,7 +78,11 @@ def test_a_journal_has_all_that_can_be_believed(system: str, name: str, tmp_path
         ("log", "log/all.sql", "h2-script", LogWriteError, "among the logs"),
         ("log", "way/all.sql", "h2-script", LogWriteError, "among the logs"),
         ("log", "log/out", "derby-import", LogWriteError, "among the logs"),
-        ("log", "full", "derby-import", LogWriteError, "not empty"),
+        ("log", "full", "derby-import", LogWriteError, "exists already"),
+        ("log", "empty", "derby-import", LogWriteError, "exists already"),
+        ("log", "other.h2.db", "h2-script", LogWriteError, "exists already"),
+        ("log", "other.h2.db", "journal", LogWriteError, "exists already"),
+        ("log", "dangling", "h2-script", LogWriteError, "exists already"),
         ("log", "all.sql", "paper", ValueError, "unknown form"),
         ("gone", "all.sql", "h2-script", LogUnreadableError, "No such file"),
         ("full", "all.sql", "h2-script", LogUnreadableError, "no log"),
@@ -90,6 +94,9 @@ def test_a_wrong_place_is_refused_and_nothing_is_written(
 ) -> None:
     log = case("h2", "committed-2048", tmp_path / "log")
     (tmp_path / "way").symlink_to(log)
+    (tmp_path / "dangling").symlink_to("gone")
+    (tmp_path / "other.h2.db").write_bytes((log / "db.h2.db").read_bytes())
+    (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("notes")
     before = content(tmp_path)

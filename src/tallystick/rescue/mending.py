@@ -158,10 +158,15 @@ def _local(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _require_free(target: Path, origin: Path) -> None:
+def require_absent(target: Path, what: str) -> None:
+    """Refuse a target that exists, whatever it is: nothing is written over."""
     if os.path.lexists(target):
         advice = "Name one that does not exist: nothing is written over"
-        raise LogWriteError("the copy exists already", file=str(target), advice=advice)
+        raise LogWriteError(f"the {what} exists already", file=str(target), advice=advice)
+
+
+def _require_free(target: Path, origin: Path) -> None:
+    require_absent(target, "copy")
     if not target.parent.is_dir():
         raise LogWriteError("the folder of the copy does not exist", file=str(target))
     if origin.is_dir():

@@ -22,10 +22,11 @@ from tallystick.errors import (
     TallystickError,
     UnsupportedFormatError,
 )
-from tallystick.investigate.export import refuse_input, write_whole
+from tallystick.investigate.export import write_whole
 from tallystick.printable import counted
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
+from tallystick.rescue.mending import require_absent
 from tallystick.storage.local import made_whole, write_anew
 from tallystick.systems.protocol import (
     Collection,
@@ -108,11 +109,12 @@ def salvage(
     Raises:
         ValueError: there is no such form.
         LogUnreadableError: there is no log, or none with tables.
-        LogWriteError: the target exists or is a log, or cannot be written.
+        LogWriteError: the target exists, lies among the logs, or cannot be written.
     """
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
     origin, place = Path(a_path(path)), Path(a_path(target))
+    require_absent(place, "target")
     found = survey(origin, options=options).refuse_unknown_settings()
     for one in found.problems:
         if one.code == NO_LOG:
@@ -122,7 +124,6 @@ def salvage(
     report = Salvage(str(origin), str(place), form)
     if form == "journal":
         return _journal(found, place, report)
-    refuse_input(place, origin, options)
     tables = _tables(found, report)
     if not tables:
         advice = "Take --as journal, or tallystick rows --to parquet"

@@ -145,7 +145,8 @@ def repair_command(
 
 @click.command()
 @path_argument
-@click.option("--to", "target", type=click.Path(), required=True, help="File or folder to make.")
+@click.option("--to", "target", type=click.Path(), required=True,
+              help="File or folder to make; must not exist.")  # fmt: skip
 @click.option("--as", "form", type=click.Choice(FORMS), required=True, help="What it is made for.")
 @as_json
 @reading_options
