@@ -10,7 +10,7 @@ from tallystick.rescue.salvaging import FORMS
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.indoubt.estates import EXAMPLES
-from tests.rescue.kit import content, names
+from tests.rescue.kit import case, change, content, names
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "examples/incident/logs"
@@ -24,6 +24,45 @@ def test_a_repair_fits_a_terminal(tmp_path: Path) -> None:
     assert lines[0] == "part1.tlog offset 4, 8 bytes"
     assert lines[-2:] == ["Mended in 1 place", f"    tallystick explain {tmp_path / 'm'}"]
     assert content(LOGS) == before
+
+
+def test_damage_that_is_left_stands_below_its_own_log(run: Run, tmp_path: Path) -> None:
+    case("bitronix", "rollover-1", tmp_path / "logs/a")
+    case("bitronix", "damaged-crc-flip", tmp_path / "logs/b")
+    case("h2", "corrupt-checksum-2048", tmp_path / "logs/c")
+    case("bitronix", "all-dangling", tmp_path / "logs/d")
+    answer = run("repair", tmp_path / "logs", "--to", tmp_path / "copy")
+    assert answer.code == 1
+    header, below = "", dict[str, list[str]]()
+    for line in answer.out.splitlines():
+        if line.startswith(("bitronix  ", "h2  ")):
+            header = line.rpartition("/")[2]
+        elif line.startswith("      at "):
+            below.setdefault(header, []).append(line)
+    assert sorted(below) == ["b", "c"]
+    for name, places in below.items():
+        assert all(f"/copy/{name}/" in line for line in places)
+    told = run("repair", tmp_path / "logs", "--to", tmp_path / "again", "--json").json["logs"]
+    unsafe = {one["path"] for one in told if one["after"]["answer"] != "safe"}
+    assert unsafe
+    for path in unsafe:
+        assert f"  {tmp_path / 'copy' / path}\n" in answer.out
+    (last,) = (line for line in answer.out.splitlines() if line.startswith("Mended in"))
+    assert "; the copy: " in last
+    assert "SAFE" in last
+
+
+def test_damage_of_what_is_not_copied_stands_below_its_log(run: Run, tmp_path: Path) -> None:
+    log = case("bitronix", "damaged-crc-flip", tmp_path / "log")
+    answer = run("repair", log, "--to", tmp_path / "copy")
+    assert answer.out.splitlines()[0] == f"bitronix  {log}"
+
+
+def test_the_copy_of_a_file_is_named(run: Run, tmp_path: Path) -> None:
+    log = case("h2", "committed-2048", tmp_path / "log")
+    change(log / "db.h2.db", 3, b"XYZ")
+    answer = run("repair", log / "db.h2.db", "--to", tmp_path / "m.h2.db")
+    assert f"h2  {tmp_path / 'm.h2.db'}\n" in answer.out
 
 
 def test_an_estate_is_mended_whole_and_says_so_to_programs(run: Run, tmp_path: Path) -> None:
@@ -57,7 +96,7 @@ def test_a_salvage_says_what_is_brought_and_left(run: Run, tmp_path: Path) -> No
                         "derby-import", "--to", str(tmp_path / "d"))  # fmt: skip
     assert len(shown) <= 24
     assert not [line for line in shown if len(line) > 80 and str(tmp_path) not in line]
-    told = run("salvage", EXAMPLES / "orphan/h2", "--as", "h2-script", "--to", tmp_path / "again.sql",
+    told = run("salvage", EXAMPLES / "orphan/h2", "--as", "h2-script", "--to", tmp_path / "b.sql",
                "--json").json  # fmt: skip
     assert told["left"] == {"changes in doubt": 3}
 

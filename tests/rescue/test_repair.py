@@ -267,6 +267,17 @@ def test_packed_files_of_logs_are_unpacked_in_the_copy(tmp_path: Path) -> None:
     assert "manifest.json" in names(tmp_path / "copy")
 
 
+def test_what_lies_packed_beside_a_packed_log_is_unpacked(tmp_path: Path) -> None:
+    logs = Path(__file__).parents[2] / "examples/incident/logs/derby"
+    shutil.copytree(logs, tmp_path / "log")
+    (tmp_path / "log/cut.gz").write_bytes((logs / "service.properties.gz").read_bytes()[:-9])
+    (tmp_path / "log/twice").write_bytes(b"plain")
+    (tmp_path / "log/twice.gz").write_bytes((logs / "service.properties.gz").read_bytes())
+    repair(tmp_path / "log", tmp_path / "copy")
+    assert names(tmp_path / "copy") == ["cut.gz", "log", "service.properties", "twice", "twice.gz"]
+    assert names(tmp_path / "copy/log") == ["log.ctrl", "log1.dat", "logmirror.ctrl"]
+
+
 def test_a_log_that_is_open_is_refused(tmp_path: Path) -> None:
     log = case("bitronix", "rollover-1", tmp_path / "log")
     journal = DiskJournal(str(log))

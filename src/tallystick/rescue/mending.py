@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,13 +18,13 @@ from typing import Any
 
 from tallystick.arguments import a_path
 from tallystick.convert.source import locked
-from tallystick.errors import LogUnreadableError, LogWriteError
+from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.printable import counted, printable
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
 from tallystick.storage.local import LOCAL
-from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source
+from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
 
 UNFINISHED = ".unfinished"
@@ -53,12 +53,16 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class MendedLog:
-    """A log of the copy, and the answers about it; ``before`` is None if it was not found."""
+    """A log of the copy, and the answers about it; ``before`` is None if it was not found.
+
+    ``path`` is relative to the copy, ``left`` the damage of this log in `Repair.left`.
+    """
 
     system: str
     path: str
     before: Judgement | None
     after: Judgement
+    left: tuple[Finding, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -116,7 +120,8 @@ def repair(
     """Copy the logs at ``path`` with all that lies beside them to ``copy``, and mend them there.
 
     Without anything to mend, or a proof of how, nothing is written. Links are followed, so that the
-    copy has files of its own, and packed ones are unpacked. ``copy`` appears when it is mended.
+    copy has files of its own. If any file of a log is packed, all packed files are unpacked that
+    unpack whole: packed was what lies beside the log, too. ``copy`` appears when it is mended.
 
     Raises:
         LogLockedError: somebody has a log open.
@@ -136,17 +141,17 @@ def repair(
             with found.guard(source):  # `explain` says what cannot be read
                 patches += found.known[source.system].mends(source, found.options)
         before, answer = explain(origin, options=options), Repair(str(origin), str(target))
-        answer.left = _damage(before)
+        answer.left = [one for of_log in before.findings for one in _damage(of_log)]
+        answer.left += _damage(before.problems)
         if not patches:
             return answer
-        every = (os.path.normpath(file) for one in found.logs for file in one.files)
-        packed = {file for file in every if file.endswith(PACKINGS)}
-        with _copied(origin, target, packed) as copied:
+        with _copied(origin, target, _to_unpack(found, origin)) as copied:
             for patch in patches:
                 answer.mends.extend(_mend(patch, origin, copied))
             after = explain(copied, options=options)
-            answer.logs = list(_compared(before, origin, after, copied))
-            answer.left = [_moved(one, copied, target) for one in _damage(after)]
+            answer.logs = list(_compared(before, origin, after, copied, target))
+            answer.left = [one for log in answer.logs for one in log.left]
+            answer.left += [_moved(one, copied, target) for one in _damage(after.problems)]
             safe = all(one.judgement.answer is Answer.SAFE for one in after.logs)
             answer.whole = safe and not answer.left
     return answer
@@ -199,6 +204,26 @@ def _require_logs(found: Survey, origin: Path) -> None:
         )
 
 
+def _to_unpack(found: Survey, origin: Path) -> set[str]:
+    """Return the packed files that the copy has unpacked; those of logs have to be."""
+    every = (os.path.normpath(file) for one in found.logs for file in one.files)
+    packed = {file for file in every if file.endswith(PACKINGS)}
+    for folder, _, names in os.walk(origin, followlinks=True) if packed else ():
+        for name in names:
+            path = Path(folder, name)
+            alone = logical_name(name) not in names and path.is_file()
+            if name.endswith(PACKINGS) and alone and _is_whole(str(path)):
+                packed.add(str(path))
+    return packed
+
+
+def _is_whole(packed: str) -> bool:
+    try:
+        return not packing_damage(packed)
+    except TallystickError:  # it is copied as it is
+        return False
+
+
 @contextmanager
 def _copied(origin: Path, target: Path, packed: Container[str]) -> Iterator[Path]:
     """Give a copy for the block to mend; it gets its name at the end, or is removed."""
@@ -224,7 +249,7 @@ def _copied(origin: Path, target: Path, packed: Container[str]) -> Iterator[Path
 def _copy(origin: Path, copied: Path, packed: Container[str]) -> None:
     """Copy a file or a folder durably, what links lead to in their place; no pipe and no device.
 
-    Packed files of logs are unpacked.
+    ``packed`` are unpacked.
     """
     try:
         status = origin.stat()
@@ -275,9 +300,8 @@ def _mend(patch: Patch, origin: Path, copied: Path) -> Iterator[Mend]:
     yield Mend(name, offset, before, data, patch.why)
 
 
-def _damage(answer: Explanation) -> list[Finding]:
-    every = [*(one for log in answer.findings for one in log), *answer.problems]
-    return [one for one in every if is_severe(one)]
+def _damage(findings: Iterable[Finding]) -> list[Finding]:
+    return [one for one in findings if is_severe(one)]
 
 
 def _moved(finding: Finding, copied: Path, target: Path) -> Finding:
@@ -288,20 +312,26 @@ def _moved(finding: Finding, copied: Path, target: Path) -> Finding:
 
 
 def _compared(
-    before: Explanation, origin: Path, after: Explanation, copied: Path
+    before: Explanation, origin: Path, after: Explanation, copied: Path, target: Path
 ) -> Iterator[MendedLog]:
     """Yield each log of the copy with both answers about it; several of a path are in one order."""
     old: dict[tuple[str, str, int], Judgement] = {}
     seen = Counter[tuple[str, str]]()
     for one in before.logs:
-        key = one.system, os.path.relpath(one.path, origin)
+        key = one.system, _below(one.path, origin)
         old[*key, seen[key]] = one.judgement
         seen[key] += 1
     seen.clear()
-    for one in after.logs:
-        key = one.system, os.path.relpath(one.path, copied)
-        yield MendedLog(*key, old.get((*key, seen[key])), one.judgement)
+    for one, found in zip(after.logs, after.findings, strict=True):
+        key = one.system, _below(one.path, copied)
+        left = tuple(_moved(each, copied, target) for each in _damage(found))
+        yield MendedLog(*key, old.get((*key, seen[key])), one.judgement, left)
         seen[key] += 1
+
+
+def _below(path: str, top: Path) -> str:
+    """Return a path relative to what is copied; the log in a file that is copied is this file."""
+    return os.path.relpath(path, top) if top.is_dir() else os.curdir
 
 
 def shown_bytes(data: bytes, most: int = _FIELD) -> str:

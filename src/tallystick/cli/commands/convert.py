@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import textwrap
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tallystick.cli.output import (
     Printer,
     as_json,
     key_from_hex,
+    listed,
     path_argument,
     place,
     print_json,
@@ -28,9 +31,11 @@ from tallystick.cli.output import (
 )
 from tallystick.convert.command import CONVERTIBLE, convert
 from tallystick.printable import counted, shell_quoted
-from tallystick.rescue import Repair, bundle, repair, salvage
+from tallystick.records import Answer, Finding
+from tallystick.rescue import MendedLog, Repair, bundle, repair, salvage
 from tallystick.rescue.mending import shown_bytes
 from tallystick.rescue.salvaging import FORMS
+from tallystick.systems.answers import DECIDES_FIRST
 from tallystick.systems.registry import systems_with
 
 LISTED_MAX = 20
@@ -201,24 +206,44 @@ def _show(out: Printer, found: Repair) -> None:
         out.line(f"  after  {shown_bytes(mend.after)}")
         _wrapped(out, f"Proof: {mend.why}")
     _more(out, len(found.mends))
-    changed = [one for one in found.logs if one.before != one.after]
-    for log in changed[:LISTED_MAX]:
+    shown = sorted((one for one in found.logs if _is_told(one)), key=_gravity)
+    for log in shown[:LISTED_MAX]:
         out.line((f"{log.system}  {os.path.normpath(Path(found.copy, log.path))}", "bold"))
-        for title, one in (("before", log.before), ("after ", log.after)):
+        same = log.before == log.after
+        answers = (("before", log.before), ("after ", log.after))
+        for title, one in (("still ", log.after),) if same else answers:
             if one is not None:
                 out.line(f"  {title} ", (one.words, ANSWER_STYLES[one.answer]))
                 _wrapped(out, one.text, "    ")
-    _more(out, len(changed))
-    for finding in found.left[:LISTED_MAX]:
-        out.finding(finding)
-    _more(out, len(found.left))
+        _show_left(out, log.left)
+    _more(out, len(shown))
+    others = found.left[sum(len(log.left) for log in found.logs) :]
+    for name, findings in groupby(others, lambda one: f"{one.system}  {one.log}".strip()):
+        out.line((name, "bold"))
+        _show_left(out, list(findings))
     left = f"; {counted(len(found.left), 'piece')} of damage left" if found.left else ""
     if found.mends:
-        out.line(f"Mended in {counted(len(found.mends), 'place')}{left}", style="bold")
+        words = Counter(log.after.words for log in sorted(found.logs, key=_gravity))
+        copy = "" if found.whole else f"; the copy: {listed(words)}"
+        out.line(f"Mended in {counted(len(found.mends), 'place')}{left}{copy}", style="bold")
         out.line(f"    tallystick explain {shell_quoted(found.copy)}", style="bold")
     else:
         why = "no other bytes prove what is damaged" if left else "nothing is damaged"
         out.line(f"Nothing to mend: {why}. No copy was made", style="bold")
+
+
+def _is_told(log: MendedLog) -> bool:
+    return bool(log.left) or log.before != log.after or log.after.answer is not Answer.SAFE
+
+
+def _gravity(log: MendedLog) -> int:
+    return DECIDES_FIRST.index(log.after.answer)
+
+
+def _show_left(out: Printer, left: Sequence[Finding]) -> None:
+    for finding in left[:LISTED_MAX]:
+        out.finding(finding)
+    _more(out, len(left))
 
 
 def _wrapped(out: Printer, text: str, indent: str = "  ") -> None:
