@@ -43,12 +43,44 @@ def test_what_a_mend_brings_back_can_be_salvaged_after_it(tmp_path: Path) -> Non
     log = case("h2", "committed-2048", tmp_path / "log")
     salvage(log, tmp_path / "before.sql", "h2-script")
     change(log / "db.h2.db", 48, bytes(4))
-    with pytest.raises(LogUnreadableError, match="no log here has tables"):
+    with pytest.raises(LogUnreadableError, match="no table can be read: impossible page") as error:
         salvage(log, tmp_path / "none.sql", "h2-script")
+    assert f"first: tallystick repair {log} --to COPY" in str(error.value)
     repair(log, tmp_path / "copy")
     salvage(tmp_path / "copy", tmp_path / "after.sql", "h2-script")
     assert (tmp_path / "after.sql").read_bytes() == (tmp_path / "before.sql").read_bytes()
     assert not (tmp_path / "none.sql").exists()
+
+
+@pytest.mark.parametrize("tables", [True, False])
+def test_a_control_file_that_is_gone_is_said_with_what_mends_it(
+    tables: bool, tmp_path: Path
+) -> None:
+    log = (
+        case("derby", "halted", tmp_path / "log")
+        if tables
+        else case("derby_databases", "cut-in-group-with-internal-commit", tmp_path / "log")
+    )
+    (log / "log/log.ctrl").unlink()
+    command = f"tallystick repair {log} --to COPY"
+    if tables:
+        assert command in "".join(salvage(log, tmp_path / "out", "derby-import").notes)
+        return
+    with pytest.raises(LogUnreadableError, match="ctrl is missing") as error:
+        salvage(log, tmp_path / "out", "derby-import")
+    assert command in str(error.value)
+    assert "journal" not in str(error.value)
+
+
+def test_what_nothing_mends_is_said_without_a_circle(tmp_path: Path) -> None:
+    log = case("h2", "committed-2048", tmp_path / "log")
+    change(log / "db.h2.db", 48, bytes(4))
+    change(log / "db.h2.db", 2048, bytes(4096))
+    with pytest.raises(LogUnreadableError, match="Nothing here proves a mend") as error:
+        salvage(log, tmp_path / "out", "h2-script")
+    assert "journal" not in str(error.value)
+    with pytest.raises(LogUnreadableError, match="Take --as journal"):
+        salvage(case("bitronix", "rollover-1", tmp_path / "btm"), tmp_path / "out", "h2-script")
 
 
 def test_of_a_damaged_database_every_row_that_is_brought_is_counted(tmp_path: Path) -> None:

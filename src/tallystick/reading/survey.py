@@ -53,7 +53,7 @@ from tallystick.records import (
 from tallystick.roles.page_store_files import BACKUP_MARK, BACKUP_TEXT, PAGES
 from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
-from tallystick.systems.protocol import LogReading, LogSource, Ranged, ReadOptions, System
+from tallystick.systems.protocol import LogReading, LogSource, Patch, Ranged, ReadOptions, System
 from tallystick.systems.registry import systems
 
 if TYPE_CHECKING:
@@ -97,6 +97,18 @@ class Survey:
     def read(self, source: LogSource) -> LogReading:
         """Return one log. Raises what its reader raises."""
         return self.known[source.system].read(source, self.options)
+
+    def mends(self) -> list[Patch]:
+        """Return what mends the logs, as far as their bytes prove it."""
+        patches: list[Patch] = []
+        for source in self.logs:
+            with self.guard(source):
+                patches += self.known[source.system].mends(source, self.options)
+        return patches
+
+    def repair_command(self) -> str:
+        """Return the command that mends the logs in a copy; empty where nothing proves a mend."""
+        return f"tallystick repair {shell_quoted(self.path)} --to COPY" if self.mends() else ""
 
     def refuse_unknown_settings(self) -> Survey:
         """Return this survey, if each setting has a name that a system found here knows.

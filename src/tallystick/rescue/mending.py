@@ -136,10 +136,7 @@ def repair(
         for folder in dict.fromkeys(source.path for source in found.logs):
             if Path(folder).is_dir():
                 held.enter_context(locked(folder))
-        patches: list[Patch] = []
-        for source in found.logs:
-            with found.guard(source):  # `explain` says what cannot be read
-                patches += found.known[source.system].mends(source, found.options)
+        patches = found.mends()  # `explain` says what cannot be read
         before, answer = explain(origin, options=options), Repair(str(origin), str(target))
         answer.left = [one for of_log in before.findings for one in _damage(of_log)]
         answer.left += _damage(before.problems)

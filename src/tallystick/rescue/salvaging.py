@@ -24,6 +24,7 @@ from tallystick.errors import (
 )
 from tallystick.investigate.export import write_whole
 from tallystick.printable import counted
+from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
 from tallystick.rescue.mending import require_absent
@@ -51,13 +52,17 @@ _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(slots=True)
 class Salvage:
-    """What was brought, by table or kind, and what could not be, by reason."""
+    """What was brought, by table or kind, and what could not be, by reason.
+
+    ``notes`` say what else there is to know, ``next`` how to go on.
+    """
 
     path: str
     target: str
     form: str
     brought: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
     next: str = ""
 
     @property
@@ -73,7 +78,8 @@ class Salvage:
         """Return what ``tallystick salvage --json`` prints."""
         return {
             "path": self.path, "target": self.target, "form": self.form,
-            "brought": dict(self.brought), "left": dict(self.left), "next": self.next,
+            "brought": dict(self.brought), "left": dict(self.left), "notes": self.notes,
+            "next": self.next,
         }  # fmt: skip
 
 
@@ -126,8 +132,9 @@ def salvage(
         return _journal(found, place, report)
     tables = _tables(found, report)
     if not tables:
-        advice = "Take --as journal, or tallystick rows --to parquet"
-        raise LogUnreadableError("no log here has tables", file=str(origin), advice=advice)
+        raise _without_tables(found)
+    if mend := found.repair_command():
+        report.notes.append(f"damage here can be mended before: {mend}")
     report.brought.update({one.collection.name: len(one.rows) for one in tables})
     if form == "h2-script":
         write_whole(place, lambda out: _script(out, tables, report))
@@ -170,6 +177,25 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
             f"two logs have a table {twice[0]}", file=found.path, advice=advice
         )
     return tables
+
+
+def _without_tables(found: Survey) -> LogUnreadableError:
+    """Return the error that says why there is no table, and what is to be typed instead."""
+    readings = list(found.readings())
+    findings = [one for reading in readings for one in reading.findings()]
+    damage = next(filter(is_severe, [*findings, *found.problems]), None)
+    advice = "tallystick rows --to parquet writes the changes of its log"
+    if mend := found.repair_command():
+        advice = f"Mend it in a copy first: {mend}"
+    elif damage is not None:
+        advice = "Nothing here proves a mend: use a backup"
+    if not any(isinstance(one, KnowsRowsBefore) for one in readings) and readings:
+        advice = "Take --as journal, or tallystick rows --to parquet"
+        return LogUnreadableError("no log here has tables", file=found.path, advice=advice)
+    if damage is None:
+        return LogUnreadableError("no table is in it", file=found.path, advice=advice)
+    message = f"no table can be read: {damage.message}"
+    return LogUnreadableError(message, file=damage.file or found.path, advice=advice)
 
 
 def _tables_of(reading: Any, report: Salvage) -> list[_Table]:

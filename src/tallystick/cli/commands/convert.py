@@ -176,6 +176,8 @@ def salvage_command(
         for what, counts in (("brought", found.brought), ("left", found.left)):
             for name, count in counts.items():
                 _wrapped(out, f"{what}: {count:,} {name}")
+        for note in found.notes:
+            _wrapped(out, f"note: {note}")
         out.line(f"Written: {found.target}", style="bold")
         _wrapped(out, found.next)
     ctx.exit(found.exit_code)
