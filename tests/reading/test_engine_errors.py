@@ -11,6 +11,7 @@ from tallystick.cli import main
 from tallystick.reading.engine_errors import look_up
 from tallystick.systems.registry import systems
 from tests.fixtures import fixture_dir
+from tests.rescue.kit import case, change
 
 MESSAGE = (
     "java.sql.SQLException: Failed to start database 'db', see the next exception for details.\n"
@@ -89,3 +90,32 @@ def test_the_databases_below_a_path_show_the_error_or_do_not(
 def test_databases_of_another_system_are_not_asked(tmp_path: Path) -> None:
     assert not look_up("90030", str(fixture_dir("derby_databases") / "page-older-than-log")).answers
     assert not look_up("XSDB4", str(tmp_path)).answers
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "file", "damage", "code"),
+    [
+        ("h2", "committed-2048", "db.h2.db", bytes(16), "90030"),
+        ("derby", "halted", "log/log.ctrl", None, "XSLAC"),
+        ("bitronix", "rollover-1", "", b"", "CorruptedTransactionLogException"),
+    ],
+)
+def test_what_repair_mends_is_said_by_its_command(
+    system: str, name: str, file: str, damage: bytes | None, code: str, tmp_path: Path
+) -> None:
+    log = case(system, name, tmp_path / "log")
+    if damage:
+        change(log / file, 40, damage)
+    elif damage is None:
+        (log / file).unlink()
+    found = look_up(code, str(log))
+    assert found.repair == f"tallystick repair {log} --to COPY"
+    assert found.to_dict()["repair"] == found.repair
+    assert not look_up("XSDB4" if system == "h2" else "90030", str(log)).repair
+    assert not look_up(code).repair
+
+
+@pytest.mark.parametrize("code", ["90030", "CorruptedTransactionLogException"])
+def test_the_advice_of_damage_that_repair_may_mend_names_it(code: str) -> None:
+    ((_, error),) = look_up(code).errors
+    assert error.advice.startswith("Type tallystick repair F")

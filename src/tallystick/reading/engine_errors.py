@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tallystick.reading.survey import explain
+from tallystick.reading.survey import explain, survey
 from tallystick.records import Judgement
 from tallystick.systems.engine_errors import EngineError
 from tallystick.systems.protocol import ReadOptions
@@ -26,11 +26,13 @@ class LookedUp:
         answers: for each database of such a system its path, its answer, and whether that shows
             the error.
         known: the codes that could have been asked for.
+        repair: the command that mends these databases in a copy; empty where nothing proves a mend.
     """
 
     errors: tuple[tuple[str, EngineError], ...]
     answers: tuple[tuple[str, Judgement, bool], ...]
     known: tuple[str, ...]
+    repair: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -55,6 +57,7 @@ class LookedUp:
                 for path, judgement, shows in self.answers
             ],
             "known": list(self.known),
+            "repair": self.repair or None,
         }
 
 
@@ -86,4 +89,7 @@ def look_up(text: str, path: str | None = None, options: ReadOptions | None = No
             folder = verdict.path if around is None else around.path
             shows = verdict.judgement.reason in reasons
             answers[folder] = (folder, verdict.judgement, shows)
-    return LookedUp(found, tuple(answers.values()), known)
+    asked = {name for name, _ in found}
+    here = survey(path, options=options)
+    here.logs = [one for one in here.logs if one.system in asked]
+    return LookedUp(found, tuple(answers.values()), known, here.repair_command())

@@ -83,6 +83,9 @@ def _show_errors(out: Printer, found: LookedUp) -> None:
         what = "shows it" if shows else "does not show it"
         words = (judgement.words, ANSWER_STYLES[judgement.answer])
         out.line(words, f"  {path} {what}: {judgement.text}")
+    if found.repair:
+        out.line("What other bytes prove is mended in a copy by:")
+        out.line(f"    {found.repair}", style="bold")
 
 
 def _show(out: Printer, answer: Explanation) -> None:

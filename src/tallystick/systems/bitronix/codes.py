@@ -168,8 +168,8 @@ ERRORS = engine_errors(
     EngineError(
         "CorruptedTransactionLogException",
         "A record of the journal is damaged where the manager reads it.",
-        "Keep a copy of both files before any start; with skipCorruptedLogs the manager goes on "
-        "without the decisions that it cannot read",
+        f"{_START_OVER}. Keep both files before any start: with skipCorruptedLogs the manager goes "
+        "on without the decisions that it cannot read",
         ("start-refused", "damaged"),
     ),
 )

@@ -313,7 +313,8 @@ ERRORS = engine_errors(
     EngineError(
         "90030",
         "The file is damaged where the engine reads it when it opens the database.",
-        "Use an undamaged copy; H2's recovery tool drops what it cannot read",
+        "Type tallystick repair FILE --to COPY: it mends page 0 and the headers where other pages "
+        "prove them; else use an undamaged copy, as H2's recovery tool drops what it cannot read",
         ("does-not-open",),
     ),
     EngineError(
@@ -344,7 +345,8 @@ ERRORS = engine_errors(
         "50000",
         "The engine met something that its code does not expect: of a database that does not "
         "open, most often a damaged page or row.",
-        "Copy the file; look for the first cause in the trace file; use an undamaged copy",
+        "Type tallystick repair FILE --to COPY; if nothing proves a mend, look for the first cause "
+        "in the trace file, and use an undamaged copy",
         (
             "does-not-open",
             "damaged",
