@@ -58,6 +58,19 @@ def test_the_walk_through_an_incident_ends_with_every_log_safe(tmp_path: Path) -
     assert (tmp_path / "runbook.md").read_text("utf-8").count("XID_") > 0
 
 
+@pytest.mark.parametrize("name", ["walked", "walked/file"])
+def test_the_walk_through_an_incident_takes_an_empty_folder_only(name: str, tmp_path: Path) -> None:
+    (tmp_path / "walked").mkdir()
+    (tmp_path / "walked/file").write_text("of a walk before")
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / "incident/walk.py"), "--packed", str(tmp_path / name)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(str(tmp_path / name))
+    assert ran.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", sorted(GALLERY.keys() - {"key_value_store"}))
 def test_a_program_that_gets_no_folder_says_what_it_is_and_how_to_run_it(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]

@@ -1,4 +1,4 @@
-"""An incident from the first look to the counted money; in a new folder, or the one given.
+"""An incident from the first look to the counted money; in a new folder, or the empty one given.
 
 With Java and Maven, Bitronix 2.1.4 moves money between a real Derby and a real H2 and is killed
 between the two commits; then three things are damaged, each as it happens. Without them, or with
@@ -30,7 +30,15 @@ def main() -> int:
     """Walk through the incident; the exit code is 0 if it ended as it must."""
     given = [one for one in sys.argv[1:] if one != "--packed"]
     folder = Path(given[0] if given else tempfile.mkdtemp(prefix="incident-")).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        there = any(folder.iterdir())
+    except OSError as error:
+        print(f"{folder}: {error.strerror}", file=sys.stderr)
+        return 2
+    if there:
+        print(f"{folder} is not empty. Name a new folder", file=sys.stderr)
+        return 2
     program = None if "--packed" in sys.argv else java_program(folder)
     logs, mended = folder / "logs", folder / "mended"
     if program is None:
