@@ -46,6 +46,20 @@ def test_it_has_answers_files_and_texts_and_is_the_same_again(tmp_path: Path) ->
     assert all(str(tmp_path).encode() not in data for data in members.values())
 
 
+def test_every_spelling_of_a_path_gives_the_same_zip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = unpacked(LOGS, tmp_path / "logs")
+    (tmp_path / "way").symlink_to(logs)
+    expected = _packed(logs)
+    monkeypatch.chdir(logs)
+    spellings = (".", "", "../logs", "../way", "h2/..", f"{logs}/", tmp_path / "way")
+    assert all(_packed(Path(one)) == expected for one in spellings)
+    file = logs / "h2/bank.h2.db"
+    monkeypatch.chdir(file.parent)
+    assert _packed(Path(file.name)) == _packed(Path("../h2", file.name)) == _packed(file)
+
+
 @pytest.mark.parametrize(
     ("system", "case"),
     [

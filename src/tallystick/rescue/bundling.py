@@ -57,15 +57,18 @@ def bundle(
 ) -> int:
     """Write the zip for a ticket about the logs below ``path``; return how many members it has.
 
-    It appears under its name when it is complete, and replaces an older one.
+    It appears under its name when it is complete, and replaces an older one. It is the same for
+    every spelling of ``path``.
 
     Raises:
         LogUnreadableError: ``path`` cannot be read.
         LogWriteError: the target is a log, or lies inside ``path``.
     """
     origin = Path(a_path(path))
+    # The name of a file stays: by it logs are known.
+    origin = origin.resolve() if origin.is_dir() else origin.parent.resolve() / origin.name
     refuse_input(target, origin, options)
-    if isinstance(target, str | os.PathLike) and origin.resolve() in Path(target).resolve().parents:
+    if isinstance(target, str | os.PathLike) and origin in Path(target).resolve().parents:
         advice = "Name a place outside it"
         raise LogWriteError("the zip would lie among the logs", file=str(target), advice=advice)
     members = dict(_members(origin, options))
@@ -149,7 +152,6 @@ class _Hidden:
 
     def __init__(self, origin: Path) -> None:
         places = {str(origin): "PATH", os.path.realpath(origin): "PATH", str(Path.home()): "~"}
-        places.pop(".", None)
         self._places = {place: name for place, name in places.items() if len(place) > 1}
 
     def text(self, text: str) -> str:
