@@ -23,7 +23,7 @@ from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
 from tallystick.reading.survey import Path, survey
 from tallystick.records import Finding, jsonable
-from tallystick.storage.local import write_anew
+from tallystick.storage.local import naming, write_anew
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
 
@@ -79,7 +79,11 @@ def write_whole(
     """
     if not isinstance(target, str | os.PathLike):
         return int(write(target))
-    final = os.path.realpath(target)
+    with naming(final := os.path.realpath(target)):
+        return _write_file(final, write)
+
+
+def _write_file(final: str, write: Callable[[IO[bytes]], int]) -> int:
     before = _status(final)
     if before is not None and not stat.S_ISREG(before.st_mode):
         with open(final, "wb") as out:

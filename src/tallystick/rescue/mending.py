@@ -23,7 +23,7 @@ from tallystick.printable import counted, printable
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
-from tallystick.storage.local import LOCAL
+from tallystick.storage.local import LOCAL, naming
 from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
 
@@ -142,7 +142,7 @@ def repair(
         answer.left += _damage(before.problems)
         if not patches:
             return answer
-        with _copied(origin, target, _to_unpack(found, origin)) as copied:
+        with naming(target), _copied(origin, target, _to_unpack(found, origin)) as copied:
             for patch in patches:
                 answer.mends.extend(_mend(patch, origin, copied))
             after = explain(copied, options=options)

@@ -28,7 +28,7 @@ from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
 from tallystick.rescue.mending import require_absent
-from tallystick.storage.local import made_whole, write_anew
+from tallystick.storage.local import made_whole, naming, write_anew
 from tallystick.systems.protocol import (
     Collection,
     Column,
@@ -140,7 +140,7 @@ def salvage(
         write_whole(place, lambda out: _script(out, tables, report))
         report.next = f"In H2: RUNSCRIPT FROM {_text(str(place))} CHARSET 'UTF-8';"
     else:
-        with made_whole(place.absolute()) as folder:
+        with naming(place.absolute()), made_whole(place.absolute()) as folder:
             _import_folder(folder, tables, report)
         report.next = "In ij of Derby, started in this folder: run 'schema.sql'; run 'import.sql';"
     return report

@@ -509,6 +509,17 @@ def write_anew(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 @contextlib.contextmanager
+def naming(target: str | os.PathLike[str]) -> Iterator[None]:
+    """Let errors of the system name ``target``, where they name no file or an unfinished one."""
+    try:
+        yield
+    except OSError as error:
+        if str(error.filename or target).startswith(name := os.fspath(target)):
+            error.filename = name
+        raise
+
+
+@contextlib.contextmanager
 def made_whole(folder: Path) -> Iterator[Path]:
     """Give a new folder to convert a log into; at the end, durable, it gets the name ``folder``.
 
@@ -518,7 +529,7 @@ def made_whole(folder: Path) -> Iterator[Path]:
         folder: the target, an absolute path; nothing, or an empty folder.
 
     Raises:
-        LogWriteError: there is something, or another conversion to it was cut short, or still runs.
+        LogWriteError: there is something, or what makes it was cut short, or still runs.
     """
     _require_free(folder)
     unfinished = folder.with_name(folder.name + UNFINISHED)
@@ -526,9 +537,9 @@ def made_whole(folder: Path) -> Iterator[Path]:
         unfinished.mkdir(FOLDER_MODE, parents=True)
     except FileExistsError:
         raise LogWriteError(
-            "another conversion to this target was cut short, or still runs",
+            "what makes this target was cut short, or still runs",
             file=str(unfinished),
-            advice="If none runs, remove this folder and convert again",
+            advice="If nothing runs, remove this folder and type the command again",
         ) from None
     try:
         yield unfinished
