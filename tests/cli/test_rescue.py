@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+import tallystick
 from tallystick.rescue.salvaging import FORMS
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.indoubt.estates import EXAMPLES
 from tests.rescue.kit import case, change, content, limited_file_size, names, unpacked
+from tests.systems.jboss.applications.test_object_store import NAMES, put
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "examples/incident/logs"
@@ -146,6 +148,41 @@ def test_wrong_use_is_one_sentence(
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(("size", "said"), [
+    (20, "3 damaged pieces of the source"), (None, "3 transactions that nothing opens"),
+])  # fmt: skip
+def test_a_salvage_that_brings_nothing_writes_nothing_and_says_so(
+    run: Run, tmp_path: Path, size: int | None, said: str
+) -> None:
+    root = tmp_path / "store/ShadowNoFileLockStore/defaultStore"
+    for last, data in NAMES.items():
+        put(root, last, data[:size])
+    answer = run("salvage", root, "--as", "journal", "--to", tmp_path / "new")
+    assert answer.code == 1
+    assert " ".join(answer.out.split()) == (
+        f"{root}: nothing could be brought, and nothing was written: {said}"
+    )
+    assert names(tmp_path) == ["store"]
+    told = run("salvage", root, "--as", "journal", "--to", tmp_path / "new", "--json").json
+    assert (told["target"], told["brought"]) == (None, {})
+    assert run("convert", root, tmp_path / "c", "--to", "jboss", "--force").code == 1
+
+
+def test_a_salvage_without_anything_open_says_what_was_brought(run: Run, tmp_path: Path) -> None:
+    log = case("bitronix", "committed-2pc", tmp_path / "log")
+    answer = run("salvage", log, "--as", "journal", "--to", tmp_path / "new")
+    assert answer.code == 0
+    assert "brought: 0 open decisions" in answer.out
+    assert "are over" in answer.out
+
+
+def test_what_of_a_native_log_is_new_is_said(run: Run, tmp_path: Path) -> None:
+    with tallystick.Journal(tmp_path / "log") as journal:
+        journal.add(1, b"body")
+    answer = run("salvage", tmp_path / "log", "--as", "journal", "--to", tmp_path / "new")
+    assert "note: times and offsets of records are those of the new log" in answer.out
 
 
 COMMANDS = {

@@ -126,7 +126,7 @@ def convert(
         how_to_open(to, str(place), role)
         if service or place == Path(target)
         else f"Open it with: open_{role.value.replace(' ', '_')}({str(target)!r}, {to!r}); the "
-        "folder that a service opens is made with --service"
+        "folder that a service opens is made by tallystick convert --service"
     )
     return report
 
@@ -187,9 +187,13 @@ def _account(reading: LogReading, damage: list[Finding], report: ConversionRepor
             report.notes.append(f"damage in the source: {finding.message}")
         else:
             report.leave("damaged pieces of the source", f"{finding.file}: {finding.message}")
+    # A store of files has open transactions, and nothing opens it to carry them.
+    unopened = not report.carried and not report.left
     for one in reading.transactions():
         if one.state is State.INCOMPLETE:
             report.leave("transactions with holes", str(one.transaction or one.gtrid))
+        elif one.state in _CARRIED_STATES and unopened:
+            report.leave("transactions that nothing opens", str(one.transaction or one.gtrid))
         elif one.state not in _CARRIED_STATES:
             report.over[f"transactions {one.state.value.replace('_', ' ')}"] += 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import IO, Any
 from tallystick.arguments import a_path
 from tallystick.convert.command import convert
 from tallystick.errors import (
+    LogPoisonedError,
     LogUnreadableError,
     LogWriteError,
     TallystickError,
@@ -28,7 +30,9 @@ from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
 from tallystick.rescue.mending import require_absent
+from tallystick.roles import Role
 from tallystick.storage.local import made_whole, naming, write_anew
+from tallystick.systems.known import NATIVE
 from tallystick.systems.protocol import (
     Collection,
     Column,
@@ -47,6 +51,12 @@ _GIVEN_SCHEMAS = ("PUBLIC", "APP")
 """Schemas that an engine fills by itself, and those that are there in a new database."""
 _NO_TEXT = ("ARRAY", "ROW", "OTHER", "OBJECT", "JAVA_OBJECT", "RESULT_SET")
 """Types of which a text is not a value that can be loaded."""
+_KINDS = {
+    Role.DECISION_LOG: "open decisions",
+    Role.RECORD_JOURNAL: "records",
+    Role.PERSIST_LOG: "pending entries",
+}
+"""What a log of a role holds first of all."""
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -54,7 +64,8 @@ _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 class Salvage:
     """What was brought, by table or kind, and what could not be, by reason.
 
-    ``notes`` say what else there is to know, ``next`` how to go on.
+    ``notes`` say what else there is to know, ``next`` how to go on. Where nothing could be brought,
+    nothing was written, and ``target`` is empty.
     """
 
     path: str
@@ -71,13 +82,16 @@ class Salvage:
         return int(self.left.total() > 0)
 
     def __str__(self) -> str:
+        if not self.target:
+            left = ", ".join(f"{count:,} {what}" for what, count in self.left.items())
+            return f"{self.path}: nothing could be brought, and nothing was written: {left}"
         left = f"; {self.left.total():,} could not be brought" if self.left else ""
         return f"{self.path}: {counted(self.brought.total(), 'row')} in {self.target}{left}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick salvage --json`` prints."""
         return {
-            "path": self.path, "target": self.target, "form": self.form,
+            "path": self.path, "target": self.target or None, "form": self.form,
             "brought": dict(self.brought), "left": dict(self.left), "notes": self.notes,
             "next": self.next,
         }  # fmt: skip
@@ -148,10 +162,28 @@ def salvage(
 
 def _journal(found: Survey, place: Path, report: Salvage) -> Salvage:
     name = found.logs[0].system
-    made = convert(found.path, place, name, force=True, options=found.options,
-                   key_to=found.options.encryption_key)  # fmt: skip
+    try:
+        made = convert(found.path, place, name, force=True, options=found.options,
+                       key_to=found.options.encryption_key)  # fmt: skip
+    except (LogWriteError, LogPoisonedError) as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        advice = "Nothing was written, and the log is unharmed: salvage it to another place"
+        reason = error.__cause__.strerror or error.__cause__
+        message = f"the new log could not be written: {reason}"
+        raise type(error)(message, file=str(place), advice=advice) from error
     report.brought.update(made.carried)
     report.left.update(made.left)
+    report.notes += made.notes
+    report.notes += (f"{count:,} {what} are over" for what, count in made.over.items())
+    if not made.carried and made.left:
+        shutil.rmtree(place)
+        report.target = ""
+        return report
+    if not made.carried:
+        report.brought[_KINDS[Role(made.role)]] = 0
+    elif name == NATIVE:
+        report.notes.append("times and offsets of records are those of the new log")
     report.next = made.next
     return report
 

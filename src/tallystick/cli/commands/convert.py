@@ -171,13 +171,15 @@ def salvage_command(
         found = salvage(path, target, form, options=read_options(**options))
     if as_json:
         print_json(found.to_dict())
+    elif not found.target:
+        _wrapped(Printer(), str(found), "")
     else:
         out = Printer()
         for what, counts in (("brought", found.brought), ("left", found.left)):
             for name, count in counts.items():
                 _wrapped(out, f"{what}: {count:,} {name}")
         for note in found.notes:
-            _wrapped(out, f"note: {note}")
+            out.line(f"  note: {note}")
         out.line(f"Written: {found.target}", style="bold")
         _wrapped(out, found.next)
     ctx.exit(found.exit_code)
@@ -250,8 +252,9 @@ def _show_left(out: Printer, left: Sequence[Finding]) -> None:
 
 def _wrapped(out: Printer, text: str, indent: str = "  ") -> None:
     for line in textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False
-    ):
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    ):  # fmt: skip
         out.line(line)
 
 
