@@ -51,7 +51,13 @@ from tallystick.records import (
     Xid,
 )
 from tallystick.roles.page_store_files import BACKUP_MARK, BACKUP_TEXT, PAGES
-from tallystick.storage.source import archive_name, logical_name, read_head, require_whole
+from tallystick.storage.source import (
+    archive_name,
+    is_remote,
+    logical_name,
+    read_head,
+    require_whole,
+)
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSource, Patch, Ranged, ReadOptions, System
 from tallystick.systems.registry import systems
@@ -108,7 +114,9 @@ class Survey:
 
     def repair_command(self) -> str:
         """Return the command that mends the logs in a copy; empty where nothing proves a mend."""
-        return f"tallystick repair {shell_quoted(self.path)} --to COPY" if self.mends() else ""
+        if is_remote(self.path) or not self.mends():
+            return ""
+        return f"tallystick repair {shell_quoted(self.path)} --to COPY"
 
     def refuse_unknown_settings(self) -> Survey:
         """Return this survey, if each setting has a name that a system found here knows.
