@@ -278,6 +278,16 @@ def test_what_lies_packed_beside_a_packed_log_is_unpacked(tmp_path: Path) -> Non
     assert names(tmp_path / "copy/log") == ["log.ctrl", "log1.dat", "logmirror.ctrl"]
 
 
+def test_a_packed_log_that_does_not_unpack_whole_is_refused(tmp_path: Path) -> None:
+    logs = Path(__file__).parents[2] / "examples/incident/logs/derby"
+    shutil.copytree(logs, tmp_path / "log")
+    file = tmp_path / "log/log/log1.dat.gz"
+    file.write_bytes(file.read_bytes()[:-2000])
+    with pytest.raises(LogUnreadableError, match="its end is missing"):
+        repair(tmp_path / "log", tmp_path / "copy")
+    assert names(tmp_path) == ["log"]
+
+
 def test_a_log_that_is_open_is_refused(tmp_path: Path) -> None:
     log = case("bitronix", "rollover-1", tmp_path / "log")
     journal = DiskJournal(str(log))

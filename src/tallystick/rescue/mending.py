@@ -125,7 +125,7 @@ def repair(
 
     Raises:
         LogLockedError: somebody has a log open.
-        LogUnreadableError: there is no log, or a file cannot be read.
+        LogUnreadableError: there is no log, or a file cannot be read or unpacked whole.
         LogWriteError: ``copy`` exists or lies inside ``path``, or cannot be written.
     """
     origin, target = _local(path), _local(copy)
@@ -205,6 +205,11 @@ def _to_unpack(found: Survey, origin: Path) -> set[str]:
     """Return the packed files that the copy has unpacked; those of logs have to be."""
     every = (os.path.normpath(file) for one in found.logs for file in one.files)
     packed = {file for file in every if file.endswith(PACKINGS)}
+    for file in sorted(packed):
+        if damage := packing_damage(file):  # unpacked, nothing would tell that bytes are missing
+            raise LogUnreadableError(
+                damage, file=file, advice="Get the file again: not all is in it"
+            )
     for folder, _, names in os.walk(origin, followlinks=True) if packed else ():
         for name in names:
             path = Path(folder, name)
