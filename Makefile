@@ -23,7 +23,7 @@ run: $(READY)
 
 # docs/testing.md: what runs where, and why.
 test: $(READY)
-	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail
+	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
 	$(PYTEST) $(SPREAD) -m "not soak and not interop" $(ARGS)
 	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
 	  -m "both_cores and not soak and not interop" $(BOTH_CORES)
@@ -53,7 +53,7 @@ mysql: $(READY)
 
 # The rest of all samples: what a landing runs a seventh of (ARGS="--turn today").
 nightly: $(READY)
-	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail
+	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
 	$(PYTEST) $(SPREAD) -m turns $(ARGS)
 
 # The same with more examples, and what takes hours.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|pgbouncer|mariadb|browser|sail ...
+# What a fresh machine may lack. Usage: scripts/ensure.sh python|compiler|java|postgres|pgbouncer|mariadb|browser|sail|zsh|fish ...
 # Installs it where that is possible (Debian, root or password-less sudo) and otherwise says what
 # to type. Only java and python are needed to run; without the others their tests are skipped,
 # loudly, unless TALLYSTICK_REQUIRE names them.
@@ -44,6 +44,7 @@ have() {
     mariadb) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
     compiler) compiler_works ;;
     sail) .venv-sail/bin/python -c 'import pysail, pyspark, tallystick' 2>/dev/null ;;
+    zsh | fish) command -v "$1" >/dev/null ;;
     browser) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
     *) echo "ensure: unknown: $1" >&2; exit 2 ;;
   esac
@@ -58,6 +59,7 @@ packages() {
     pgbouncer) echo pgbouncer ;;
     mariadb) echo mariadb-server ;;
     compiler) echo gcc libc6-dev python3-dev ;;
+    zsh | fish) echo "$1" ;;
     browser) echo chromium chromium-driver ;;
   esac
 }

@@ -82,7 +82,7 @@ def mariadb_program() -> Path | None:
 SAIL = Path(__file__).parent.parent / ".venv-sail" / "bin" / "python"
 """An interpreter of its own: the engine needs another PySpark."""
 
-_FINDERS: dict[str, Callable[[], bool]] = {
+_FINDERS: dict[str, Callable[[], object]] = {
     "core": lambda: CORE is not None,
     "fuzzer": lambda: find_spec("atheris") is not None,
     "java": _java,
@@ -94,4 +94,5 @@ _FINDERS: dict[str, Callable[[], bool]] = {
     "sail": lambda: SAIL.exists(),
     **{kind: partial(shutdowns.possible, kind) for kind in shutdowns.MAKE},
     "browser": lambda: bool(shutil.which("chromium") and shutil.which("chromedriver")),
+    **{shell: partial(shutil.which, shell) for shell in ("bash", "zsh", "fish")},
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -20,6 +19,7 @@ from tallystick.cli.output import Printer, Told
 from tests.cli.conftest import Run
 from tests.fixtures import cases, fixture_dir
 from tests.indoubt.estates import EXAMPLES
+from tests.need import need
 
 
 @pytest.fixture
@@ -84,8 +84,7 @@ def test_shells_complete_commands_and_options(
     source = said(tool | {COMPLETE: f"{shell}_source"}, "tallystick")
     assert (source.returncode, source.stderr) == (0, "")
     assert "_tallystick_completion" in source.stdout
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not here; what click writes for it was looked at")
+    need(shell)
     answer = said(tool, shell, "-c", SCRIPTS[shell].format(words, len(words.split())))
     assert found in answer.stdout.replace(":", " ").split(), answer.stdout + answer.stderr
     assert "tallystick" in answer.stdout.splitlines()[-1]
