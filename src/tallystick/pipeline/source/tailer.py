@@ -252,17 +252,7 @@ class Tailer:
         return follows and (known.change_feed or not self.options.feeds)
 
     def _refusal(self, source: LogSource) -> UnsupportedFormatError:
-        if not source.followable:
-            return UnsupportedFormatError(
-                "this log cannot be followed: each transaction is a file that is deleted at its "
-                "end, and so comes and goes between two looks",
-                file=source.files[0],
-                expected="a log that is appended to",
-                found=source.path,
-                advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
-                "it changed",
-            )
-        if system(source.system).followable:
+        if source.followable and system(source.system).followable:
             return UnsupportedFormatError(
                 "the changes of this log cannot be followed: its commits have no numbers that stay "
                 "when files are given up or compacted",
@@ -271,12 +261,19 @@ class Tailer:
                 found=source.system,
                 advice="Stream its records; or read its changes in batch",
             )
+        found, why = source.system, "its pages are given back at each checkpoint and written over "
+        why += "at once, so records come and go between two looks"
+        if not source.followable:
+            found, why = (
+                source.path,
+                "each transaction is a file that is deleted at its end, and so ",
+            )
+            why += "comes and goes between two looks"
         return UnsupportedFormatError(
-            "this log cannot be followed: its pages are given back at each checkpoint and "
-            "written over at once, so records come and go between two looks",
+            f"this log cannot be followed: {why}",
             file=source.files[0],
             expected="a log that is appended to",
-            found=source.system,
+            found=found,
             advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
             "it changed",
         )
