@@ -16,7 +16,7 @@ from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.settled import Picture, picture
-from tallystick.reading.survey import Path, Survey, deliver, record_size, survey
+from tallystick.reading.survey import Path, Survey, damaged_file, deliver, record_size, survey
 from tallystick.records import Clock, Finding, Outcome, Record
 from tallystick.storage.scheduling import time
 from tallystick.systems.protocol import FileByFile, LogReading, LogSource, ReadOptions
@@ -70,8 +70,12 @@ def seen_records(
         every = (Seen(one, clock) for one in reading.records(salvage=salvage))
         return _with_context(every, wanted.of_records(clock), context)
 
-    size = lambda seen: record_size(seen.record)  # noqa: E731
-    yield from found.streamed(wanted, of_log, _damaged, size)
+    yield from found.streamed(
+        wanted,
+        of_log,
+        lambda seen: damaged_file(seen.record),
+        lambda seen: record_size(seen.record),
+    )
     deliver(found, problems)
 
 
@@ -90,10 +94,6 @@ def _with_context(
             yield replace(one, fits=False)
         else:
             before.append(replace(one, fits=False))
-
-
-def _damaged(one: Seen) -> tuple[str, ...]:
-    return (one.record.file,) if one.record.outcome is Outcome.CORRUPT else ()
 
 
 # -- counts ---------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Table:
         if new is None:
             return f"DELETE FROM {name} WHERE {self._where(key, old)}{limit}"
         columns = [one for one in old if one not in new or old[one] != new[one]]
-        changed = [f"{_quoted(one)} = {self._literal(one, new)}" for one in columns]
+        changed = [f"{quoted(one)} = {self._literal(one, new)}" for one in columns]
         if not changed:
             return ""
         return f"UPDATE {name} SET {', '.join(changed)} WHERE {self._where(key, old)}{limit}"
@@ -56,7 +56,7 @@ class Table:
         if sorted(columns) != sorted(new):
             raise CannotTellError("the columns of its table have changed since")
         literals = (self._literal(one, new) for one in columns)
-        names = ", ".join(map(_quoted, columns))
+        names = ", ".join(map(quoted, columns))
         return f"INSERT INTO {name} ({names}) VALUES ({', '.join(literals)})"
 
     def _where(self, key: str, old: Values) -> str:
@@ -64,7 +64,7 @@ class Table:
         if not self.collection.key:
             self._require_lone(key, old)
         columns = self.collection.key or [one.name for one in self._compared]
-        literals = [(_quoted(one), self._literal(one, old)) for one in columns]
+        literals = [(quoted(one), self._literal(one, old)) for one in columns]
         return " AND ".join(
             f"{name} IS NULL" if text == "NULL" else f"{name} = {text}" for name, text in literals
         )
@@ -101,5 +101,6 @@ def comparable(collection: Collection, dialect: Dialect, values: Values) -> tupl
     return tuple(repr(values.get(one.name)) for one in compared)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name as SQL has it whatever is in it."""
     return '"' + name.replace('"', '""') + '"'

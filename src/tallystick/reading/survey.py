@@ -284,7 +284,7 @@ def scan(
     found = survey(path, options=options).refuse_unknown_settings()
     wanted = found.known_filter(wanted, "records")
     records = partial(found.selected, wanted=wanted, salvage=salvage)
-    yield from found.streamed(wanted, records, _damaged_file, record_size)
+    yield from found.streamed(wanted, records, damaged_file, record_size)
     deliver(found, problems)
 
 
@@ -457,7 +457,8 @@ def _no_times(source: LogSource) -> Finding:
     )  # fmt: skip
 
 
-def _damaged_file(record: Record) -> tuple[str, ...]:
+def damaged_file(record: Record) -> tuple[str, ...]:
+    """Return the file of a record that is corrupt."""
     return (record.file,) if record.outcome is Outcome.CORRUPT else ()
 
 

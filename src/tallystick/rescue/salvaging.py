@@ -25,6 +25,7 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.investigate.export import write_whole
+from tallystick.investigate.statements import quoted
 from tallystick.printable import counted
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
@@ -110,7 +111,7 @@ class _Table:
 
     @property
     def quoted(self) -> str:
-        return ".".join(_quoted(one) for one in self.name if one)
+        return ".".join(quoted(one) for one in self.name if one)
 
 
 def salvage(
@@ -279,9 +280,9 @@ def _schema(tables: Iterable[_Table]) -> Iterator[str]:
     tables = list(tables)
     for schema in dict.fromkeys(one.name[0] for one in tables):
         if schema and schema not in _GIVEN_SCHEMAS:
-            yield f"CREATE SCHEMA {_quoted(schema)};\n"
+            yield f"CREATE SCHEMA {quoted(schema)};\n"
     for one in tables:
-        columns = ", ".join(f"{_quoted(c.name)} {c.declared}" for c in one.collection.columns)
+        columns = ", ".join(f"{quoted(c.name)} {c.declared}" for c in one.collection.columns)
         yield f"CREATE TABLE {one.quoted} ({columns});\n"
 
 
@@ -355,7 +356,3 @@ def _field(value: Any) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
