@@ -313,7 +313,7 @@ def test_rows_of_a_forgotten_transaction_are_free_for_the_next_and_a_warning_say
         del table
         with store.begin() as tx:
             tx.table("t")[1] = b"kept"
-        assert "left without an end; its 1 rows are free" in caplog.text
+        assert "left without an end; its row is free" in caplog.text
         prepared = store.begin()
         prepared.table("t")[2] = b"in doubt"
         prepared.prepare("later")

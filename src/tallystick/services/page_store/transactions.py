@@ -8,11 +8,9 @@ take no locks.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import weakref
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
@@ -56,7 +54,7 @@ class Session(Uncopied):
 
     __slots__ = (
         "__weakref__", "_history", "_live", "_open", "changes", "in_branch", "locked", "number",
-        "prepared_as", "read_only", "transactions",
+        "owner", "prepared_as", "read_only", "transactions",
     )  # fmt: skip
 
     def __init__(self, transactions: Transactions, number: int, *, read_only: bool = False) -> None:
@@ -72,6 +70,7 @@ class Session(Uncopied):
         """Every row that it has locked, and those for which it has waited in vain."""
         self._history: list[tuple[Row, bool, bytes | None]] | None = None
         """What each change has replaced, from the first savepoint on."""
+        self.owner: Owner = weakref.ref(self)
         self._live = True
         self._open = not read_only
         """False once no row can be changed: then `_require_open` raises."""
@@ -179,10 +178,11 @@ class Session(Uncopied):
                 self.transactions.learn(table)
             if not KEY_MIN <= number <= KEY_MAX:
                 raise KeyError("a key that is not a signed 64-bit number")
-            if not self.locked:
-                self.transactions.locks.watch(self)
             self.locked.add(row)  # first: an interrupt between the two would leave it locked
-        self.transactions.locks.take(self.number, row)
+        locks = self.transactions.locks
+        # setdefault of a dict with such keys is one step: no mutex, and no call, for a free row.
+        if locks.owners.setdefault(row, self.owner) is not self.owner or not locks.health.usable:
+            locks.wait(self.owner, row)
         return row
 
     def put(self, table: int, key: int, value: bytes | None) -> None:
@@ -232,10 +232,14 @@ class Session(Uncopied):
 
     def end(self) -> None:
         """Mark the transaction as over. Raises `TransactionUsageError` if it is already."""
-        # Under a lock: another thread may settle a prepared transaction meanwhile.
-        with self.transactions.ending:
+        if not self.prepared_as:
+            # Nothing between the two lets another thread run: one of two that end it is refused.
             if not self._live:
                 self._require_live()
+            self._live = self._open = False
+            return
+        with self.transactions.ending:  # which another thread settles, too
+            self._require_live()
             self._live = self._open = False
 
     def stay_prepared(self) -> None:
@@ -317,9 +321,10 @@ class Table(Uncopied, MutableMapping[int, bytes]):
             KeyError: There is no row. The lock stays even so.
             BusyError: Another transaction held the row for longer than ``lock_timeout``.
         """
-        session, table = self._session, self._table
-        session.lock(table, key)
-        row = session.get(table, key)
+        session = self._session
+        place = session.lock(self._table, key)
+        changes = session.changes
+        row = changes[place] if place in changes else session.transactions.read(*place)
         if row is None:
             raise KeyError(key)
         return row
@@ -348,83 +353,66 @@ class Table(Uncopied, MutableMapping[int, bytes]):
         return self._session.scan(self._table, start, stop)
 
 
-class _Holder(weakref.ref[Session]):
-    """A session that locks rows: its number, and the rows, also once nothing refers to it."""
-
-    __slots__ = ("number", "rows")
-    number: int
-    rows: set[Row]
+Owner = weakref.ref[Session]
+"""A session as the owner of rows: nobody can end one that nothing else refers to any more."""
 
 
 class RowLocks(Uncopied):
     """The session that holds each locked row. A session waits ``seconds`` for one at most.
 
-    The rows of a session that nothing refers to any more are freed by the next one that waits.
+    A row of a session that nothing refers to any more is free for the next one that wants it.
     """
 
     def __init__(self, health: Health, seconds: float) -> None:
-        self._health = health
+        self.health = health
+        self.owners: dict[Row, Owner] = {}
         self._seconds = seconds
-        self._owners: dict[Row, int] = {}
         self._freed = Bell()
-        self._holders: dict[int, _Holder] = {}
-        self._left: deque[weakref.ref[Session]] = deque()
-        """Holders whose sessions are gone."""
+        self._taking_over = threading.Lock()
 
-    def watch(self, session: Session) -> None:
-        """Note a session that is about to lock its first row."""
-        # Nothing of Python runs as a session goes: what a signal raised there would get lost.
-        holder = _Holder(session, self._left.append)
-        holder.number, holder.rows = session.number, session.locked
-        self._holders[session.number] = holder
-
-    def take(self, session: int, row: Row) -> None:
+    def wait(self, owner: Owner, row: Row) -> None:
         """Wait until the row is this session's, which keeps it until its end.
 
         Raises:
             BusyError: The time is over, which is also what ends a deadlock.
             LogClosedError: The store is closed or has failed.
         """
-        if not self._health.usable:
-            self._health.require_open()
-        # setdefault of a dict with such keys is one step: no mutex for a row that is free.
-        if self._owners.setdefault(row, session) != session:
-            deadline = time.monotonic() + self._seconds
-            with uninterrupted:
-                while not self._wait(session, row, deadline):
-                    if time.monotonic() >= deadline:
-                        raise BusyError(
-                            f"row {row[1]} of table {row[0]} is locked by session "
-                            f"{self._owners.get(row)}",
-                            advice="Roll back and try again; in a deadlock one side has to",
-                        )
+        self.health.require_open()
+        deadline = time.monotonic() + self._seconds
+        with uninterrupted:
+            while not self._wait(owner, row, deadline):
+                if time.monotonic() >= deadline:
+                    held = self.owners.get(row, owner)()
+                    raise BusyError(
+                        f"row {row[1]} of table {row[0]} is locked by session "
+                        f"{held and held.number}",
+                        advice="Roll back and try again; in a deadlock one side has to",
+                    )
 
-    def _wait(self, session: int, row: Row, deadline: float) -> bool:
+    def _wait(self, owner: Owner, row: Row, deadline: float) -> bool:
         """Wait for a row a moment; return whether the session has it."""
-        self._free_left()
         return self._freed.wait(
-            lambda: self._owners.setdefault(row, session) == session,
-            min(deadline, time.monotonic() + _MOMENT_S),
+            lambda: self._taken(owner, row), min(deadline, time.monotonic() + _MOMENT_S)
         )
 
-    def _free_left(self) -> None:
-        """Free the rows of sessions that nobody can end any more."""
-        while self._left:
-            with contextlib.suppress(IndexError):  # another thread has taken it
-                holder = self._left.popleft()
-                assert isinstance(holder, _Holder)
-                _log.warning(
-                    "a transaction was left without an end; its %d rows are free, as they were",
-                    len(holder.rows),
-                )
-                self.release(holder.number, holder.rows)
+    def _taken(self, owner: Owner, row: Row) -> bool:
+        """Take a row that is free, or was left by a session that is gone."""
+        found = self.owners.setdefault(row, owner)
+        if found() is None:
+            with self._taking_over:
+                if self.owners.get(row) is found:
+                    _log.warning(
+                        "a transaction was left without an end; its row is free, as it was"
+                    )
+                    self.owners[row] = owner
+                found = self.owners.setdefault(row, owner)
+        return found is owner
 
-    def release(self, session: int, rows: Iterable[Row]) -> None:
+    def release(self, owner: Owner, rows: Iterable[Row]) -> None:
         """Free those of the rows that a session holds, which has ended."""
-        owners = self._owners
-        self._holders.pop(session, None)
+        owners = self.owners
         for row in rows:
-            if owners.get(row) == session:
+            if owners.get(row) is owner:
                 del owners[row]
         self._freed.ring()
 
@@ -504,13 +492,12 @@ class Transactions(Uncopied):
 
     def table_id(self, name: str) -> int:
         """Return the number of a table in the log. Raises `KeyError`."""
-        with self._latches.latch:
-            if self.replaced or not self._health.usable:
-                self._require_readable()
-            try:
-                return self.tables.id_of(name)
-            except KeyError:
-                raise KeyError(f"there is no table {name!r}: create_table makes one") from None
+        if self.replaced or not self._health.usable:
+            self._require_readable()
+        try:
+            return self.tables.id_of(name)
+        except KeyError:
+            raise KeyError(f"there is no table {name!r}: create_table makes one") from None
 
     def read(self, table: int, key: int) -> bytes | None:
         """Return a committed row."""
@@ -572,21 +559,24 @@ class Transactions(Uncopied):
         """End the session, once ``write`` has logged that, and free its rows."""
         if write is None:
             session.end()
-            self.locks.release(session.number, session.locked)
+            self.locks.release(session.owner, session.locked)
             return
+        health = self._health
         with self._latches.gate:
             session.end()
             try:
-                self._health.require_writable()
+                if health.in_doubt or not health.usable:
+                    health.require_writable()
                 write(session)
-                self.prepared.pop(session.prepared_as, None)
+                if session.prepared_as:
+                    self.prepared.pop(session.prepared_as, None)
             finally:
                 if session.over:  # unless the log has refused the end of a prepared one
-                    self.locks.release(session.number, session.locked)
+                    self.locks.release(session.owner, session.locked)
 
     def checkpoint_if_due(self, session: Session) -> None:
         """Make a checkpoint after the session's commit if one is due; a signal may interrupt it."""
-        if self.checkpoints.due and not session.read_only:
+        if not session.read_only and self.checkpoints.due:
             self.checkpoints.run_if_due()
 
     def _fail(self, session: Session, error: BaseException) -> NoReturn:
