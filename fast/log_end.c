@@ -67,7 +67,7 @@ static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset
     for (size_t done = 0; done < size;) {
         ssize_t some = pwrite(fd, data + done, size - done, (off_t)(offset + done));
         if (some < 0 && errno != EINTR) {
-            *no_room = errno == ENOSPC || errno == EDQUOT;
+            *no_room = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
             return *no_room ? 0 : errno;
         }
         done += some > 0 ? (size_t)some : 0;

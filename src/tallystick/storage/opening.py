@@ -37,7 +37,8 @@ from tallystick.storage.signals import starts_unchecked, uninterrupted
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
-SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a quota, a limit of the size of files: what was refused has changed nothing."""
 ROOM_ERRORS = (*SPACE_ERRORS, errno.EMFILE, errno.ENFILE)
 """What may go on later: there is no space now, or no file descriptor."""
 
@@ -247,14 +248,17 @@ def needing_space(file: str, what: str) -> Iterator[None]:
 
 def full_error(file: str, what: str, error: OSError) -> LogFullError:
     """Return the error for ``what``, for which there is no space, or no descriptor."""
-    missing, first = "space", "Free space"
-    if error.errno not in SPACE_ERRORS:
-        missing, first = "file descriptor", _ADVICE[error.errno or 0]
+    missing = "space" if error.errno in SPACE_ERRORS else "file descriptor"
     return LogFullError(
         f"no {missing} for {what}: {error.strerror}",
         file=file,
-        advice=f"{first}, then try again; the log is unharmed",
+        advice=f"{room_advice(error)}, then try again; the log is unharmed",
     )
+
+
+def room_advice(error: OSError) -> str:
+    """Return what makes room where the operating system has refused it."""
+    return _ADVICE.get(error.errno or 0, "Free space")
 
 
 @contextmanager
@@ -356,7 +360,7 @@ def refused(path: str, error: OSError) -> TallystickError:
         return LogFullError(
             f"no space to open the log: {reason}",
             file=file,
-            advice="Free space, then open it again",
+            advice=f"{room_advice(error)}, then open it again",
         )
     advice = _ADVICE.get(error.errno or 0)
     return LogUnreadableError(f"cannot open the log: {reason}", file=file, advice=advice)

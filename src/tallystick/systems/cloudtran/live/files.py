@@ -8,7 +8,6 @@ failure is raised.
 
 from __future__ import annotations
 
-import errno
 import posixpath
 import zlib
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 
 from tallystick.errors import LogFullError
 from tallystick.storage.files import File, HeldFolder
+from tallystick.storage.opening import SPACE_ERRORS, room_advice
 from tallystick.storage.scheduling import time
 from tallystick.systems.cloudtran.format.file_names import FileName
 from tallystick.systems.cloudtran.format.layout import (
@@ -29,8 +29,6 @@ from tallystick.systems.cloudtran.format.layout import (
     encode_data,
 )
 from tallystick.systems.cloudtran.live.settings import LogSettings
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -171,11 +169,11 @@ class FileSeries:
                 self._file.truncate(self._end)
             except OSError:
                 return
-        if error.errno in _NO_ROOM:
+        if error.errno in SPACE_ERRORS:
             raise LogFullError(
                 "no space for the log",
                 file=self.folder,
-                advice="Free space; waiting persisted entries are written as soon as there is",
+                advice=f"{room_advice(error)}; waiting persisted entries are written then",
             ) from error
         if self._file is None:
             raise error
