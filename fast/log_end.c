@@ -10,6 +10,9 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#ifdef __linux__
+#include <sys/sysmacros.h>
+#endif
 #include <unistd.h>
 
 PyTypeObject *LogEndType;
@@ -18,6 +21,7 @@ struct LogEnd { /* where the next group goes */
     OBJECT PyObject *file_type, *pwrite, *datasync, *crc32, *header, *index, *plain_lsns, *encoders;
     Py_ssize_t sector, room;
     unsigned long long segment, end, next_lsn, durable_lsn;
+    unsigned long long device, inode; /* of the file that is written to */
     long long time_us;
     unsigned chain;
     int fd, error; /* -1: only Python may write; errno of what failed */
@@ -49,21 +53,32 @@ static uint32_t checksum(PyObject *crc32, char *data, size_t size) {
     return crc;
 }
 
-/* Return 0 while a file has a name, or an errno. Its times are not asked for: where a kernel tells
-   them finely, the next write would have to write them down, and a commit takes half as long again. */
-static int has_name(int fd) {
+/* Return 0 if a descriptor leads to the file that it was opened for, which has a name still; else
+   an errno. Other code of the process may have closed it by its number, which another file has got
+   then. Times are not asked for: where a kernel tells them finely, the next write would have to
+   write them down, and a commit takes half as long again. */
+static int is_in_place(LogEnd *at) {
 #ifdef STATX_NLINK
     struct statx some;
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &some) == 0 && some.stx_mask & STATX_NLINK)
-        return some.stx_nlink ? 0 : ENOENT;
+    if (statx(at->fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &some) == 0 &&
+        some.stx_mask & STATX_NLINK) {
+        int same = some.stx_ino == at->inode &&
+                   makedev(some.stx_dev_major, some.stx_dev_minor) == at->device;
+        return !same ? EBADF : some.stx_nlink ? 0 : ENOENT;
+    }
 #endif
     struct stat now;
-    return fstat(fd, &now) < 0 ? errno : now.st_nlink ? 0 : ENOENT;
+    if (fstat(at->fd, &now) < 0) return errno;
+    if (now.st_ino != at->inode || (unsigned long long)now.st_dev != at->device) return EBADF;
+    return now.st_nlink ? 0 : ENOENT;
 }
 
 /* Return 0, or an errno. No room for a write is no error of the log, unlike that of a sync: what was
    written is overwritten by the next group. */
-static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset, int *no_room) {
+static int write_and_sync(LogEnd *at, const char *data, size_t size, int *no_room) {
+    int fd = at->fd, wrong = is_in_place(at); /* as `LocalFile.fd` and its `datasync` */
+    uint64_t offset = at->end;
+    if (wrong) return wrong;
     for (size_t done = 0; done < size;) {
         ssize_t some = pwrite(fd, data + done, size - done, (off_t)(offset + done));
         if (some < 0 && errno != EINTR) {
@@ -74,13 +89,16 @@ static int write_and_sync(int fd, const char *data, size_t size, uint64_t offset
     }
     while (fdatasync(fd) < 0)
         if (errno != EINTR) return errno;
-    return has_name(fd); /* as `LocalFile.datasync` */
+    return 0;
 }
 
 /* True, with an exception, if a write or sync has failed. */
 static int failed(LogEnd *at) {
     if ((errno = at->error) == ENOENT)
         PyErr_SetString(PyExc_FileNotFoundError, "the file was deleted while it was open");
+    else if (errno == EBADF)
+        PyErr_SetString(PyExc_OSError,
+                        "other code of this process has closed the file by its descriptor");
     else if (errno)
         PyErr_SetFromErrno(PyExc_OSError);
     return at->error != 0;
@@ -131,7 +149,7 @@ static int write_group(LogEnd *at, uint32_t count, uint32_t columns, const char 
     memcpy(data + length - own, &header, own);
     if (!PyErr_Occurred()) {
         PyThreadState *state = PyEval_SaveThread();
-        at->error = write_and_sync(at->fd, data, length, at->end, &no_room);
+        at->error = write_and_sync(at, data, length, &no_room);
         PyEval_RestoreThread(state);
     }
     PyMem_Free(data);
@@ -224,8 +242,8 @@ static PyMethodDef end_methods[] = {{"write_plain", (PyCFunction)end_write_plain
     X(index, T_OBJECT, READONLY) X(plain_lsns, T_OBJECT, 0) X(encoders, T_OBJECT, 0) \
     X(segment, T_ULONGLONG, 0) \
     X(end, T_ULONGLONG, 0) X(next_lsn, T_ULONGLONG, 0) X(durable_lsn, T_ULONGLONG, 0) \
-    X(time_us, T_LONGLONG, 0) X(chain, T_UINT, 0) X(fd, T_INT, 0) X(dirty, T_BOOL, 0) \
-    X(marked, T_BOOL, 0)
+    X(device, T_ULONGLONG, 0) X(inode, T_ULONGLONG, 0) \
+    X(time_us, T_LONGLONG, 0) X(chain, T_UINT, 0) X(fd, T_INT, 0) X(dirty, T_BOOL, 0) X(marked, T_BOOL, 0)
 /* clang-format on */
 #define END_MEMBER(name, type, flags) {#name, type, offsetof(LogEnd, name), flags, NULL},
 static PyMemberDef end_members[] = {END_MEMBERS(END_MEMBER){NULL}};

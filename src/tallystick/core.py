@@ -11,7 +11,7 @@ import importlib
 import os
 from typing import Any, Final
 
-INTERFACE: Final = 7
+INTERFACE: Final = 8
 """Number of the interface between this package and the core; a core of another one is not used."""
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import posixpath
 import shutil
@@ -57,10 +58,18 @@ _Place: TypeAlias = tuple[str, int | None]
 _REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
-class _Descriptor(Uncopied):
-    """A descriptor that is closed in forked children, and raises when used there."""
+_marks = itertools.count(1 << 30)
 
-    __slots__ = ("__weakref__", "_fd", "_opener", "path")
+
+class _Descriptor(Uncopied):
+    """A descriptor that is closed in forked children, and raises when used there.
+
+    Other code of the process may close it by its number, as daemons do with all that they find
+    open, and the next file that is opened gets that number. So it is known by its position, which
+    nothing here uses: each has one of its own.
+    """
+
+    __slots__ = ("__weakref__", "_fd", "_opener", "mark", "path")
 
     def __init__(
         self, path: str, flags: int, mode: int = FILE_MODE, *, at: _Place | None = None
@@ -72,20 +81,46 @@ class _Descriptor(Uncopied):
         if flags & os.O_RDWR:
             flags |= O_NOFOLLOW
         # Without O_NONBLOCK a pipe that somebody planted would be waited for.
-        self._fd = os.open(name, flags | O_PLAIN | O_NONBLOCK, mode, dir_fd=folder)
+        fd = os.open(name, flags | O_PLAIN | O_NONBLOCK, mode, dir_fd=folder)
+        try:
+            self.mark = self._new_mark(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
         register_in_child(self)
+
+    def _new_mark(self, fd: int) -> int:
+        """Return what `_mark_of` returns for this descriptor alone."""
+        return os.lseek(fd, next(_marks), os.SEEK_SET)
+
+    def _mark_of(self, fd: int) -> int:
+        return os.lseek(fd, 0, os.SEEK_CUR)
 
     @property
     def fd(self) -> int:
         """Return the open descriptor, or raise `LogClosedError`."""
-        if self._fd < 0:
+        fd = self._fd
+        if not self._is_ours(fd):
             raise self._unusable()
-        return self._fd
+        return fd
+
+    def _is_ours(self, fd: int) -> bool:
+        try:
+            return fd >= 0 and self._mark_of(fd) == self.mark
+        except OSError:
+            return False
 
     def _unusable(self) -> LogClosedError:
         if self._fd == _FORKED:
             return forked_error(self.path)
-        return LogClosedError("the file is closed", file=self.path)
+        if self._fd == _CLOSED:
+            return LogClosedError("the file is closed", file=self.path)
+        return LogClosedError(
+            "other code of this process has closed the file by its descriptor",
+            file=self.path,
+            advice="Open the log after what closes descriptors, such as os.closerange of a daemon",
+        )
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -97,13 +132,26 @@ class _Descriptor(Uncopied):
 
     def _shut(self, mark: int) -> None:
         fd, self._fd = self._fd, min(self._fd, mark)
-        if fd >= 0:
+        if self._is_ours(fd):
             os.close(fd)
 
     def __del__(self) -> None:
         # What was made without its `__init__`, of another one's slots say, has opened nothing.
         if getattr(self, "_opener", None) == id(self):
             self.close()
+
+
+class _Folder(_Descriptor):
+    """The descriptor of a folder, whose position not every file system keeps: its number does."""
+
+    __slots__ = ()
+
+    def _new_mark(self, fd: int) -> int:
+        return self._mark_of(fd)
+
+    def _mark_of(self, fd: int) -> int:
+        found = os.fstat(fd)
+        return found.st_dev << 64 | found.st_ino
 
 
 class LocalFile(_Descriptor):
@@ -237,7 +285,11 @@ class _AppendedFile(LocalFile):
 
     def pwrite(self, data: Bytes, offset: int) -> None:  # noqa: ARG002
         """Write bytes to the end of the file, wherever that is."""
-        os.write(self.fd, data)
+        fd = self.fd
+        try:
+            os.write(fd, data)
+        finally:
+            os.lseek(fd, self.mark, os.SEEK_SET)
 
 
 class _RangeLock(Uncopied):
@@ -334,7 +386,7 @@ class LocalFileSystem:
     def __init__(self, file_mode: int = FILE_MODE, folder_mode: int = FOLDER_MODE) -> None:
         self.file_mode = file_mode
         self.folder_mode = folder_mode
-        self._folder: _Descriptor | None = None
+        self._folder: _Folder | None = None
 
     def open(self, path: str, *, write: bool = True) -> File:
         """Open a file; see `FileSystem.open`."""
@@ -446,7 +498,7 @@ class LocalFileSystem:
     def hold(self, folder: str) -> LocalFileSystem:
         """Open a folder; see `FileSystem.hold`."""
         held = copy(self)
-        held._folder = _Descriptor(folder, _FOLDER, at=self._at(folder))
+        held._folder = _Folder(folder, _FOLDER, at=self._at(folder))
         return held
 
     def _at(self, path: str) -> _Place:

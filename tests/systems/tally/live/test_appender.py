@@ -252,12 +252,20 @@ def test_the_core_writes_to_a_plain_file_of_the_system_alone(tmp_path: Path) -> 
 
 
 @contextlib.contextmanager
-def _in_place_of(fd: int, wrong: int) -> Iterator[None]:
-    """Have a descriptor lead elsewhere meanwhile."""
+def _in_place_of(log: TallyLog, wrong: int) -> Iterator[None]:
+    """Have the descriptor of a log's segment lead elsewhere meanwhile, and be known even so."""
+    file, at = log._appender._file, log._appender.at
+    assert isinstance(file, LocalFile)
+    fd, mark, device, inode = file.fd, file.mark, at.device, at.inode
     kept = os.dup(fd)
     os.dup2(wrong, fd)
+    with contextlib.suppress(OSError):  # a pipe has no position
+        file.mark = os.lseek(fd, 0, os.SEEK_CUR)
+    found = os.fstat(fd)
+    at.device, at.inode = found.st_dev, found.st_ino
     yield
     os.dup2(kept, fd)
+    file.mark, at.device, at.inode = mark, device, inode
     for one in (kept, wrong):
         os.close(one)
 
@@ -269,16 +277,10 @@ def _pipe() -> int:
     return writing
 
 
-def _fd_of(log: TallyLog) -> int:
-    file = log._appender._file
-    assert isinstance(file, LocalFile)
-    return file.fd
-
-
 def test_a_segment_without_room_refuses_and_the_log_goes_on_when_there_is(tmp_path: Path) -> None:
     with TallyLog(str(tmp_path)) as log:
         assert log.append_durably(b"one") == 1
-        with _in_place_of(_fd_of(log), os.open("/dev/full", os.O_RDWR)):
+        with _in_place_of(log, os.open("/dev/full", os.O_RDWR)):
             for _ in range(2):
                 with pytest.raises(LogFullError):
                     log.append_durably(b"refused")
@@ -290,7 +292,7 @@ def test_a_segment_without_room_refuses_and_the_log_goes_on_when_there_is(tmp_pa
 def test_a_write_or_sync_that_fails_poisons_the_log(tmp_path: Path) -> None:
     log = TallyLog(str(tmp_path))
     assert log.append_durably(b"one") == 1
-    with _in_place_of(_fd_of(log), _pipe()):
+    with _in_place_of(log, _pipe()):
         for _ in range(2):
             with pytest.raises(LogPoisonedError) as caught:
                 log.append_durably(b"two")
@@ -311,11 +313,11 @@ def test_what_the_core_failed_to_write_fails_again_and_leaves_the_end_where_it_w
     log.append_durably(b"one")
     at = log._appender.at
     before = at.end, at.next_lsn, at.chain, bytes(at.index)
-    with _in_place_of(at.fd, os.open("/dev/full", os.O_RDWR)):  # there Python says so
+    with _in_place_of(log, os.open("/dev/full", os.O_RDWR)):  # there Python says so
         assert at.write_plain(b"two") is None
         assert not at.write(1, 1 << 16, b"columns", b"rest")
     assert before == (at.end, at.next_lsn, at.chain, bytes(at.index))
-    with _in_place_of(at.fd, _pipe()), pytest.raises(OSError, match="seek"):
+    with _in_place_of(log, _pipe()), pytest.raises(OSError, match="seek"):
         at.write_plain(b"two")
     with pytest.raises(OSError, match="seek"):
         at.write_plain(b"two")
@@ -344,7 +346,8 @@ def test_an_index_that_shrinks_during_a_write_is_not_written_beyond(tmp_path: Pa
         end = core.LogEnd(
             bytes(128), 512, 1 << 20, shrink, LocalFile, LocalFile.pwrite, LocalFile.datasync
         )
-        end.fd, end.end = file.fileno(), 8192
+        found = os.fstat(file.fileno())
+        end.fd, end.end, end.device, end.inode = file.fileno(), 8192, found.st_dev, found.st_ino
         empty = ctypes.pythonapi.PyByteArray_AsString
         empty.argtypes, empty.restype = [ctypes.py_object], ctypes.c_void_p
         before = ctypes.string_at(empty(bytearray()), ENTRY.size)

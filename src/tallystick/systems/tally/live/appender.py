@@ -91,6 +91,7 @@ class LogEnd:
         dirty: True if the last group is not synced.
         marked: True if the control block states that all of the log is durable.
         fd: descriptor of the segment; -1 if the compiled core must not write there.
+        device, inode: of the segment's file: what has the descriptor's number may be another one.
         plain_lsns: by segment, the greatest LSN of a plain record; the compiled core adds to it.
         encoders: by type of an item other than a plain body, the function with which the compiled
             core encodes one that is a group by itself. It is called with the item, returns the
@@ -98,8 +99,8 @@ class LogEnd:
     """
 
     __slots__ = (
-        "chain", "dirty", "durable_lsn", "encoders", "end", "fd", "index", "marked", "next_lsn",
-        "plain_lsns", "segment", "time_us",
+        "chain", "device", "dirty", "durable_lsn", "encoders", "end", "fd", "index", "inode",
+        "marked", "next_lsn", "plain_lsns", "segment", "time_us",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -109,6 +110,7 @@ class LogEnd:
         self.dirty = False
         self.marked = True
         self.fd = -1
+        self.device = self.inode = 0
         self.plain_lsns: dict[int, int] = {}
         self.encoders: dict[type, Callable[[Any], tuple[int, int, bytes, bytes] | None]] = {}
 
@@ -200,8 +202,11 @@ class Appender(Uncopied):
         at.end, at.next_lsn, at.chain = due.offset, due.lsn, due.chain
         at.durable_lsn = due.lsn - 1
         at.fd = file.fd if type(file) is LocalFile else -1
-        if at.fd >= 0 and os.fstat(at.fd).st_nlink == 0:  # this file system counts none
-            at.fd = -1  # by them the core sees that a file was deleted
+        if at.fd >= 0:
+            found = os.fstat(at.fd)
+            at.device, at.inode = found.st_dev, found.st_ino
+            if found.st_nlink == 0:  # this file system counts none
+                at.fd = -1  # by them the core sees that a file was deleted
         at.index[:] = b"".join([ENTRY.pack(*entry) for entry in index])
 
     def ensure_space(self, size: int) -> None:
