@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tallystick.arrow.schemas import FILES, FINDINGS, TRANSACTIONS, batch_of
+from tallystick.arrow.schemas import FILES, FINDINGS, RECORDS, TRANSACTIONS, batch_of
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tests.need import need
 
@@ -30,21 +30,51 @@ PROFILE = pa.schema(
     ]
 )
 
-BRANCHES = [
-    {"system": "derby", "log": "/e/d", "resource": "jdbc/a", "state": "committed", "due": None},
-    {"system": "h2", "log": "/e/h", "resource": None, "state": "prepared", "due": "commit"},
+BRANCHES: list[dict[str, Any]] = [
+    {
+        "system": "derby",
+        "log": "/e/d",
+        "resource": "jdbc/a",
+        "bqual": b"a",
+        "state": "committed",
+        "due": None,
+    },
+    {
+        "system": "h2",
+        "log": "/e/h",
+        "resource": None,
+        "bqual": b"b",
+        "state": "prepared",
+        "due": "commit",
+    },
 ]
+
+
+def answer(log: str, answer: str, **more: Any) -> dict[str, Any]:
+    """A row of ``logs``."""
+    stake = {"transactions_at_stake": None, "rows_at_stake": None}
+    row = {"system": "derby", "log": log, "answer": answer, "text": "why", "reason": "x"}
+    return row | {"after_crash": False, "decided_by": None} | stake | more
+
+
+def write_table(folder: Path, table: str, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:
+    """Write rows as the only file of a table."""
+    (folder / table).mkdir(parents=True, exist_ok=True)
+    batch = pa.Table.from_batches([batch_of(rows, schema)])
+    parquet.write_table(batch, folder / table / "part-0.parquet")
 
 
 def due(number: int, resolution: str, alarm: str | None = None) -> dict[str, Any]:
     """A row of ``global_transactions``."""
     return {
+        "format_id": 1114926712,
         "gtrid": b"bank-1" + bytes([number]) * 12,
         "owner": "bank-1",
         "coordinator": None if resolution == "foreign" else "/e/bitronix",
         "branches": BRANCHES,
         "resolution": resolution,
         "alarm": alarm,
+        "decision": None,
         "evidence": f"evidence <{number}> & more",
         "last_time": 1_000 * number,
         "clock": "wall_ms",
@@ -70,6 +100,13 @@ def tables(tmp_path: Path) -> Path:
     file = {"system": "derby", "log": "/e/d", "file": "/e/d/log1.dat", "order": 0, "size": 100}
     rows: dict[str, tuple[pa.Schema, list[dict[str, Any]]]] = {
         "files": (FILES, [file | {"valid_bytes": 60, "unused_bytes": 30, "corrupt_bytes": 10}]),
+        "records": (
+            RECORDS,
+            [
+                file | {"offset": 0, "length": 60, "outcome": "valid"},
+                file | {"offset": 60, "length": 10, "outcome": "corrupt"},
+            ],
+        ),
         "transactions": (
             TRANSACTIONS,
             [{"system": "derby", "log": "/e/d", "state": s} for s in ("committed", "prepared")],
@@ -110,9 +147,7 @@ def tables(tmp_path: Path) -> Path:
         ),
     }
     for table, (schema, values) in rows.items():
-        (tmp_path / "tables" / table).mkdir(parents=True)
-        batch = pa.Table.from_batches([batch_of(values, schema)])
-        parquet.write_table(batch, tmp_path / "tables" / table / "part-0.parquet")
+        write_table(tmp_path / "tables", table, schema, values)
     return tmp_path / "tables"
 
 

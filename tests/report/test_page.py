@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tallystick.arrow.schemas import LOGS, batch_of
+from tallystick.arrow.schemas import LOGS
 from tallystick.errors import LogUnreadableError, LogWriteError
+from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.report import write_report
-from tests.report.conftest import BROWSER_SECONDS
+from tests.report.conftest import BROWSER_SECONDS, answer, due, write_table
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -86,28 +87,67 @@ def test_control_characters_of_a_log_never_reach_the_page(hostile: Path) -> None
     assert "<b>x<" not in ours
 
 
-def test_answers_stand_first_the_gravest_on_top(tables: Path) -> None:
-    rows = [
-        {
-            "system": "derby",
-            "log": f"/e/{answer}",
-            "answer": answer,
-            "text": "why",
-            "after_crash": False,
-        }
-        for answer in ("safe", "cannot-tell", "loses", "refuses")
-    ]
-    (tables / "logs").mkdir()
-    batch = pa.Table.from_batches([batch_of(rows, LOGS)])
-    parquet.write_table(batch, tables / "logs/part-0.parquet")
+def test_what_cannot_be_had_back_comes_first_and_safe_logs_are_one_line(tables: Path) -> None:
+    rows = [answer(f"/e/{one}", one) for one in ("safe", "cannot-tell", "loses", "refuses")]
+    write_table(tables, "logs", LOGS, rows)
     page = write_report(tables, tables.parent / "report.html").read_text("utf-8")
-    assert re.findall('class="answer ([a-z-]+)"', page) == [
-        "loses",
-        "refuses",
-        "cannot-tell",
-        "safe",
+    titles = re.findall("<h3>(.*)</h3>", page)
+    assert titles == [
+        "Commit in h2 before its coordinator starts",
+        "Mend by hand",
+        "LOSES: derby",
+        "REFUSES: derby",
+        "Leave it to its coordinator",
+        "CANNOT TELL: derby",
+        "Roll back in h2",
     ]
-    assert page.index('id="answers"') < page.index('id="due"')
+    assert "<summary>1 of 4 logs is safe</summary>" in page
+    assert page.index('id="due"') < page.index('id="answers"') < page.index('id="findings"')
+
+
+def test_each_card_has_what_is_typed_and_a_button_that_copies_it(tables: Path) -> None:
+    page = write_report(tables, tables / "report.html").read_text("utf-8")
+    lost = page.partition('id="tx-62616e6b2d31020202020202020202020202"')[2].partition(
+        "</article>"
+    )[0]
+    typed = re.findall('<code>(.*?)</code><button type="button" data-copy>copy</button>', lost)
+    assert typed[0] == "62616e6b2d31020202020202020202020202"
+    assert typed[1].startswith("COMMIT TRANSACTION &#34;XID_1114926712_")
+    assert typed[2] == "tallystick indoubt explain 62616e6b2d31020202020202020202020202 /e"
+
+
+def test_a_script_keeps_its_lines(tables: Path) -> None:
+    branch = {"system": "derby", "log": "/e/d", "resource": "a", "state": "prepared"}
+    row = due(2, "commit", "lost-commit") | {"branches": [branch | {"due": "commit"}]}
+    write_table(tables, "global_transactions", GLOBAL_TRANSACTIONS, [row])
+    page = write_report(tables, tables / "report.html").read_text("utf-8")
+    assert "&lt;&lt;&#39;EOF&#39;\nimport javax.transaction.xa.*;\n" in page
+
+
+def test_evidence_is_a_list(tables: Path) -> None:
+    row = due(2, "commit") | {"evidence": "one; two in /e/d offset 7"}
+    write_table(tables, "global_transactions", GLOBAL_TRANSACTIONS, [row])
+    page = write_report(tables, tables / "report.html").read_text("utf-8")
+    assert '<ul class="file"><li>one</li><li>two in /e/d offset 7</li></ul>' in page
+
+
+@pytest.mark.parametrize(
+    ("clock", "time", "said"),
+    [
+        ("wall_ms", 0, "last heard of 1970-01-01T00:00:00.000Z, "),
+        ("wall_us", 10**6, "last heard of 1970-01-01T00:00:01.000Z, "),
+        ("boot_ms", 5, None),
+        ("none", None, None),
+    ],
+)
+def test_an_age_is_by_the_time_of_day_or_there_is_none(
+    tables: Path, clock: str, time: int | None, said: str | None
+) -> None:
+    row = due(2, "commit") | {"last_time": time, "clock": clock}
+    write_table(tables, "global_transactions", GLOBAL_TRANSACTIONS, [row])
+    page = write_report(tables, tables / "report.html").read_text("utf-8")
+    assert ("last heard of" in page) is (said is not None)
+    assert said is None or re.search(re.escape(said) + r"[0-9,]+ days before", page)
 
 
 def test_a_missing_table_is_said_with_what_to_do(tables: Path) -> None:
@@ -130,11 +170,10 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tables: Path) -> None:
 
 @pytest.fixture
 def page(tables: Path, browser: Chrome) -> Chrome:
-    """The report in the browser, with all charts drawn."""
+    """The report in the browser."""
     for name in ("browser", "performance"):
         _log(browser, name)  # what was before belongs to another page
     browser.get(write_report(tables, tables / "report.html").as_uri())
-    drawn_by(browser)
     return browser
 
 
@@ -142,27 +181,10 @@ def page(tables: Path, browser: Chrome) -> Chrome:
 @pytest.mark.timeout(2 * BROWSER_SECONDS)
 def test_a_hostile_name_is_text_in_a_browser(hostile: Path, browser: Chrome) -> None:
     browser.get(write_report(hostile, hostile / "report.html").as_uri())
-    drawn_by(browser)
-    shown = browser.execute_script("return document.body.innerText")
+    shown = browser.execute_script("return document.body.textContent")
     assert "<b>x<br>\\x1b]0;t\\x07\\u202e&#x202e;%{x}<script>alert(2)" in shown
-    labels = browser.execute_script(
-        "return [...document.querySelectorAll('[data-chart] text')].map(e => e.textContent)"
-    )
-    assert [one for one in labels if "\\u202e&#x202e;%{x}<script>" in one]
-    for text in [shown, *labels]:
-        assert "\x1b" not in text
-        assert "\u202e" not in text
-
-
-def drawn_by(browser: Chrome) -> None:
-    """Wait until every chart is drawn."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, BROWSER_SECONDS).until(
-        lambda b: b.execute_script(
-            "return [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)"
-        )
-    )
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
 
 
 @pytest.mark.browser
@@ -176,13 +198,23 @@ class TestInBrowser:
         assert ours
         assert [url for url in ours if not url.startswith(("file:", "data:", "blob:"))] == []
 
-    def test_every_chart_is_drawn(self, page: Chrome) -> None:
-        drawn = page.execute_script(
-            "return [...document.querySelectorAll('[data-chart]')]"
-            ".filter(e => e.querySelector('svg .trace, svg .bars, svg .point, svg .scatterlayer'))"
-            ".map(e => e.dataset.chart)"
+    def test_lines_and_maps_are_drawn(self, page: Chrome) -> None:
+        points = page.execute_script(
+            "return [...document.querySelectorAll('svg.line polyline')].map(e => e.points.length)"
         )
-        assert set(drawn) == {"states", "severities", "segments", "rate", "latency", "groups"}
+        assert points == [4, 4, 4]
+        assert page.execute_script("return document.querySelectorAll('svg.map rect').length") == 2
+
+    def test_a_button_copies_what_stands_before_it(self, page: Chrome) -> None:
+        page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+        copied = page.execute_async_script(
+            "const done = arguments[0], button = document.querySelector('#due [data-copy]');"
+            "button.click();"
+            "const look = () => button.textContent === 'copy' ? setTimeout(look, 5)"
+            " : navigator.clipboard.readText().then(text => done([button.textContent, text]));"
+            "look();"
+        )
+        assert copied == ["copied", "62616e6b2d31020202020202020202020202"]
 
     def test_links_lead_to_headings(self, page: Chrome) -> None:
         targets = page.execute_script(
@@ -197,9 +229,9 @@ class TestInBrowser:
     )
     def test_filters_show_what_they_say(self, page: Chrome, value: str, shown: int) -> None:
         page.execute_script(
-            f"document.querySelector('[data-for=due-rows] button[data-value=\"{value}\"]').click()"
+            f"document.querySelector('[data-for=cards] button[data-value=\"{value}\"]').click()"
         )
-        assert visible(page, "due-rows") == shown
+        assert visible(page, "cards") == shown
 
     def test_search_narrows_the_rows(self, page: Chrome) -> None:
         page.execute_script(
@@ -240,7 +272,7 @@ def _log(page: Chrome, name: str) -> list[dict[str, Any]]:
 
 def visible(page: Chrome, rows: str) -> int:
     count = page.execute_script(
-        f"return [...document.getElementById('{rows}').rows].filter(r => !r.hidden).length"
+        f"return [...document.getElementById('{rows}').children].filter(r => !r.hidden).length"
     )
     return int(count)
 

@@ -116,7 +116,7 @@ class InDoubtReport:
         Raises:
             TransactionUsageError: there is none that was seen, or more than one.
         """
-        known = [*self.transactions, *map(_in_doubt, self.settled)]
+        known = [*self.transactions, *map(in_doubt_of, self.settled)]
         gtrid = find_gtrid(text, (xid for one in known for xid in one.xids()))
         return [one for one in known if one.gtrid == gtrid]
 
@@ -171,7 +171,7 @@ def list_in_doubt(
         one.add_closed()
     report.looked_at += len(known)
     judged = list(estate.judged())
-    report.transactions = [_in_doubt(row) for row in gravest_first(judged)]
+    report.transactions = [in_doubt_of(row) for row in gravest_first(judged)]
     report.settled = [row for row in judged if not is_waiting(row)]
     report.unnamed = [one for one in estate.unnamed if one["log"] not in estate.copies]
     unseen = _waiting_unseen(estate, judged)
@@ -298,7 +298,8 @@ def _is_among(identity: str, logs: Iterable[LogSource]) -> bool:
     return any(file.identity and number.startswith(f"{file.identity:014x}") for file in files)
 
 
-def _in_doubt(row: dict[str, Any]) -> InDoubt:
+def in_doubt_of(row: Mapping[str, Any]) -> InDoubt:
+    """Return what a row of the table ``global_transactions`` tells."""
     begun, now = time_of(row["gtrid"]), time.time() * 1000
     return InDoubt(
         row["format_id"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -267,7 +267,7 @@ class Gatherer:
             lines,
             tuple(waiting),
             tuple(_finding(row) for row in found),
-            _answers(rows, self, self._own),
+            answers_of(rows, self._own, self.systems, {one["log"] for one in self.estate.unnamed}),
             self._command(),
             len(self.logs),
         )
@@ -283,7 +283,7 @@ def gravest_first(rows: Iterable[Row]) -> list[Row]:
     """Return the global transactions that need a person's attention, in the order of `REASONS`."""
     waiting = [row for row in rows if is_waiting(row)]
     order = list(REASONS)
-    return sorted(waiting, key=lambda row: order.index(_kind(row)))
+    return sorted(waiting, key=lambda row: order.index(kind_of(row)))
 
 
 def is_waiting(row: Row) -> bool:
@@ -337,7 +337,7 @@ def _finding(row: Row) -> Finding:
 # -- what is said of all logs ------------------------------------------------------------------
 
 
-def _kind(row: Row) -> str:
+def kind_of(row: Row) -> str:
     """Return the reason that a global transaction gives for the answer."""
     if row["alarm"] == alarms.LOST_COMMIT:
         return "commit-lost"
@@ -353,8 +353,8 @@ def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]
     estate, systems = gathered.estate, gathered.systems
     alike: dict[tuple[str, tuple[str, ...]], list[Row]] = defaultdict(list)
     for row in waiting:
-        kind = _kind(row)
-        alike[kind, _concerned(row) if REASONS[kind].answer is Answer.LOSES else ()].append(row)
+        kind = kind_of(row)
+        alike[kind, concerned(row) if REASONS[kind].answer is Answer.LOSES else ()].append(row)
     lines = [
         EstateLine(
             _said(kind, _TEXTS[kind](rows, systems), len(rows)),
@@ -380,7 +380,7 @@ def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]
     return tuple(lines) or (EstateLine(_said(NOTHING_DUE)),)
 
 
-def _concerned(row: Row) -> tuple[str, ...]:
+def concerned(row: Row) -> tuple[str, ...]:
     """Return the logs of a loss: the coordinator's, and those of the branches that it is about."""
     states: tuple[str, ...] = ("prepared",)
     if row["alarm"] != alarms.LOST_COMMIT:
@@ -398,7 +398,7 @@ def _said(kind: str, text: str = "", lost: int = 0) -> Judgement:
 
 
 def _lost_text(rows: Sequence[Row], systems: Mapping[str, str]) -> str:
-    coordinator, *held = (systems.get(log, log) for log in _concerned(rows[0]))
+    coordinator, *held = (systems.get(log, log) for log in concerned(rows[0]))
     where, it = _list(held), "it" if len(rows) == 1 else "them"
     return (
         f"{_count(rows)}: closed by {coordinator}, only prepared in {where}; commit {it} in {where}"
@@ -450,19 +450,30 @@ def _list(words: Sequence[str]) -> str:
 # -- what all logs say of one ------------------------------------------------------------------
 
 
-def _answers(
-    rows: Iterable[Row], gathered: Gatherer, own: Mapping[str, Judgement]
+def answers_of(
+    rows: Iterable[Row],
+    own: Mapping[str, Judgement],
+    systems: Mapping[str, str],
+    unnamed: Container[str],
 ) -> dict[str, Judgement]:
-    """Return the answers about single logs that the others change."""
+    """Return the answers about single logs that the others change.
+
+    Args:
+        rows: global transactions; those that have ended need only be here where a log has nothing
+            of a branch that was decided to commit.
+        own: the answer about each log alone.
+        systems: the system of each log.
+        unnamed: logs with prepared branches whose names are no XA ids.
+    """
     lost: Counter[str] = Counter()
     told: dict[str, list[Row]] = defaultdict(list)
     newest: dict[str, bytes] = defaultdict(bytes)
     texts: dict[str, str] = {}
     for row in rows:
         if row["alarm"] == alarms.LOST_COMMIT:
-            for log in _concerned(row):
+            for log in concerned(row):
                 lost[log] += 1
-                texts[log] = _lost_text([row], gathered.systems)
+                texts[log] = _lost_text([row], systems)
         for branch in row["branches"]:
             if branch["state"] == "prepared":
                 told[branch["log"]].append(row)
@@ -470,7 +481,6 @@ def _answers(
                 log = branch["log"] or ""
                 newest[log] = max(newest[log], copies.age(row["gtrid"]))
     found = {}
-    unnamed = {one["log"] for one in gathered.estate.unnamed}
     for log, judgement in own.items():
         if judgement.answer in (Answer.LOSES, Answer.REFUSES):
             continue
@@ -491,5 +501,5 @@ def _decides(prepared: Sequence[Row], newest: bytes) -> bool:
     of which the log should have a branch and has none: one that is later than the prepared branches
     may have stood where the log has nothing now.
     """
-    due = all(_kind(row) == "due" for row in prepared)
+    due = all(kind_of(row) == "due" for row in prepared)
     return bool(prepared) and due and newest <= max(copies.age(row["gtrid"]) for row in prepared)

@@ -1,12 +1,13 @@
-"""One self-contained HTML page made from the tables of the pipeline.
+"""Self-contained HTML pages made from the tables of the pipeline.
 
 In: the folder of the tables (Parquet). Out: a page that works offline, on a phone, in light
-and dark: where transactions ended, what is in doubt and what is due, findings with bytes at
-risk, the segment map, latency, rate and group sizes over time.
+and dark: what not to start, what is due and what to type, findings, the segment map, figures over
+time; of many logs also a page for each that has anything to say.
 
 * `data`: tables → figures that do not grow with the input
-* `charts`: figures → charts
-* `page`: everything → one HTML file
+* `cards`: figures → the first screen
+* `pictures`: figures → shapes of maps and lines
+* `page`: everything → HTML
 """
 
 from __future__ import annotations
