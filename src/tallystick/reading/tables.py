@@ -58,7 +58,7 @@ def batches_of(
     only. The column ``log`` is `log_name`, so that no two logs share a name.
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
-    ``attributes`` is False: the column may then be null. Otherwise the records of a system that has
+    ``attributes`` is False: the column is then null. Otherwise the records of a system that has
     no `AttributeBatches` are decoded one by one. ``judged`` gives the answer about the log.
 
     Raises:
@@ -93,7 +93,7 @@ def _records(
     reading: LogReading, split: Split | None, rows: int, attributes: bool
 ) -> Iterator[pa.RecordBatch]:
     if not attributes:
-        return reading.batches(split, rows=rows)
+        return map(_without_attributes, reading.batches(split, rows=rows))
     if isinstance(reading, AttributeBatches):
         return reading.attribute_batches(split, rows)
     wanted = (
@@ -102,6 +102,17 @@ def _records(
         if split is None or (record.file == split.file and split.begin <= record.offset < split.end)
     )
     return schemas.record_batches(wanted, reading.source.path, reading.clock.value, rows)
+
+
+def _without_attributes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch without what some systems tell of records that they read one by one."""
+    import pyarrow
+
+    at = batch.schema.get_field_index("attributes")
+    if at < 0 or batch.column(at).null_count == batch.num_rows:
+        return batch
+    field = batch.schema.field(at)
+    return batch.set_column(at, field, pyarrow.nulls(batch.num_rows, field.type))
 
 
 def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
