@@ -178,7 +178,12 @@ class SourceOptions:
         """What a reader has to know. Raises `OptionError` where a secret cannot be had."""
         password = self.boot_password and secret("bootPassword", self.boot_password)
         key = self.encryption_key and secret("encryptionKey", self.encryption_key)
-        return ReadOptions(timezone=self.timezone, boot_password=password, encryption_key=_key(key))
+        return ReadOptions(
+            timezone=self.timezone,
+            boot_password=password,
+            encryption_key=_key(key),
+            skip_lost=not self.fail_on_data_loss,
+        )
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:

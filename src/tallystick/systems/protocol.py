@@ -120,6 +120,8 @@ class ReadOptions:
         encryption_key: the native log's secret, as raw bytes.
         settings: names that a single system documents (`System.settings`).
         log_only: judge the log alone, not what a restart opens besides it.
+        skip_lost: of changes between two places, leave out what is gone or damaged, as a reading
+            of all changes does. Otherwise that is an error.
     """
 
     timezone: str = "UTC"
@@ -127,6 +129,7 @@ class ReadOptions:
     encryption_key: bytes | None = field(default=None, repr=False)
     settings: Mapping[str, str] = field(default_factory=dict)
     log_only: bool = False
+    skip_lost: bool = False
 
     def __post_init__(self) -> None:
         """Check the zone, whether or not a log here needs it.
@@ -560,7 +563,8 @@ class ChangesBetween(Protocol):
         nothing is, and the log begins with the first record that is there.
 
         Raises:
-            TallystickError: some of these records are damaged, or may be gone.
+            TallystickError: some of these records are damaged, or may be gone, and what is lost is
+                not to be skipped (`ReadOptions.skip_lost`).
         """
         ...
 

@@ -330,9 +330,15 @@ class CloudtranReading:
         before that is none of this: their operations were given, or refused, by earlier calls.
 
         Raises:
-            LogUnreadableError: some of these blocks are gone or damaged.
+            LogUnreadableError: some of these blocks are gone or damaged, and are not to be skipped.
         """
-        return changes.changes_between(self._occurrences_after, self.source.path, after, until)
+        return changes.changes_between(
+            self._occurrences_after,
+            self.source.path,
+            after,
+            until,
+            skip_lost=self._options.skip_lost,
+        )
 
     def _occurrences_after(self, known: int | None) -> Iterator[BlockOccurrence]:
         if known is None:

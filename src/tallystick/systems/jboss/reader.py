@@ -69,6 +69,7 @@ from tallystick.systems.jboss.read.changes import (
     changes_between_of_all,
     place_of,
     read_records,
+    read_valid_records,
     require_joined,
     rows_of,
 )
@@ -110,10 +111,19 @@ KEPT_MAX = 1 << 24
 
 def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
     """Read one file for a step of a stream. Raises `CorruptLogError` where it is damaged."""
-    return (loaded_if_it_pays(file.size, _load_plain_records) or read_records)(journal, file)
+    plain = loaded_if_it_pays(file.size, _load_plain_records)
+    return read_records(journal, file) if plain is None else plain(journal, file, read_records)
 
 
-def _load_plain_records() -> RecordsOf:
+def _valid_records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
+    """Read what is not damaged of one file for a step of a stream."""
+    plain = loaded_if_it_pays(file.size, _load_plain_records)
+    if plain is None:
+        return read_valid_records(journal, file)
+    return plain(journal, file, read_valid_records)
+
+
+def _load_plain_records() -> Callable[[JournalFiles, JournalFile, RecordsOf], FileRecords]:
     from tallystick.systems.jboss.runs.records import plain_records
 
     return plain_records
@@ -368,14 +378,15 @@ class JournalReading:
         journal: their loader applies elements in files that a commit does not list, too.
 
         Raises:
-            LogUnreadableError: some of these records may be gone.
-            CorruptLogError: some are damaged.
+            LogUnreadableError: some of these records may be gone, and are not to be skipped.
+            CorruptLogError: the same, of damage.
         """
-        journal, log = self.journal, self.source.path
+        journal, log, skips = self.journal, self.source.path, self._options.skip_lost
         if journal.generation.shape.pairs:
             size = configured_size(journal.files, self._options.settings)
-            return changes_between_of_all(journal, log, size, after, until)
-        return changes_between(journal, log, after, until, _records_of)
+            return changes_between_of_all(journal, log, size, after, until, skip_lost=skips)
+        records_of = _valid_records_of if skips else _records_of
+        return changes_between(journal, log, after, until, records_of, skip_lost=skips)
 
     @cached_property
     def _extension(self) -> str:
@@ -396,7 +407,7 @@ class JournalReading:
         """
         if collection not in {one.name for one in self.collections()}:
             return
-        if until is not None:
+        if until is not None and not self._options.skip_lost:
             require_joined(self.journal, after, until, _records_of)
         for one in collection_changes(collection, self.changes(), self._queue_names):
             place = one.commit_sequence

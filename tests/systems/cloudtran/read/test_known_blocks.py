@@ -66,8 +66,8 @@ def steps_alike(log: CloudtranReading) -> None:
 
 
 def whole(log: CloudtranReading, after: int, until: int) -> Read:
-    read = changes.changes_between(lambda _: log.occurrences(), log.source.path, after, until)
-    return result(read)
+    every, name = log.occurrences, log.source.path
+    return result(changes.changes_between(lambda _: every(), name, after, until, skip_lost=False))
 
 
 @pytest.fixture

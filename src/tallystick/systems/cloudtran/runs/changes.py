@@ -70,6 +70,8 @@ def changes_between(
     log: str,
     after: int | None,
     until: int,
+    *,
+    skip_lost: bool,
 ) -> Iterator[Change]:
     """Yield the operations of entries in the blocks above one number, up to another.
 
@@ -79,7 +81,7 @@ def changes_between(
     it is given where that block is not there.
 
     Raises:
-        LogUnreadableError: blocks are gone or damaged.
+        LogUnreadableError: blocks are gone or damaged, and are not to be skipped.
     """
     carried = carried_changes(occurrences(None), log) if after is None else []
     orphans = {key: [*some] for key, some in groupby(carried, lambda one: one.commit_sequence)}
@@ -90,7 +92,7 @@ def changes_between(
             continue
         if block.prologue.sequence > until:
             return
-        if last is not None and block.prologue.sequence > last + 1:
+        if not skip_lost and last is not None and block.prologue.sequence > last + 1:
             raise LogUnreadableError(
                 "records were given up before they were read, or are damaged",
                 file=occurrence.file.path, offset=block.offset,

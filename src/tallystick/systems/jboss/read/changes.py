@@ -234,13 +234,21 @@ class FileRecords(Protocol):
 
 
 RecordsOf = Callable[[JournalFiles, JournalFile], FileRecords]
-"""Reads one file. Raises `CorruptLogError` where records are damaged."""
+"""Reads one file. Raises `CorruptLogError` where records are damaged that are not to be skipped."""
 
 
 def changes_between(
-    journal: JournalFiles, log: str, after: int | None, until: int, records_of: RecordsOf
+    journal: JournalFiles,
+    log: str,
+    after: int | None,
+    until: int,
+    records_of: RecordsOf,
+    *,
+    skip_lost: bool,
 ) -> Iterator[Change]:
     """Yield what records after one place commit, up to another, of a journal without pairs.
+
+    With ``skip_lost`` the records that ``records_of`` gives are all there are, and nothing fails.
 
     Files after that of ``until`` are not read: the step that reaches them finds what is damaged
     there. Of files before that of ``after``, which an earlier step has read, the same holds where
@@ -253,9 +261,10 @@ def changes_between(
     """
     ordered = list(enumerate(journal.ordered()))
     step = dict(one for one in ordered if _in_step(one[1], after, until))
-    committed = set(_checked(journal, step.values(), after, until, records_of))
+    found = _committed(journal, step.values(), after, until, records_of, skip_lost=skip_lost)
+    committed = set(found)
     before = [one for one in ordered if one[0] not in step and one[1].file_id <= until >> 32]
-    needed = _needed(journal, before, committed, records_of)
+    needed = _needed(journal, before, committed, records_of, skip_lost=skip_lost)
     replay = Replay(journal.generation.shape, ())
     for order, file in ordered:
         if order not in step and order not in needed:
@@ -272,7 +281,13 @@ def changes_between(
 
 
 def changes_between_of_all(
-    journal: JournalFiles, log: str, size: int, after: int | None, until: int
+    journal: JournalFiles,
+    log: str,
+    size: int,
+    after: int | None,
+    until: int,
+    *,
+    skip_lost: bool,
 ) -> Iterator[Change]:
     """Yield the same of any journal; ``size`` as in `changes`. The whole journal is read for it.
 
@@ -280,7 +295,8 @@ def changes_between_of_all(
         LogUnreadableError: as `require_joined`.
         CorruptLogError: records are damaged.
     """
-    require_joined(journal, after, until, read_records)
+    if not skip_lost:
+        require_joined(journal, after, until, read_records)
     for one in changes(journal, log, size):
         if (after is None or after < one.commit_sequence) and one.commit_sequence <= until:
             yield one
@@ -295,7 +311,8 @@ def require_joined(
         LogUnreadableError: the record is not there: its file was given up or compacted.
         CorruptLogError: records are damaged; or the id of a file gives no places.
     """
-    for _ in _checked(journal, journal.ordered(), after, until, records_of):
+    ordered = journal.ordered()
+    for _ in _committed(journal, ordered, after, until, records_of, skip_lost=False):
         pass
 
 
@@ -312,18 +329,20 @@ def _range(file: JournalFile, after: int | None, until: int) -> tuple[int, int]:
     return 0 if after is None else after - first, until - first
 
 
-def _checked(
+def _committed(
     journal: JournalFiles,
     files: Iterable[JournalFile],
     after: int | None,
     until: int,
     records_of: RecordsOf,
+    *,
+    skip_lost: bool,
 ) -> Iterator[int]:
     """Yield the transactions that these files commit between the places.
 
-    Raises as `require_joined`, after the last one.
+    Raises as `require_joined`, after the last one, unless what is lost is skipped.
     """
-    there = after is None
+    there = skip_lost or after is None
     for file in files:
         records, (low, high) = records_of(journal, file), _range(file, after, until)
         # ``after`` may also be just before the first record that is wanted
@@ -347,6 +366,8 @@ def _needed(
     before: Sequence[tuple[int, JournalFile]],
     committed: Set[int],
     records_of: RecordsOf,
+    *,
+    skip_lost: bool,
 ) -> dict[int, set[int]]:
     """Return which of the files hold records that belong to later commits of transactions.
 
@@ -356,7 +377,7 @@ def _needed(
     for order, file in reversed(before):
         if not wanted:
             break
-        crossing = _crossing(journal, file, records_of)
+        crossing = _crossing(journal, file, records_of, skip_lost=skip_lost)
         if here := {one for one in wanted if _has(crossing.left_open, one)}:
             found[order] = here
         wanted -= {one for one in wanted if _has(crossing.ended, one)}
@@ -368,8 +389,8 @@ def _has(numbers: Sequence[int], one: int) -> bool:
     return at < len(numbers) and numbers[at] == one
 
 
-_Life = tuple[tuple[int, ...], bytes, str]
-"""The stamp of a file, its head, and the shape of its records."""
+_Life = tuple[tuple[int, ...], bytes, str, bool]
+"""The stamp of a file, its head, the shape of its records, and whether damage was skipped."""
 
 
 class _Known:
@@ -398,12 +419,14 @@ class _Known:
 _known = _Known()
 
 
-def _crossing(journal: JournalFiles, file: JournalFile, records_of: RecordsOf) -> Crossing:
+def _crossing(
+    journal: JournalFiles, file: JournalFile, records_of: RecordsOf, *, skip_lost: bool
+) -> Crossing:
     """Return what is known of a file, or read it. Raises `CorruptLogError`."""
     stamp = settled_stamp(file.path)
     if stamp is None:
         return records_of(journal, file).crossing()
-    life = stamp, file.head, journal.shape(file).name
+    life = stamp, file.head, journal.shape(file).name, skip_lost
     if (known := _known.get(file.path, life)) is not None:
         return known
     found = records_of(journal, file).crossing()
@@ -412,6 +435,11 @@ def _crossing(journal: JournalFiles, file: JournalFile, records_of: RecordsOf) -
 
 
 # -- one file, record by record ---------------------------------------------------------------
+
+
+def read_valid_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
+    """Read the records of a file that are not damaged."""
+    return _ReadRecords(read_file(journal, file, last=False))
 
 
 def read_records(journal: JournalFiles, file: JournalFile) -> FileRecords:

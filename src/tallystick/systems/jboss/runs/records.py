@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.systems.jboss.format.layout import COMMIT, ROLLBACK
-from tallystick.systems.jboss.read.changes import Crossing, FileRecords, read_records
+from tallystick.systems.jboss.read.changes import Crossing, FileRecords, RecordsOf, read_records
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
@@ -25,14 +25,16 @@ from tallystick.systems.jboss.runs.pieces import (
 )
 
 
-def plain_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
-    """Read the records of a file. Raises `CorruptLogError` where some are damaged."""
+def plain_records(
+    journal: JournalFiles, file: JournalFile, one_by_one: RecordsOf = read_records
+) -> FileRecords:
+    """Read the records of a file. Raises what ``one_by_one`` does, which reads damaged ones."""
     if file.size > FILE_SIZE_MAX:
-        return read_records(journal, file)
+        return one_by_one(journal, file)
     shape, data = journal.shape(file), file.data()
     rows = file_rows(file, shape)
     if not is_plain(rows, data, shape, file.stamp):
-        return read_records(journal, file)
+        return one_by_one(journal, file)
     return _PlainRecords(chunk_of(shape, data, valid_rows(rows)))
 
 
