@@ -18,7 +18,7 @@ from tallystick.cli.commands.pipeline import command
 from tallystick.pipeline import alerting
 from tallystick.pipeline.runner import Run
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
-from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTING
+from tallystick.systems.bitronix.format.layout import COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tests.fixtures import fixture_dir
 from tests.pipeline.bank import KINDS, NAMES, write_bank
@@ -88,8 +88,6 @@ def test_the_command_tells_of_what_comes_into_doubt_while_it_streams(
         until(lambda: (late, "rollback") in alerts())
         with DiskJournal(str(logs / "site-0" / "bitronix")) as journal:
             journal.log_forced(COMMITTING, late, set(NAMES)).wait()
-            time.sleep(0.1)  # its age is that of the newest record
-            journal.log_forced(ACTIVE, late[:-1] + b"\xff", set()).wait()
         until(lambda: (late, "commit") in alerts())
         seen.update(alerts())
         os.kill(os.getpid(), signal.SIGTERM)

@@ -12,9 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallystick.pipeline.fingerprint import fingerprint
 from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.stages import overdue
+from tallystick.reading.names import log_name
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
@@ -54,9 +57,16 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
     if is_remote(run.out) or run.form == "iceberg":
         raise OptionError("alerts are kept in local folders only", found=run.out)
     judged = spark.read.format(run.form).load(f"{run.out}/global_transactions")
-    late = overdue(judged, limit_seconds, time.time())
+    late = overdue(judged, limit_seconds, time.time(), _changed(run))
     folder = f"{run.out}/{ALERTS}"
     if Path(folder).is_dir():
         known = spark.read.format(run.form).load(folder).select(*KEYS)
         late = late.join(known, list(KEYS), "left_anti")
     late.coalesce(1).write.format(run.form).mode("append").save(folder)
+
+
+def _changed(run: Run) -> dict[str, float]:
+    """Return by log when its local files changed last, in seconds since 1970."""
+    logs = [log for log in find(run.sources).logs if not is_remote(log.path)]
+    times = ((log_name(log), max(fingerprint(file)[1] for file in log.files)) for log in logs)
+    return {log: time_ns / 1e9 for log, time_ns in times}

@@ -158,6 +158,25 @@ def test_what_is_in_doubt_for_too_long_is_overdue(spark: SparkSession) -> None:
     assert aged == [(b"\x01", 20.0), (b"\x02", 12.0)]
 
 
+def test_what_stands_last_in_a_journal_at_rest_is_overdue_whatever_its_clock_tells(
+    spark: SparkSession,
+) -> None:
+    from tallystick.pipeline.stages import overdue
+
+    place: dict[str, Any] = {"clock": "boot_ms", "resolution": "commit", "last_time": 7_000}
+    rows = [
+        place | {"gtrid": b"\x01", "coordinator": "/e/dead"},
+        place | {"gtrid": b"\x02", "coordinator": "/e/dead", "last_time": 3_000},
+        place | {"gtrid": b"\x03", "coordinator": "/e/alive"},
+        place | {"gtrid": b"\x04", "coordinator": "/e/changed in the future"},
+        place | {"gtrid": b"\x05", "coordinator": "/e/remote"},
+    ]
+    changed = {"/e/dead": 100.0, "/e/alive": 159.0, "/e/changed in the future": 200.0}
+    found = overdue(frame(spark, GLOBAL_TRANSACTIONS, rows), 5, 160.0, changed).collect()
+    aged = sorted((bytes(row.gtrid), row.age_seconds) for row in found)
+    assert aged == [(b"\x01", 60.0), (b"\x02", 64.0)]
+
+
 def test_profile_of_the_source_is_that_of_a_run(spark: SparkSession) -> None:
     from tallystick.pipeline.stages import profile
 
