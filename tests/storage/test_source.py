@@ -14,10 +14,14 @@ from typing import IO
 
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tallystick.errors import LogUnreadableError
+from tallystick.posix import pread
 from tallystick.storage import source
 from tallystick.storage.source import (
+    WrittenEnds,
     logical_name,
     open_source,
     packing_damage,
@@ -263,3 +267,97 @@ def test_a_stamp_is_relied_on_once_it_is_old_enough_to_change(
     assert settled_stamp(f"file://{path}") == before
     os.utime(path, (1, 1))
     assert settled_stamp(str(path)) != before
+
+
+# -- files of which the beginning is written -------------------------------------------------------
+
+ROOM = 3 * source._ZEROS_MIN
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, ROOM - 1), st.binary(min_size=1, max_size=300)), max_size=4),
+    st.sampled_from([0, source.READ_WHOLE_MAX]),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_where_zeros_begin_is_known_of_every_layout_and_all_bytes_are_the_files(
+    tmp_path: Path, writes: list[tuple[int, bytes]], whole_max: int
+) -> None:
+    content = bytearray(ROOM)
+    for offset, body in writes:
+        content[offset : offset + len(body)] = body
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    ends = WrittenEnds()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "SETTLED_NS", NEVER)
+        patch.setattr(source, "READ_WHOLE_MAX", whole_max)
+        for _ in range(2):
+            with ends.open(str(path)) as opened:
+                assert bytes(opened.data) == content
+                assert opened.written == len(content.rstrip(b"\0"))
+                assert opened.data.readonly
+
+
+def test_a_preallocated_file_is_read_through_once_and_then_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(CONTENT.ljust(1 << 22, b"\0"))
+    reads = _counted(monkeypatch)
+    monkeypatch.setattr(source, "SETTLED_NS", NEVER)
+    ends = WrittenEnds()
+    ends.open(str(path)).close()
+    assert sum(reads) <= (1 << 22) + (1 << 17) + len(CONTENT)
+    assert max(reads) == len(CONTENT)
+    reads.clear()
+    ends.open(str(path)).close()
+    assert reads == [len(CONTENT)]
+    with path.open("r+b") as file:
+        file.seek(1 << 21)
+        file.write(b"more")
+    with ends.open(str(path)) as opened:
+        assert opened.written == (1 << 21) + 4
+        assert bytes(opened.data) == path.read_bytes()
+
+
+def test_a_file_that_is_being_written_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end and its beginning may not be of one moment."""
+    path = tmp_path / "segment"
+    path.write_bytes(CONTENT.ljust(1 << 22, b"\0"))
+    reads, ends = _counted(monkeypatch), WrittenEnds()
+    with ends.open(str(path)) as opened:
+        assert opened.written == opened.size
+    assert reads == [1 << 22]
+
+    def written_meanwhile(descriptor: int, size: int) -> int:
+        found = looked(descriptor, size)
+        with path.open("r+b") as file:
+            file.seek(found)
+            file.write(b"more")
+        os.utime(path, ns=(0, 0))
+        return found
+
+    looked = source._written_end
+    monkeypatch.setattr(source, "SETTLED_NS", NEVER)
+    monkeypatch.setattr(source, "_written_end", written_meanwhile)
+    with ends.open(str(path)) as opened:
+        assert opened.written == opened.size
+        assert bytes(opened.data[: len(CONTENT) + 4]) == CONTENT + b"more"
+
+
+NEVER = -(1 << 62)
+"""Every file is taken for one that nobody has changed for long."""
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list of what is read from now on, in bytes."""
+    reads: list[int] = []
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        reads.append(size)
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(source, "pread", counted)
+    return reads

@@ -33,6 +33,7 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.mapped import lost_pages, map_file
 from tallystick.storage.pace import from_disk, read_through
 from tallystick.storage.scheduling import time
+from tallystick.storage.zeros import last_nonzero_end
 
 READ_WHOLE_MAX = 32 << 20
 """Most bytes of a file that is read rather than mapped."""
@@ -94,13 +95,15 @@ class ByteSource(Uncopied):
     """The unpacked bytes of one file; a context manager.
 
     ``path`` is as given to `open_source`, ``data`` the bytes. ``damage`` says why they are not all
-    that were packed; empty where they are.
+    that were packed; empty where they are. ``zeros_from`` is where the zeros begin that end the
+    file, if somebody looked (`WrittenEnds`).
     """
 
     path: str
     data: memoryview
     damage: str = ""
     _map: mmap.mmap | None = field(default=None, repr=False)
+    zeros_from: int | None = None
 
     @property
     def name(self) -> str:
@@ -111,6 +114,11 @@ class ByteSource(Uncopied):
     def size(self) -> int:
         """Return the size in bytes, unpacked."""
         return len(self.data)
+
+    @property
+    def written(self) -> int:
+        """Return the offset from which on all bytes are known to be zero; at most the size."""
+        return self.size if self.zeros_from is None else self.zeros_from
 
     def close(self) -> None:
         """Release the bytes; views taken from ``data`` must be released before."""
@@ -127,8 +135,8 @@ class ByteSource(Uncopied):
         self.close()
 
 
-def open_source(path: str) -> ByteSource:
-    """Open a file and unpack it.
+def open_source(path: str, ends: WrittenEnds | None = None) -> ByteSource:
+    """Open a file and unpack it; ``ends`` knows of files that are mostly zeros.
 
     Raises:
         LogUnreadableError: The bytes cannot be read or unpacked.
@@ -145,7 +153,7 @@ def open_source(path: str) -> ByteSource:
                 source = _from_stream(path, stream)
                 _remember(path, stamp, source.damage)
                 return source
-            return _from_descriptor(path, stream.fileno())
+            return (_from_descriptor if ends is None else ends.read)(path, stream.fileno())
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from error
 
@@ -237,9 +245,12 @@ def settled_stamp(path: str) -> tuple[int, ...] | None:
     Take it before the file is read: while it is the same, so are the bytes.
     """
     try:
-        found = Path(path.removeprefix("file://")).stat()
+        return _settled(Path(path.removeprefix("file://")).stat())
     except OSError:
         return None
+
+
+def _settled(found: os.stat_result) -> tuple[int, ...] | None:
     times = found.st_mtime_ns, found.st_ctime_ns
     if time.time_ns() - max(times) < SETTLED_NS:
         return None
@@ -487,3 +498,66 @@ def _read_whole(descriptor: int, size: int) -> bytes:
         pieces.append(piece)
         place += len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+# -- files of which the beginning is written -------------------------------------------------------
+
+_ZEROS_MIN = 1 << 18
+"""Fewest bytes of zeros that are worth a look."""
+_WINDOW = 1 << 16
+"""Bytes that are looked at together: so few that they stay in the cache of the processor."""
+
+
+@dataclass(slots=True)
+class WrittenEnds:
+    """Opens preallocated files, and remembers where their zeros begin.
+
+    A file that nobody changed for `SETTLED_NS` is looked at from its end on, once; what is given
+    has memory for what is written alone. A file that changed, or changes meanwhile, is read whole:
+    what is looked at before the rest may not be of the same moment.
+    """
+
+    _known: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+
+    def open(self, path: str) -> ByteSource:
+        """Open a file as `open_source` does, and raise what that raises."""
+        return open_source(path, self)
+
+    def read(self, path: str, descriptor: int) -> ByteSource:
+        """Return the bytes of an open file that is not packed. Raises `OSError`."""
+        stamp = _settled(os.fstat(descriptor))
+        size = 0 if stamp is None else os.fstat(descriptor).st_size
+        if stamp is None or size < _ZEROS_MIN:
+            return _from_descriptor(path, descriptor)
+        known = self._known.get(path)
+        end = known[1] if known and known[0] == stamp else _written_end(descriptor, size)
+        if size > READ_WHOLE_MAX or size - end < _ZEROS_MIN:
+            source = _from_descriptor(path, descriptor)
+        else:
+            source = with_zeros(path, _read_whole(descriptor, end), 0, size)
+        if _settled(os.fstat(descriptor)) != stamp:
+            source.close()
+            return _from_descriptor(path, descriptor)
+        self._known[path] = stamp, end
+        source.zeros_from = end
+        return source
+
+
+def _written_end(descriptor: int, size: int) -> int:
+    """Return the offset after the last byte of a file that is not zero."""
+    place = size
+    while place > 0:
+        start = max(0, place - _WINDOW)
+        window = memoryview(pread(descriptor, place - start, start))
+        if end := last_nonzero_end(window, 0, len(window)):
+            return start + end
+        place = start
+    return 0
+
+
+def with_zeros(path: str, part: bytes, begin: int, size: int) -> ByteSource:
+    """Return a part of a file at its place, with zeros around it that take no memory."""
+    # Longer than the file: so it is never taken for the mapped file, whose pages may be let go.
+    room = mmap.mmap(-1, size + 1)
+    room[begin : begin + len(part)] = part
+    return ByteSource(path, memoryview(room).toreadonly()[:size], _map=room)

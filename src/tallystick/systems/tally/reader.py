@@ -27,6 +27,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
+from tallystick.storage.source import WrittenEnds
 from tallystick.systems.decisions import recorded_decision
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.protocol import (
@@ -64,14 +65,14 @@ from tallystick.systems.tally.read.files import (
     read_catalog,
 )
 from tallystick.systems.tally.read.records import step_records
-from tallystick.systems.tally.read.scan import Scan, Step
+from tallystick.systems.tally.read.scan import Scan, Step, view_of
 from tallystick.systems.tally.read.spans import (
     cut,
     doubled_spans,
     remains,
     segment_spans,
 )
-from tallystick.systems.tally.read.walk import ReadRun, SegmentView
+from tallystick.systems.tally.read.walk import ReadRun
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.systems.tally.runs.transactions import transactions_of
 from tallystick.systems.tally.verdict.strict import JudgedLog, judge, live_ids
@@ -96,7 +97,7 @@ class TallyReading:
     ) -> None:
         self.source = source
         self._key = (options or ReadOptions()).encryption_key
-        self._access = access or FileAccess()
+        self._access = access or FileAccess(open=WrittenEnds().open)
 
     @property
     def format(self) -> str:
@@ -233,17 +234,17 @@ class TallyReading:
         except LogUnreadableError:
             return LogFile(file.path, 0, file.status.value, order)
         with source:
-            data = bytes(source.data)
-        header = file.header
-        if header is None or file.status in _WITHOUT_GROUPS:
-            spans = list(remains(data, 0, len(data), 0))
-        else:
-            used = data[: header.size]
-            view = SegmentView(used, header, file.durable_lsn)
-            spans = segment_spans(file, view, judged)
-            spans += remains(data, len(used), len(data), header.number)
+            size, header = source.size, file.header
+            if header is None or file.status in _WITHOUT_GROUPS:
+                spans = list(remains(source.data, 0, size, 0, source.written))
+            else:
+                view = view_of(source, header, file.durable_lsn)
+                spans = segment_spans(file, view, judged)
+                begin = len(view.data)
+                spans += remains(source.data, begin, size, header.number, source.written)
+                view.data = b""
         return LogFile(
-            file.path, len(data), file.status.value, order,
+            file.path, size, file.status.value, order,
             identity=_identity(header.identity) if header else None,
             generation=header.number if header else None,
             clock=self.clock,

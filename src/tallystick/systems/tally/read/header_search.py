@@ -27,20 +27,26 @@ _WINDOW = 1 << 16
 
 
 class HeaderCopies:
-    """All whole group headers from ``start`` on for which ``own(header)`` is true.
+    """All whole group headers from ``start`` to ``end`` for which ``own(header)`` is true.
 
     Attributes:
         leads: leading copies, in order of offsets.
         trails: trailing copies by the offset of their group.
     """
 
-    def __init__(self, data: Bytes, start: int, own: Callable[[GroupHeader], bool]) -> None:
+    def __init__(
+        self,
+        data: Bytes,
+        start: int,
+        own: Callable[[GroupHeader], bool],
+        end: int | None = None,
+    ) -> None:
         self.start = start
         self.leads: list[GroupHeader] = []
         self.trails: dict[int, GroupHeader] = {}
         self._places: list[int] = []
         self._marks: list[int] = []
-        for place in magic_places(data, start):
+        for place in magic_places(data, start, end):
             header = decode_group_header(data, place)
             if header is None or not own(header):
                 continue

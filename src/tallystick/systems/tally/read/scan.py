@@ -6,14 +6,13 @@ walk can make. One segment is open at a time.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding
-from tallystick.storage.source import ByteSource
+from tallystick.storage.source import ByteSource, with_zeros
 from tallystick.systems.tally.codes import fatal
 from tallystick.systems.tally.format.headers import SegmentHeader
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LSN_FIRST
@@ -43,7 +42,7 @@ def open_segment(file: SegmentFile, access: FileAccess) -> tuple[ByteSource, Seg
     """
     assert file.header is not None
     source = access.open(file.path)
-    return source, SegmentView(source.data[: file.header.size], file.header, file.durable_lsn)
+    return source, view_of(source, file.header, file.durable_lsn)
 
 
 def open_part(
@@ -56,11 +55,13 @@ def open_part(
     """
     assert file.header is not None
     part = access.part(file.path, begin, end - begin)
-    # Longer than the segment: so it is never taken for the mapped file, whose pages may be let go.
-    room = mmap.mmap(-1, file.header.size + 1)
-    room[begin : begin + len(part)] = part
-    source = ByteSource(file.path, memoryview(room).toreadonly(), _map=room)
-    return source, SegmentView(source.data[: file.header.size], file.header, file.durable_lsn)
+    source = with_zeros(file.path, part, begin, file.header.size)
+    return source, view_of(source, file.header, file.durable_lsn)
+
+
+def view_of(source: ByteSource, header: SegmentHeader, durable_lsn: int) -> SegmentView:
+    """Return a view of the bytes of a segment."""
+    return SegmentView(source.data[: header.size], header, durable_lsn, source.written)
 
 
 class Scan:

@@ -74,12 +74,12 @@ def segment_spans(file: SegmentFile, view: SegmentView, judged: Iterable[Span]) 
     end = min(DATA_OFFSET, len(view.data))
     for span in judged:
         if span.offset > end:
-            spans += remains(view.data, end, span.offset, view.header.number)
+            spans += remains(view.data, end, span.offset, view.header.number, view.written)
         spans.append(span)
         end = span.end
     index = view.index
     limit = index.offset if index is not None and index.offset >= end else len(view.data)
-    spans += remains(view.data, end, limit, view.header.number)
+    spans += remains(view.data, end, limit, view.header.number, view.written)
     if limit < len(view.data):
         spans.append(_index_span(view, limit))
     return spans
@@ -92,23 +92,26 @@ def _index_span(view: SegmentView, start: int) -> Span:
     return Span(start, length, Outcome.CORRUPT, "index", "the index is damaged; groups are not")
 
 
-def remains(data: Bytes, start: int, end: int, number: int) -> Iterator[Span]:
+def remains(
+    data: Bytes, start: int, end: int, number: int, written: int | None = None
+) -> Iterator[Span]:
     """Yield the spans of bytes from ``start`` to ``end`` that hold no group of segment ``number``.
 
-    They are groups of earlier segments in the same file, fill, and remains of damaged groups.
+    They are groups of earlier segments in the same file, fill, and remains of damaged groups. From
+    ``written`` on all bytes are known to be zero.
     """
-    place = start
-    for found in magic_places(data, start, end):
+    place, written = start, end if written is None else min(end, written)
+    for found in magic_places(data, start, written):
         if found < place:
             continue
         header = decode_group_header(data, found)
         if header is None or not _stale(data, header, found, number) or header.end > end:
             continue
-        yield from _fill(data, place, found)
+        yield from _fill(data, place, found, written)
         reason = f"of segment {header.segment}, an earlier life of this file"
         yield Span(found, header.length, Outcome.STALE, "group", reason)
         place = header.end
-    yield from _fill(data, place, end)
+    yield from _fill(data, place, end, written)
 
 
 def _stale(data: Bytes, header: GroupHeader, place: int, number: int) -> bool:
@@ -120,9 +123,10 @@ def _stale(data: Bytes, header: GroupHeader, place: int, number: int) -> bool:
     )
 
 
-def _fill(data: Bytes, start: int, end: int) -> Iterator[Span]:
+def _fill(data: Bytes, start: int, end: int, written: int) -> Iterator[Span]:
     if end <= start:
         return
-    blank = is_zero(memoryview(data), start, end)
+    searched = max(min(end, written), start)
+    blank = is_zero(memoryview(data), start, searched)
     what, reason = ("fill", "preallocated") if blank else ("remains", "no whole group of this life")
     yield Span(start, end - start, Outcome.UNUSED, what, reason)

@@ -90,11 +90,13 @@ class SegmentView:
         data: its bytes.
         header: its header.
         durable_lsn: every record up to here was durable, as other files prove.
+        written: from this offset on all bytes are known to be zero; None if nothing is known.
     """
 
     data: Bytes
     header: SegmentHeader
     durable_lsn: int = 0
+    written: int | None = None
     _copies: HeaderCopies | None = None
     _tag: bytes = field(init=False)
     _raw_max: int = field(init=False)
@@ -143,7 +145,7 @@ class SegmentView:
         A walk asks for growing offsets, so one search serves it to the end.
         """
         if self._copies is None or self._copies.start > offset:
-            self._copies = HeaderCopies(self.data, offset, self.is_own)
+            self._copies = HeaderCopies(self.data, offset, self.is_own, self.written)
         return self._copies
 
     def known_after(self, offset: int) -> int:

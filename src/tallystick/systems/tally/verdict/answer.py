@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tallystick.records import AtStake, Finding
-from tallystick.storage.files import Bytes
+from tallystick.storage.source import ByteSource
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.answers import Ground
 from tallystick.systems.tally.codes import fatal
@@ -98,7 +98,8 @@ def _has_misplaced_group(scan: Scan) -> bool:
     with scan.access.open(file.path) as source:
         first = DATA_OFFSET if scan.findings else due.offset
         for place in chain(
-            magic_places(source.data, 0, DATA_OFFSET), magic_places(source.data, first)
+            magic_places(source.data, 0, DATA_OFFSET),
+            magic_places(source.data, first, source.written),
         ):
             one = decode_group_header(source.data, place)
             if one is None or one.segment != number or one.first_lsn < scan.next_lsn:
@@ -122,7 +123,7 @@ def _is_cut(scan: Scan) -> bool:
         sectors = range(begin, min(end, source.size), SECTOR_SIZE)
         empty = any(is_zero(source.data, one, one + SECTOR_SIZE) for one in sectors)
         empty = empty or is_zero(source.data, end - HEADER_SIZE, end)
-        return empty or _is_recycled(source.data, begin, _last_segment(scan))
+        return empty or _is_recycled(source, begin, _last_segment(scan))
 
 
 def _is_unused(scan: Scan) -> bool:
@@ -135,7 +136,7 @@ def _is_unused(scan: Scan) -> bool:
     with scan.access.open(file.path) as source:
         if is_zero(source.data, due.offset, min(due.offset + SECTOR_SIZE, source.size)):
             return True
-        return _is_recycled(source.data, due.offset, _last_segment(scan))
+        return _is_recycled(source, due.offset, _last_segment(scan))
 
 
 def _last_segment(scan: Scan) -> int:
@@ -145,7 +146,8 @@ def _last_segment(scan: Scan) -> int:
     return header.number
 
 
-def _is_recycled(data: Bytes, start: int, number: int) -> bool:
+def _is_recycled(source: ByteSource, start: int, number: int) -> bool:
     """Return whether a group of another segment has a header from ``start`` on."""
-    headers = (decode_group_header(data, place) for place in magic_places(data, start))
+    data, places = source.data, magic_places(source.data, start, source.written)
+    headers = (decode_group_header(data, place) for place in places)
     return any(one is not None and one.segment != number for one in headers)
