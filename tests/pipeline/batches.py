@@ -29,7 +29,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from tallystick.pipeline.source import sink
 from tallystick.pipeline.source.batch import TallystickDataSource
 from tallystick.systems.registry import systems
-from tests.pipeline.streaming import COLUMNS, STEP_ROWS, Stream
+from tests.pipeline.streaming import COLUMNS, Stream
 
 if TYPE_CHECKING:
     from tallystick.pipeline.source.stream import LogStreamReader
@@ -47,14 +47,7 @@ class Batches:
     """The batches of one stream, from its checkpoint on."""
 
     def __init__(self, stream: Stream) -> None:
-        source = TallystickDataSource(
-            {
-                "path": str(stream.home / "log"),
-                "table": stream.table,
-                "maxRowsPerTrigger": str(STEP_ROWS),
-                "holdFolder": str(stream.hold),
-            }
-        )
+        source = TallystickDataSource(stream.options)
         reader: Any = source.streamReader(source.schema())
         self.reader: LogStreamReader = reader
         body = StructType([StructField(sink.BODY, BinaryType())])

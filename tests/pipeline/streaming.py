@@ -1,6 +1,7 @@
 """Streams in a process to be killed: ``python -m tests.pipeline.streaming [--drain] STREAM...``.
 
-STREAM is a folder HOME/TABLE/TARGET: it follows that table of HOME/log into that target. A line is
+STREAM is a folder HOME/TABLE/TARGET: it follows that table of HOME/log into that target; the table
+``typed`` is `COLLECTION` of the changes, in its own columns. A line is
 printed a few times a second. A query that fails is started again, as it would be in operation, and
 its error kept in ``failures``. With ``--drain`` the process ends when everything is read, and the
 rows of Delta tables are in ``rows.json``. ``--jars`` are Delta's, ``--master`` and ``--conf``
@@ -32,8 +33,11 @@ STEP_ROWS = 60
 COLUMNS = {
     "records": ("file", "offset", "type", "sequence", "time", "record_id", "gtrid", "body"),
     "changes": ("_change_type", "_commit_version", "ordinal", "collection", "key", "after"),
+    "typed": ("_change_type", "_commit_version", "_ordinal", "record_id", "type", "state"),
 }
 """By table the columns that are compared."""
+
+COLLECTION = "states"
 
 SEPARATOR = "\n=== failed ===\n"
 
@@ -69,6 +73,27 @@ class Stream:
         return self.folder / "hold"
 
     @property
+    def options(self) -> dict[str, str]:
+        """What the data source is given."""
+        given = {"table": self.table}
+        if self.table == "typed":
+            images = str(self.folder / "images")
+            given = {"table": "changes", "collection": COLLECTION, "imagesFolder": images}
+        given |= {"maxRowsPerTrigger": str(STEP_ROWS), "holdFolder": str(self.hold)}
+        return given | {"path": str(self.home / "log")}
+
+    @property
+    def steps(self) -> int:
+        """Batches of which Spark has noted that they are done."""
+        return len(list(self.checkpoint.glob("commits/[0-9]*")))
+
+    @property
+    def written(self) -> int:
+        """Changes of the target that can be seen: batches, or commits of a Delta table."""
+        names = {"parquet": "_spark_metadata/[0-9]*", "delta": "_delta_log/[0-9]*.json"}
+        return len(list(self.rows.glob(names.get(self.target, "batch-*"))))
+
+    @property
     def failures(self) -> list[str]:
         """What was noted of queries that failed."""
         noted = self.folder / "failures"
@@ -77,13 +102,7 @@ class Stream:
 
 def follow(spark: SparkSession, stream: Stream, *, drain: bool = False) -> StreamingQuery:
     """The running query; with ``drain`` it ends when everything there is now is read."""
-    frame = (
-        spark.readStream.format("tallystick")
-        .option("table", stream.table)
-        .option("maxRowsPerTrigger", str(STEP_ROWS))
-        .option("holdFolder", str(stream.hold))
-        .load(str(stream.home / "log"))
-    )
+    frame = spark.readStream.format("tallystick").options(**stream.options).load()
     if stream.target == "sink":
         frame = as_json(frame, stream.table, "body")
     writer = frame.writeStream.option("checkpointLocation", str(stream.checkpoint))

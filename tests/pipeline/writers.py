@@ -26,6 +26,7 @@ from tallystick.pipeline.source.positions import UNREAD, Position, reader_offset
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.systems.bitronix.format.layout import ACTIVE, COMMITTED, COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
+from tallystick.systems.jboss.format.bodies import UID_SIZE, ObjectState, pack_object_state
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN, segment_name
@@ -191,6 +192,27 @@ class JournalWriter(Writer):
                 journal.delete(number + 1 - LIVE_RECORDS).wait()
 
         return write, journal.close
+
+
+class StatesWriter(Writer):
+    """Objects of Narayana's store, which come and change; of their table all files are needed."""
+
+    def open(self) -> tuple[Callable[[int], None], Callable[[], None]]:
+        settings = JournalSettings(prefix="jbossts", extension="txlog", file_size=FILE_BYTES)
+        journal = JBossRecordJournal(self.path, settings)
+
+        def write(number: int) -> None:
+            journal.add(number + 1, _state(number, f"record {number}")).wait()
+            if number >= LIVE_RECORDS and number % 3 == 0:
+                changed = number - LIVE_RECORDS
+                journal.update(changed + 1, _state(changed, f"later {changed}")).wait()
+
+        return write, journal.close
+
+
+def _state(number: int, text: str) -> bytes:
+    uid = number.to_bytes(UID_SIZE, "big")
+    return pack_object_state(ObjectState(uid, "Test/Kind", text.encode()))
 
 
 class DecisionWriter(Writer):

@@ -1,8 +1,10 @@
 """Streams killed at random while their logs are appended to, roll, are used again or disposed of.
 
-Each life of a driver follows records and changes of one log, into Parquet, the sink or Delta. What
-they wrote in the end is what the writers wrote, each record once, and what a batch read finds in
-the files that were moved away or copied aside and those that are left.
+Each life of a driver follows records and changes of one log, or a typed table, into Parquet, the
+sink or Delta. Half of the drivers are killed after a batch can be seen in its target and before
+Spark has noted that the batch is done, the others at any moment. What they wrote in the end is what
+the writers wrote, each record once, and what a batch read finds in the files that were moved away
+or copied aside and those that are left.
 
 ``TALLYSTICK_KILLS`` and ``TALLYSTICK_SEED`` give the number of kills and their moments.
 """
@@ -30,6 +32,10 @@ import pytest
 from pyarrow import dataset
 
 import tallystick
+from tallystick.pipeline.options import parse
+from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.source.batch import with_collection
+from tallystick.pipeline.task import execute
 from tallystick.records import Outcome
 from tests.pipeline.streaming import COLUMNS, Stream, drain_all
 from tests.pipeline.test_into import spark_with
@@ -38,6 +44,7 @@ from tests.pipeline.writers import (
     DecisionWriter,
     JournalWriter,
     NativeWriter,
+    StatesWriter,
     Writer,
 )
 
@@ -49,11 +56,16 @@ ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("TALLYSTICK_KILLS", "50"))
 SEED = int(os.environ.get("TALLYSTICK_SEED", "1"))
 
-WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter]] = {
+WRITERS: dict[str, type[NativeWriter | JournalWriter | DecisionWriter | StatesWriter]] = {
     "native": NativeWriter,
     "jboss": JournalWriter,
     "bitronix": DecisionWriter,
+    "states": StatesWriter,
 }
+
+FOLLOWED = [f"{log}/{table}" for log in WRITERS for table in ("records", "changes")]
+FOLLOWED = [one for one in FOLLOWED if not one.startswith("states")] + ["states/typed"]
+"""Logs and what of them is followed."""
 
 NUMBERED = {"native": "append", "jboss": "ADD", "bitronix": "ACTIVE"}
 """The type of the record that each number of a writer gives exactly one of."""
@@ -73,7 +85,7 @@ CHANGES = 100
 FORKS = int(os.environ.get("TALLYSTICK_FORKS", "2000"))
 FEW_FORKS = 20
 
-BYTES = ("gtrid", "body", "after")
+BYTES = ("gtrid", "body", "after", "state")
 
 Row = dict[str, Any]
 
@@ -89,6 +101,8 @@ class Drivers:
     records: int = LIFE_RECORDS
     """What a log gets for each life of a driver that follows it."""
     killed: int = 0
+    between: int = 0
+    """Kills after a batch was written and before it was noted."""
 
     def kill(self, kills: int) -> None:
         """Follow one log after the other for some steps, and kill its driver."""
@@ -96,9 +110,11 @@ class Drivers:
         lives = [(one, some) for one in self.writers for some in _lives(one.streams)]
         for _, (writer, some) in zip(range(kills), cycle(lives), strict=False):
             writer.limit += self.records
-            self._kill_after(some, choice.randint(0, 4), choice.random())
+            at_note, seconds = choice.random() < 0.5, choice.random()
+            self._kill_after(some, choice.randint(0, 4), None if at_note else seconds)
             self.killed += 1
-            print(f"kill {self.killed} of {kills}, {_steps(some)} steps", flush=True)  # noqa: T201
+            told = f"kill {self.killed} of {kills}, {self.between} between write and note"
+            print(f"{told}, {_steps(some)} steps", flush=True)  # noqa: T201
 
     @property
     def streams(self) -> list[Stream]:
@@ -113,8 +129,11 @@ class Drivers:
         )
         assert done.returncode == 0, done.stderr[-4_000:]
 
-    def _kill_after(self, streams: list[Stream], steps: int, seconds: float) -> None:
-        """Follow for some steps, and SIGKILL Python, Java and all workers at once."""
+    def _kill_after(self, streams: list[Stream], steps: int, seconds: float | None) -> None:
+        """Follow for some steps, and SIGKILL Python, Java and all workers at once.
+
+        That is so many seconds later, or with None once a batch is written and not yet noted.
+        """
         reported = streams[0].home / "stderr"
         with reported.open("wb") as errors:
             process = subprocess.Popen(
@@ -131,9 +150,16 @@ class Drivers:
             quiet = START_SECONDS if done == begun else QUIET_SECONDS
             if time.monotonic() - moved > quiet:
                 break  # its writer waits for other streams
-        time.sleep(seconds)
+        noted = None
+        if seconds is None:
+            noted = _wait_for_write(streams)
+        else:
+            time.sleep(seconds)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        if noted is not None:
+            stream, done = noted
+            self.between += stream.steps == done
 
     def _command(self, streams: list[Stream]) -> list[str]:
         command = [self.python, "-m", "tests.pipeline.streaming", *self.options]
@@ -162,10 +188,10 @@ class Forks(Drivers):
         """Read everything that is there."""
         assert self._answer(0, self.streams) == 0
 
-    def _kill_after(self, streams: list[Stream], steps: int, seconds: float) -> None:
+    def _kill_after(self, streams: list[Stream], steps: int, seconds: float | None) -> None:
         """Kill the driver at one of its changes of files, wherever that is in a batch."""
-        del steps
-        killed = self._answer(1 + int(seconds * CHANGES), streams)
+        part = steps / 5 if seconds is None else seconds
+        killed = self._answer(1 + int(part * CHANGES), streams)
         assert killed == -signal.SIGKILL
 
     def _answer(self, number: int, streams: list[Stream]) -> int:
@@ -185,7 +211,24 @@ def _lives(streams: list[Stream]) -> list[list[Stream]]:
 
 def _steps(streams: Sequence[Stream]) -> int:
     """Steps that the streams have finished."""
-    return sum(len(list(one.checkpoint.glob("commits/[0-9]*"))) for one in streams)
+    return sum(one.steps for one in streams)
+
+
+def _wait_for_write(streams: Sequence[Stream]) -> tuple[Stream, int] | None:
+    """Return a stream that has written a batch which is not noted yet, and how many are.
+
+    None if none writes: its writer waits for other streams.
+    """
+    begun, known = time.monotonic(), dict[Stream, tuple[int, int]]()
+    while time.monotonic() - begun < QUIET_SECONDS:
+        for one in streams:
+            written, steps = one.written, one.steps
+            before, done = known.setdefault(one, (written, steps))
+            if steps == done and written > before:
+                return one, done
+            known[one] = written, steps
+        time.sleep(0.0005)
+    return None
 
 
 @contextmanager
@@ -219,7 +262,8 @@ def check(writers: dict[str, Writer], drivers: Drivers, drain: Callable[[], None
         for stream in one.streams:
             reported.append(_compare(name, one, stream, there))
     errors = [error for stream in drivers.streams for error in stream.failures]
-    figure = f"{drivers.killed} kills: " + ", ".join(reported)
+    figure = f"seed {SEED}, {drivers.killed} kills, {drivers.between} between write and note: "
+    figure += ", ".join(reported)
     assert errors == [], "\n".join([figure, *errors])
     return figure
 
@@ -229,6 +273,8 @@ def _compare(name: str, writer: Writer, stream: Stream, there: set[tuple[Any, ..
     rows = _streamed(stream)
     if stream.table == "changes":
         _compare_changes(name, writer, stream, rows)
+    elif stream.table == "typed":
+        _compare_typed(writer, stream, rows)
     else:
         found = Counter(map(_named, rows))
         assert [row for row, count in found.items() if count > 1] == []
@@ -258,6 +304,18 @@ def _compare_changes(name: str, writer: Writer, stream: Stream, rows: list[Row])
     keys = {row["key"]: row["after"] for row in rows if row["_change_type"] == "insert"}
     found = [(row["_change_type"], row["after"] or keys.get(row["key"])) for row in rows]
     assert found == wanted
+
+
+def _compare_typed(writer: Writer, stream: Stream, rows: list[Row]) -> None:
+    """Compare with a batch of the table, and its new rows with the numbers of the writer."""
+    options = with_collection(parse(stream.options))
+    found = (row for one in tasks(options) for batch in execute(one, options)
+             for row in batch.to_pylist())  # fmt: skip
+    place = itemgetter("_commit_version", "_ordinal", "_change_type")
+    there = [{name: row[name] for name in COLUMNS["typed"]} for row in found]
+    assert sorted(rows, key=place) == sorted(there, key=place)
+    new = [row["record_id"] for row in there if row["_change_type"] == "insert"]
+    assert new == [number + 1 for number in range(writer.written)]
 
 
 def _streamed(stream: Stream) -> list[Row]:
@@ -314,8 +372,7 @@ def test_streams_that_are_killed_write_each_record_once(
     tmp_path: Path, record_property: Callable[[str, object], None], targets: tuple[str, ...]
 ) -> None:
     environment, jars = spark_with("delta") if targets == ("delta",) else (dict(os.environ), "")
-    tables = ("records", "changes")
-    names = [f"{log}/{table}/{to}" for to in targets for log in WRITERS for table in tables]
+    names = [f"{one}/{to}" for to in targets for one in FOLLOWED]
     options = ["--jars", jars] if jars else []
     with at_work(tmp_path, names) as working:
         drivers = Drivers([*working.values()], environment, options)
@@ -330,12 +387,12 @@ def test_a_few_kills_leave_every_record_and_every_change_once(
 ) -> None:
     with at_work(tmp_path, FEW) as working:
         drivers = Drivers([*working.values()], dict(os.environ))
-        drivers.kill(len(WRITERS))
+        drivers.kill(len(working))
         check(working, drivers, lambda: drain_all(spark, drivers.streams))
 
 
 def _forked(home: Path, kills: int) -> str:
-    names = [f"{log}/{table}/sink" for log in WRITERS for table in ("records", "changes")]
+    names = [f"{one}/sink" for one in FOLLOWED]
     with (
         at_work(home, names) as working,
         Forks([*working.values()], {}, records=15) as drivers,
