@@ -10,6 +10,9 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import traceback
+from collections.abc import MutableMapping
+from typing import Any
 
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -49,12 +52,34 @@ def _shell_escaped(letter: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
 
 
-def logger(name: str) -> logging.Logger:
-    """Return the logger of this name, whose messages and tracebacks are printable."""
+def logger(name: str) -> Logger:
+    """Return the logger of this name, whose messages and tracebacks are printable.
+
+    What handlers and filters of the application raise is printed and goes no further: a message is
+    often logged where a commit has succeeded, or in a thread that has to go on.
+    """
     found = logging.getLogger(name)
     if _PRINTABLE not in found.filters:
         found.addFilter(_PRINTABLE)
-    return found
+    return Logger(found)
+
+
+class Logger(logging.LoggerAdapter[logging.Logger]):
+    """A logger that raises no exception of a handler; as handlers of Python's own do, it prints."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Return both as they are."""
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message; the caller is the one of this method's caller."""
+        try:
+            super().log(level, msg, *args, stacklevel=2, **kwargs)
+        except Exception:
+            if logging.raiseExceptions:
+                traceback.print_exc()
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -67,7 +67,7 @@ def command(
             text += f", or one that has lost its file {IDENTITY_FILE}: restore it first"
         raise click.BadParameter(f"{path} is {text}", param_hint="PATH")
     # What the service logs, the command says: what is pending, where, and why.
-    log, nowhere = logger("tallystick.write_behind"), logging.NullHandler()
+    log, nowhere = logger("tallystick.write_behind").logger, logging.NullHandler()
     log.addHandler(nowhere)
     ctx.call_on_close(lambda: log.removeHandler(nowhere))
     engines = _engines(targets)
