@@ -263,7 +263,7 @@ def test_what_is_logged_is_printable(
 ) -> None:
     log = logger("tallystick.test")
     handler = logging.StreamHandler()
-    log.addHandler(handler)
+    log.logger.addHandler(handler)
     try:
         log.warning("%s failed: %d", NAME, 3)
         log.warning("%s failed: %d", "plain", 3)
@@ -272,7 +272,7 @@ def test_what_is_logged_is_printable(
         except ValueError:
             log.exception("of %s", NAME)
     finally:
-        log.removeHandler(handler)
+        log.logger.removeHandler(handler)
     assert not UNSAFE.search(capfd.readouterr().err)  # a traceback has lines
     assert caplog.records[0].getMessage() == f"{SHOWN} failed: 3"
     assert caplog.records[1].args == ("plain", 3)

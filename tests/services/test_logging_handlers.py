@@ -73,8 +73,8 @@ def test_a_row_that_was_left_locked_is_taken(handler: _Raising, tmp_path: Path) 
 class _Refusing(Recorder):
     """A target that cannot take some rows."""
 
-    def apply(self, transactions: object) -> None:
-        raise ValueError("not this one")
+    def apply(self, entries: object) -> None:
+        raise ValueError(f"not these: {entries}")
 
 
 def test_a_target_that_refuses_gets_the_next_transactions(
