@@ -144,6 +144,13 @@ REASONS = reasons(
         "which line of the manager starts with the journal",
     ),
     Reason(
+        "other-time",
+        Answer.CANNOT_TELL,
+        "The older file has room for the record with which the newer one begins, and the manager "
+        "changes files only when one is full: one was put back, or the clock went back.",
+        "both files as they were at one moment",
+    ),
+    Reason(
         "same-time",
         Answer.CANNOT_TELL,
         "Both files bear the same time: one may be a copy that was put over the other.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import last_nonzero_end
@@ -30,6 +31,9 @@ from tallystick.systems.bitronix.read.scan import (
     unused_span,
 )
 from tallystick.systems.bitronix.read.search import RecordSearch, find
+
+_COPIES_MAX = 200
+"""Open decisions at the begin of a file that are looked for in the other one."""
 
 
 @dataclass
@@ -116,6 +120,19 @@ class Part:
         record = decode_record(self.data, HEADER_LENGTH, self.size)
         return b"" if record is None or record.status != COMMITTING else record.encode()
 
+    def first_records(self) -> Iterator[RecordSpan]:
+        """Yield the first records that the header counts, up to one that is damaged."""
+        for span in islice(self.counted_spans(), 1, 1 + _COPIES_MAX):
+            if span.record is None or span.outcome is not Outcome.VALID:
+                return
+            yield span
+
+    def holds(self, span: RecordSpan) -> bool:
+        """Return whether the header counts the same bytes as a record of the other part."""
+        if self.data is None or span.record is None:
+            return False
+        return find(self.data, span.record.encode(), HEADER_LENGTH, self.counted_end) >= 0
+
     def contains_first_of(self, other: Part) -> bool:
         """Return whether this file contains the first record of the other, as a swap copies it."""
         wanted = other.first_decision()
@@ -151,6 +168,23 @@ class DualFiles:
     def order(self) -> tuple[Part, Part]:
         """Return the earlier part, then the part that is in use according to the bytes."""
         return self.parts if _second_is_later(*self.parts) else self.parts[::-1]
+
+    def of_different_times(self) -> bool:
+        """Return whether the earlier part has room for the record with which the later one begins.
+
+        The manager changes files only when a record does not fit, after it has copied the open
+        decisions. Until it puts the new file in use, that one, which is the earlier, has copies
+        only. Where the later one has none but copies, the record is taken to be no larger than
+        others.
+        """
+        earlier, later = self.order()
+        if earlier.header is None or later.header is None:
+            return False
+        if all(later.holds(one) for one in earlier.first_records()):
+            return False
+        first = next((one for one in later.first_records() if not earlier.holds(one)), None)
+        needed = earlier.first_records() if first is None else [first]
+        return earlier.header.position + max(one.length for one in needed) < earlier.size
 
     def records(self) -> Iterator[tuple[Part, RecordSpan]]:
         """Yield every whole record that is not stale, those of the earlier part first."""

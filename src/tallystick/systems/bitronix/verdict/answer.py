@@ -75,5 +75,7 @@ def _proof(pair: DualFiles) -> Iterator[Ground]:
         return
     if one.timestamp == two.timestamp:
         yield Ground("same-time")
+    elif pair.of_different_times():
+        yield Ground("other-time")
     elif later.state in _PROOFS:
         yield Ground(_PROOFS[later.state])

@@ -1,0 +1,102 @@
+"""Two files that the manager has not left at one moment: one put back, or a clock that went back.
+
+In: pairs made here. Out: the answers. The real manager was asked of such pairs, and of those that
+changes of files leave, in tests/interop/differential.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallystick.records import Answer
+from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING, HEADER_LENGTH
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.live.log import DiskJournal
+from tests.systems.bitronix.logs import (
+    NAMES,
+    SMALL,
+    file_bytes,
+    gtrid,
+    reading_of,
+    record,
+    write_pair,
+)
+
+Records = list[TransactionLogRecord]
+
+
+def done(first: int, count: int) -> Records:
+    """As many transactions, decided and closed."""
+    found = Records()
+    for number in range(first, first + count):
+        key, time = gtrid(number), 6_000 + number
+        found.append(record(COMMITTING, 2 * number, *NAMES, gtrid=key, time=time))
+        found.append(record(COMMITTED, 2 * number + 1, *NAMES, gtrid=key, time=time))
+    return found
+
+
+OPEN = record(COMMITTING, 1, *NAMES, gtrid=gtrid(1_000_000))
+FULL = 20
+"""Transactions that fill a file; with an open decision, the last one is not closed."""
+LEFT = [OPEN, *done(0, FULL)][:-1]
+GOES_ON = [OPEN, *done(FULL - 1, 4)]
+SIZE = HEADER_LENGTH + sum(len(one.encode()) for one in done(0, FULL)) + 20
+PAIRS: dict[str, tuple[Records, Records, tuple[Answer, str]]] = {
+    "the older one is full": (done(0, FULL), done(FULL, 3), (Answer.SAFE, "unclean-header")),
+    "its open decision is copied": (
+        LEFT,
+        GOES_ON,
+        (Answer.SAFE, "unclean-header"),
+    ),
+    "nothing but copies yet": (
+        [OPEN],
+        LEFT,
+        (Answer.SAFE, "unclean-header"),
+    ),
+    "never used": ([], done(0, 3), (Answer.SAFE, "unclean-header")),
+    "the newer one is empty": (done(0, FULL), [], (Answer.SAFE, "unclean-header")),
+    "the newer one is empty, and the older one has room": (
+        done(0, FULL // 2),
+        [],
+        (Answer.CANNOT_TELL, "other-time"),
+    ),
+    "the older one has room": (
+        done(0, FULL // 2),
+        done(FULL, 3),
+        (Answer.CANNOT_TELL, "other-time"),
+    ),
+    "the clock went back when the files changed": (
+        GOES_ON,
+        LEFT,
+        (Answer.CANNOT_TELL, "other-time"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_files_change_only_when_one_is_full(name: str, tmp_path: Path) -> None:
+    older, newer, answer = PAIRS[name]
+    pair = file_bytes(older, 5_000, SIZE, -1), file_bytes(newer, 5_500, SIZE, -1)
+    for one, two in (pair, pair[::-1]):
+        found = write_pair(tmp_path, one, two).judgement
+        assert (found.answer, found.reason) == answer
+
+
+def test_an_older_state_of_the_file_in_use_is_a_whole_journal(tmp_path: Path) -> None:
+    """Nothing tells it from one that was killed then: the other file has not changed since."""
+    unused = file_bytes([], 5_000, SIZE)
+    for records in (done(0, FULL // 2), done(0, FULL // 2 + 1)):
+        found = write_pair(tmp_path, file_bytes(records, 5_500, SIZE, -1), unused).judgement
+        assert (found.answer, found.reason) == (Answer.SAFE, "unclean-header")
+
+
+def test_a_journal_of_ours_that_changes_its_files_is_of_one_time(tmp_path: Path) -> None:
+    with DiskJournal(str(tmp_path), max_log_size=SMALL) as journal:
+        for number in range(60):
+            journal.log(COMMITTING, gtrid(number), NAMES)
+            if number % 20:
+                journal.log(COMMITTED, gtrid(number), NAMES)
+            journal.force()
+            assert reading_of(tmp_path).judgement.reason != "other-time"
