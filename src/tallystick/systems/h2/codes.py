@@ -224,6 +224,13 @@ REASONS = reasons(
         "what the second copy of the header leads to, in the place of the first one",
     ),
     Reason(
+        "later-log",
+        Answer.CANNOT_TELL,
+        "A page is of a later log than the header leads to, and the engine does not come to it: "
+        "the header, or the rest of the file, was put there from another time.",
+        "a copy of the file that was taken at one moment",
+    ),
+    Reason(
         "ends-in-prepare",
         Answer.CANNOT_TELL,
         "The log ends in a prepared transaction, and the page after it is empty: nothing followed, "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -44,6 +44,8 @@ _SHORT = struct.Struct(">h")
 TABLE_KIND, INDEX_KIND = 0, 1
 """TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
 _DEPTH_MAX = 64
+_UNKNOWN = -1
+"""A number of rows where a page cannot be read."""
 _KEY_MAX = (1 << 63) - 1
 
 
@@ -259,28 +261,43 @@ class Tables:
         if self.odd_rows:
             yield layout.META_ROOT, "a row of the page index holds what the engine never writes"
         yield from self._damaged_free_lists()
-        for row in self.meta.values():
-            if row.root and row.kind == INDEX_KIND:
-                yield from self._damaged_index_pages(row)
-        roots = [row.root for row in self.meta.values() if row.kind == TABLE_KIND]
-        waiting = [_Below(root) for root in (layout.META_ROOT, *filter(None, roots))]
         seen: set[int] = set()
-        while waiting:
-            below = waiting.pop()
-            page_id = below.page_id
-            if page_id in seen:
-                continue
-            seen.add(page_id)
-            try:
-                part = self._data_page(page_id, below.parent)
-                problem = self._problem(part, below)
-            except StoreError as error:
-                yield page_id, error.text
-                continue
-            if problem or (part is not None and self._is_free(page_id)):
-                yield page_id, problem or _CALLED_FREE  # of an empty root the engine takes the page
-            if isinstance(part, DataNode):
-                waiting += below.children(part)
+        rows = {TABLE_META: (yield from self._damaged_below(_Below(layout.META_ROOT), seen))}
+        for row in self.meta.values():
+            if row.kind == TABLE_KIND and row.root:
+                rows[row.index] = yield from self._damaged_below(_Below(row.root), seen)
+        for row in self.meta.values():
+            if row.kind == INDEX_KIND and row.root:
+                entries = yield from self._damaged_in_index(row, _Below(row.root), set())
+                known = rows.get(row.parent, _UNKNOWN)
+                if _UNKNOWN not in (entries, known) and entries != known and not row.temporary:
+                    yield row.root, f"its index has {entries} entries, and its table {known} rows"
+
+    def _damaged_below(
+        self, below: _Below, seen: set[int]
+    ) -> Generator[tuple[int, str], None, int]:
+        """Yield as `damaged_pages` does, of a table; return how many rows it has."""
+        page_id = below.page_id
+        if page_id in seen:
+            return _UNKNOWN
+        seen.add(page_id)
+        try:
+            part = self._data_page(page_id, below.parent)
+            problem = self._problem(part, below)
+        except StoreError as error:
+            yield page_id, error.text
+            return _UNKNOWN
+        if problem or (part is not None and self._is_free(page_id)):
+            yield page_id, problem or _CALLED_FREE  # of an empty root the engine takes the page
+        if not isinstance(part, DataNode):
+            return 0 if part is None else len(part.keys)
+        rows = 0
+        for child in below.children(part):
+            more = yield from self._damaged_below(child, seen)
+            rows = _UNKNOWN if _UNKNOWN in (rows, more) else rows + more
+        if rows != _UNKNOWN and rows != part.row_count >= 0 and not problem:
+            yield page_id, f"it counts {part.row_count} rows, and {rows} are below it"
+        return rows
 
     def _damaged_free_lists(self) -> Iterator[tuple[int, str]]:
         pages = self.undone.pages
@@ -320,35 +337,46 @@ class Tables:
     def _pages_per_list(self) -> int:
         return (self.undone.pages.page_size - layout.FREE_LIST_START) * 8
 
-    def _damaged_index_pages(self, row: MetaRow) -> Iterator[tuple[int, str]]:
-        waiting = [_Below(row.root)]
-        seen: set[int] = set()
-        while waiting:
-            below = waiting.pop()
-            if below.page_id in seen:
-                continue
-            seen.add(below.page_id)
-            try:
-                page = self.undone.page(below.page_id)
-                children = () if page is None else self._index_children(page, row, below)
-            except (StoreError, IndexError, struct.error) as error:
-                yield below.page_id, str(error)
-                continue
-            if page is None and below.parent:
-                yield below.page_id, "it is zeroed"
-            elif page is not None and self._is_free(below.page_id):
-                yield below.page_id, _CALLED_FREE
-            waiting += [_Below(child, below.page_id) for child in children]
+    def _damaged_in_index(
+        self, row: MetaRow, below: _Below, seen: set[int]
+    ) -> Generator[tuple[int, str], None, int]:
+        """Yield as `damaged_pages` does, of an index; return how many entries it has."""
+        if below.page_id in seen:
+            return _UNKNOWN
+        seen.add(below.page_id)
+        try:
+            page = self.undone.page(below.page_id)
+            count, children = (0, ()) if page is None else self._index_page(page, row, below)
+        except (StoreError, IndexError, struct.error) as error:
+            yield below.page_id, str(error)
+            return _UNKNOWN
+        if page is None and below.parent:
+            yield below.page_id, "it is zeroed"
+        elif page is not None and self._is_free(below.page_id):
+            yield below.page_id, _CALLED_FREE
+        entries = 0 if children else count
+        for child in children:
+            more = yield from self._damaged_in_index(row, _Below(child, below.page_id), seen)
+            entries = _UNKNOWN if _UNKNOWN in (entries, more) else entries + more
+        if children and entries != _UNKNOWN and entries != count >= 0:
+            yield below.page_id, f"it counts {count} entries, and {entries} are below it"
+        return entries
 
-    def _index_children(
+    def _index_page(
         self, page: bytes | memoryview, row: MetaRow, below: _Below
-    ) -> tuple[int, ...]:
+    ) -> tuple[int, tuple[int, ...]]:
+        """Return how many entries a page of an index counts, and its children."""
         kind = page[0] & ~layout.LAST
         index, at = decode_var_int(page, FIELDS_START)
         (above,) = _INT.unpack_from(page, layout.PARENT_OFFSET)
         if kind not in _BTREE_TYPES or (index, above) != (row.index, below.parent):
             raise corrupted(f"{below.page_id} is no page of index {row.index}")
-        return decode_index_children(page, at) if kind == layout.BTREE_NODE else ()
+        if kind == layout.BTREE_LEAF:
+            (count,) = _SHORT.unpack_from(page, at)
+            if count < 0:
+                raise corrupted(f"{below.page_id} has {count} entries")
+            return count, ()
+        return _INT.unpack_from(page, at)[0], decode_index_children(page, at)
 
     def _problem(self, part: DataLeaf | DataNode | None, below: _Below) -> str:
         """Return what of a page the engine never writes: its place, its keys, its rows."""

@@ -14,8 +14,10 @@ from tallystick.systems.answers import Ground
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Type
+from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.read.files import OpenedFile
-from tallystick.systems.h2.verdict.closed import is_freed, not_closed
+from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.verdict.closed import is_freed, later_page, not_closed
 from tallystick.systems.h2.verdict.losses import dropped_with, missing_of
 
 _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
@@ -83,9 +85,7 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
     if header is not None and is_freed(stream.pages, stream, header):
         yield Ground("log-freed")
         return
-    first, second = stream.pages.headers()
-    if first and second and first.write_counter < second.write_counter:
-        yield Ground("older-header")
+    yield from _of_different_times(stream, header)
     for start in digest.after_fill:
         place = stream.file_offset(start)
         yield Ground("record-after-fill", f"Zeros stand before the record at {place}.")
@@ -98,3 +98,12 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
         yield Ground("ends-in-prepare")
     elif stream.ends_unwritten:
         yield Ground("full-last-page")
+
+
+def _of_different_times(stream: LogStream, header: VariableHeader | None) -> Iterator[Ground]:
+    if header is not None and (page := later_page(stream, header)) is not None:
+        text = f"Page {page} is of a later log than the header leads to"
+        yield Ground("later-log", f"{text}: parts of the file are of different times.")
+    first, second = stream.pages.headers()
+    if first and second and first.write_counter < second.write_counter:
+        yield Ground("older-header")

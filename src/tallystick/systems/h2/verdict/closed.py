@@ -1,7 +1,7 @@
 """Whether a file whose header leads to no log is as closing, or opening, the database leaves it.
 
 In: the pages and the header in force. Out: what closing would have left otherwise, in words; or
-whether the log that the header names was freed.
+whether the log that the header names was freed; or a page of a log that the header leads past.
 Closing frees the log, gives the header a higher key than any page of the log has, and cuts the file
 after the last page that the free list says is in use. Source: ``PageStore.compact``. Empty pages
 after that one, which our own copies have, hold nothing.
@@ -64,6 +64,22 @@ def is_freed(pages: PageFile, stream: LogStream, header: VariableHeader) -> bool
         layout.decode_data_header(pages.page(page))[1] - header.log_key >= 0
         for page in pages.of_type(layout.STREAM_DATA)
     )
+
+
+def later_page(stream: LogStream, header: VariableHeader) -> int | None:
+    """Return a page of a log that is later than all to which the header leads; None if none is.
+
+    The engine goes on with one log until it names the next in the header. Keys only grow.
+    """
+    pages, chain = stream.pages, {trunk.page: trunk.key for trunk in stream.chain.trunks}
+    newest = max(chain.values(), default=header.log_key)
+    newer = [trunk for trunk in _trunks(pages) if trunk.key - newest > 0]
+    if newer and not _begun(pages, header, newer):
+        return newer[0].page
+    for page in pages.of_type(layout.STREAM_DATA):
+        if layout.decode_data_header(pages.page(page))[1] - newest > 0:
+            return page
+    return None
 
 
 def _begun(pages: PageFile, header: VariableHeader, newer: list[Trunk]) -> Trunk | None:
