@@ -10,6 +10,7 @@ import pytest
 
 import tallystick
 from tallystick.records import Answer
+from tallystick.systems.derby.engine import flushed_pages as before_checkpoint
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.page_versions import RedonePage
 from tallystick.systems.derby.engine.recovery import recover
@@ -25,8 +26,11 @@ from tallystick.systems.derby.format.operations import (
 )
 from tallystick.systems.derby.format.record_body import encode_body
 from tallystick.systems.derby.read.containers import PageFile, conglomerates
+from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.derby.runs.chunk import Runs
+from tallystick.systems.derby.verdict import pages
 from tallystick.systems.protocol import ReadOptions
+from tests.fixtures import fixture_dir
 from tests.systems.derby import databases
 from tests.systems.derby.databases import database, killed, odd_parts, verdict_of
 from tests.systems.derby.logs import group_at, reading_of
@@ -311,3 +315,74 @@ def test_a_container_of_which_redo_meets_only_the_drop_need_not_be_there(tmp_pat
     file.write_bytes(content[:at] + added + content[at + len(added) :])
     found = verdict_of(path).judgement
     assert (found.answer, "a drop of" in found.text) == (Answer.CANNOT_TELL, True)
+
+
+# -- pages that the log does not write anew -----------------------------------------------------
+
+
+def unnamed(path: Path) -> Path:
+    """The file of a container that neither the log names nor every boot reads."""
+    reading = reading_of(path)
+    flushed = flushed_pages(reading.scan, reading.recovery, None)
+    named = {one.page.container for one in (*reading.recovery.pages(), *flushed.pages())}
+    named |= read_at_boot(str(path))
+    for number in sorted(dict(conglomerates(str(path / "seg0/c20.dat")))):
+        file = path / f"seg0/c{number:x}.dat"
+        if number not in named and PageFile(str(file)).pages > 1:
+            return file
+    raise AssertionError("the log names every container")
+
+
+def bit_changed(content: bytes) -> bytes:
+    at = len(content) - 1000
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+UNNAMED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "emptied": (lambda _: b"", "is empty"),
+    "cut": (lambda content: content[:4096], "has 1 page of"),
+    "cut in a page": (lambda content: content[:-1], "page"),
+    "a bit changed": (bit_changed, "XSDG2"),
+    "a page zeroed": (lambda content: content[:-4096] + bytes(4096), "XSDBB"),
+    "the head zeroed": (lambda content: bytes(4096) + content[4096:], "damaged head"),
+}
+
+
+@pytest.mark.parametrize("damage", UNNAMED)
+def test_what_the_log_does_not_write_anew_is_looked_at_too(damage: str, tmp_path: Path) -> None:
+    """The original boots, or does not, as it comes to it or not; see the differential."""
+    change, text = UNNAMED[damage]
+    path = killed(tmp_path)
+    file = unnamed(path)
+    file.write_bytes(change(file.read_bytes()))
+    found = verdict_of(path).judgement
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
+    assert f"seg0/{file.name} " in found.text
+    assert text in found.text
+
+
+def test_of_a_large_database_only_what_every_boot_reads_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_EVERY_PAGE_MAX", 1)
+    path = killed(tmp_path)
+    file = unnamed(path)
+    whole = file.read_bytes()
+    file.write_bytes(bit_changed(whole))
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+    file.write_bytes(b"")
+    assert "is empty" in verdict_of(path).judgement.text
+    file.write_bytes(whole)
+    properties = path / "seg0/c10.dat"  # every boot reads it
+    properties.write_bytes(bit_changed(properties.read_bytes()))
+    assert "seg0/c10.dat is damaged" in verdict_of(path).judgement.text
+
+
+def test_pages_are_compared_with_all_files_that_lead_to_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction holds files back, and that of the checkpoint may name no page itself."""
+    reading = reading_of(fixture_dir("derby") / "switch-archive")
+    assert [*flushed_pages(reading.scan, reading.recovery, None).pages()]
+    monkeypatch.setattr(before_checkpoint, "BYTES_BEFORE", 0)
+    assert not [*flushed_pages(reading.scan, reading.recovery, None).pages()]

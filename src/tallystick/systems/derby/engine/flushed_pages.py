@@ -1,16 +1,18 @@
-"""The pages that the last checkpoint has written, as far as one log file tells of them.
+"""The pages that the last checkpoint has written, as far as the log tells of them.
 
-In: the scan of a log and its recovery. Out: for each page that is changed in the file of the redo
-mark and before that mark, the version that its file has at least.
+In: the scan of a log and its recovery. Out: for each page that is changed before the redo mark, in
+its file or in the files that lead up to it, the version that its file has at least.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import split_instant
+from tallystick.systems.derby.read.files import previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs.pieces import file_pieces
@@ -19,23 +21,39 @@ if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
 
+BYTES_BEFORE = 1 << 24
+"""Of log files before that of the redo mark: those that a transaction holds back may be many."""
+
+
 def flushed_pages(scan: LogScan, recovery: Recovery, runs: Runs | None) -> PageVersions:
-    """Return the versions of pages after their last changes in one file before the redo mark."""
+    """Return the versions of pages after their last changes before the redo mark."""
     found = PageVersions([])
-    number, _ = split_instant(recovery.redo_mark)
-    if number not in scan.log.files:
-        return found
-    for piece in file_pieces(scan.file(number), runs):
-        if isinstance(piece, ByteRange):
-            if piece.place >= recovery.redo_mark:
-                break
-            if piece.body is not None and piece.is_believed:
-                found.note(piece.place, piece.body)
-        else:
-            if piece.size and piece.instants[0] >= recovery.redo_mark:
-                break
-            _note_chunk(found, piece, recovery.redo_mark)
+    for number in _files_up_to(scan, recovery):
+        for piece in file_pieces(scan.file(number), runs):
+            if isinstance(piece, ByteRange):
+                if piece.place >= recovery.redo_mark:
+                    break
+                if piece.body is not None and piece.is_believed:
+                    found.note(piece.place, piece.body)
+            else:
+                if piece.size and piece.instants[0] >= recovery.redo_mark:
+                    break
+                _note_chunk(found, piece, recovery.redo_mark)
     return found
+
+
+def _files_up_to(scan: LogScan, recovery: Recovery) -> Sequence[int]:
+    """Return the numbers of the files before the redo mark that join, as many as are read."""
+    files, size = scan.log.files, 0
+    first = last = split_instant(recovery.redo_mark)[0]
+    if last not in files:
+        return ()
+    while first - 1 in files and size + files[first - 1].size <= BYTES_BEFORE:
+        if split_instant(previous_end(files[first]))[0] != first - 1:
+            break
+        first -= 1
+        size += files[first].size
+    return range(first, last + 1)
 
 
 def _note_chunk(found: PageVersions, chunk: Chunk, mark: int) -> None:

@@ -47,6 +47,8 @@ _INFO_HEAD = struct.Struct(">iii")
 _INFO_SIZE, _INFO_FORMAT = 80, 116
 _INFO_WHOLE = 1 + _INFO_SIZE
 _COMMITTED_DROP = 2
+_EXTENT = struct.Struct(">24xi")
+"""Of the pages that an allocation page counts: how many there are."""
 _NUMBER, _IS_INDEX = 2, 4
 """Columns of ``SYSCONGLOMERATES``."""
 _PAGE = struct.Struct(">HxxBBqH")
@@ -350,18 +352,22 @@ class PageFile:
     Attributes:
         page_size: in bytes; 0 if the head of the container cannot be read.
         removed: the container was dropped and its end is committed: recovery leaves it alone.
+        pages: how many its first allocation page counts, with itself.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.size = source_size(path)
-        info = read_part(path, _INFO_AT, _INFO_WHOLE)[1:]
-        self.page_size, self.removed = 0, False
+        head = read_part(path, _INFO_AT, _INFO_WHOLE + _EXTENT.size)
+        info = head[1:_INFO_WHOLE]
+        self.page_size, self.removed, self.pages = 0, False, 0
         if len(info) < _INFO_SIZE or crc32(info[:-8]) != int.from_bytes(info[-8:]):
             return
         kind, status, page_size = _INFO_HEAD.unpack_from(info)
         if kind == _INFO_FORMAT and 1 << 10 <= page_size <= 1 << 20:
             self.page_size, self.removed = page_size, bool(status & _COMMITTED_DROP)
+            if len(head) == _INFO_WHOLE + _EXTENT.size:
+                self.pages = 1 + max(0, _EXTENT.unpack_from(head, _INFO_WHOLE)[0])
 
     def heads(self, numbers: Iterable[int]) -> Iterator[PageHead]:
         """Yield what recovery asks of pages, whose numbers grow."""

@@ -29,15 +29,17 @@ from tallystick.systems.surroundings import alone, names_beside, open_part
 
 OLD_PROPERTIES: Final = "service.propertiesold"
 """A boot takes it where there is no other: what an update that a crash ended has left."""
+_PROPERTIES_ID: Final = "derby.storage.propertiesId"
 _REQUIRED: Final = (
     SERVICE,
-    "derby.storage.propertiesId",
+    _PROPERTIES_ID,
     *(f"Sysconglomerates{one}Identifier" for one in ("", "Index1", "Index2", "Index3")),
     *(f"Syscolumns{one}Identifier" for one in ("", "Index1")),
     *(f"Systables{one}Identifier" for one in ("", "Index1", "Index2")),
     *(f"Sysschemas{one}Identifier" for one in ("", "Index1", "Index2")),
 )
 """Properties without each of which the database does not boot."""
+_DIGITS: Final = 10
 _LAYOUT: Final = "the layout of a database"
 
 
@@ -52,6 +54,20 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
         parts.append(_log_device(log))
     parts += [*_engine(files), *_system(log)]
     return Surroundings(database, "database", tuple(parts))
+
+
+def read_at_boot(database: str) -> frozenset[int]:
+    """Return the numbers of the containers that a boot reads, whatever the log says."""
+    try:
+        source = open_part(f"{database}/{PROPERTIES}")
+    except LogUnreadableError:
+        return frozenset()
+    if source is None:
+        return frozenset()
+    with source:
+        found = properties_in(bytes(source.data))
+    numbers = (found.get(one, "") for one in _REQUIRED if one.endswith(("Identifier", "Id")))
+    return frozenset(int(one) for one in numbers if one.isdecimal() and len(one) < _DIGITS)
 
 
 def _engine(files: LogFiles) -> Iterator[Part]:

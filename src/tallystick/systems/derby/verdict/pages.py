@@ -1,14 +1,16 @@
 """What follows from the database's containers for a boot: their pages against the log.
 
 In: the folder of the database, the pages that redo meets and those that the last checkpoint wrote.
-Out: parts of the `Surroundings`. Only pages that the log names are read, and of each only what
-recovery asks: a change is redone where the page has the version that it was made on, left out
-where the page is newer, and stops the boot where it is older (XSDB4). Source:
-docs/formats/derby.md, section "Recovery".
+Out: parts of the `Surroundings`. Of pages that the log names is read what recovery asks: a change
+is redone where the page has the version that it was made on, left out where the page is newer, and
+stops the boot where it is older (XSDB4). The others are looked at where the database is small; else
+those of the catalogue's tables that every boot reads. Source: docs/formats/derby.md, section
+"Recovery".
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -24,6 +26,7 @@ from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import PageFile, PageHead, conglomerates
+from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.surroundings import names_beside
 
 BACKUP_HISTORY: Final = "BACKUP.HISTORY"
@@ -33,6 +36,8 @@ _CONTAINER_NAME = re.compile(r"c([0-9a-f]{1,15})\.dat(?:\.gz|\.zst)?")
 _OTHER_TIME = "log and pages are of different times or databases."
 _CATALOGUE_MAX = 1 << 20
 """Bytes of the catalogue's list of containers up to which it is read."""
+_EVERY_PAGE_MAX = 1 << 24
+"""Bytes of all containers up to which their pages are looked at, named by the log or not."""
 _LOGGED_FROM = 4
 """What is logged of a page that is then filled without log records raises its version to less."""
 
@@ -68,6 +73,7 @@ class Containers:
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
         self._backup = BACKUP_HISTORY in names_beside(database)
+        self._database = database
         self._names = frozenset[str]()
         self._looked_at = [0, 0]
 
@@ -78,7 +84,7 @@ class Containers:
         try:
             self._names = list_names(self._folder)
             for one in self._problems(recovery, flushed):
-                found[one.path] = one
+                found.setdefault(one.path, one)
                 if one.answer is Answer.REFUSES:
                     break
         except LogUnreadableError as error:
@@ -116,18 +122,57 @@ class Containers:
         for number, pages in sorted(early.items()):
             wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
             yield from self._container(number, wanted, made=None)
-        yield from self._unlisted({*recovery.containers, *flushed.dropped})
+        listed = self._listed()
+        changed = {*recovery.containers, *flushed.dropped}
+        yield from self._unlisted(listed, changed)
+        if not self._encrypted:
+            filled = {one for one, end in built.items() if end != math.inf}
+            changed |= built.keys() - filled
+            yield from self._unnamed(listed, changed, recovery)
 
-    def _unlisted(self, changed: Collection[Container]) -> Iterator[Part]:
-        """Yield the tables and indexes of the catalogue without a file, which no boot misses."""
+    def _listed(self) -> dict[int, bool]:
+        """Return the numbers of tables (True) and indexes of the catalogue, if it can be read."""
         stored = self._stored(f"c{CONGLOMERATES:x}.dat")
         if (
             self._encrypted
             or stored is None
             or source_size(f"{self._folder}/{stored}") > _CATALOGUE_MAX
         ):
-            return
-        for number, is_table in sorted(set(conglomerates(f"{self._folder}/{stored}"))):
+            return {}
+        return dict(sorted(conglomerates(f"{self._folder}/{stored}")))
+
+    def _unnamed(
+        self, listed: Collection[int], changed: Collection[Container], recovery: Recovery
+    ) -> Iterator[Part]:
+        """Yield the containers with a damaged page that the log does not write anew."""
+        met: dict[int, set[int]] = {}
+        for one in recovery.pages():
+            if not one.page.segment:
+                met.setdefault(one.page.container, set()).add(one.page.number)
+        looked_at = read_at_boot(self._database)
+        stored = ((one, self._stored(f"c{one:x}.dat")) for one in {*looked_at, *listed})
+        paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
+        if sum(map(source_size, paths.values())) <= _EVERY_PAGE_MAX:
+            looked_at = frozenset(paths)
+        for number in sorted(paths):
+            part = f"{SEGMENT}/c{number:x}.dat"
+            if Container(0, number) in changed:
+                continue
+            text = ""
+            if not source_size(paths[number]):
+                text = "is empty"
+            elif number in looked_at:
+                text = _damage(paths[number], met.get(number, set()))
+            if text:
+                why = f"{part} {text}, and the log does not write it anew."
+                answer = Answer.CANNOT_TELL
+                yield Part(part, paths[number], "the catalogue", fits=False, why=why, answer=answer)
+
+    def _unlisted(
+        self, listed: Mapping[int, bool], changed: Collection[Container]
+    ) -> Iterator[Part]:
+        """Yield the tables and indexes of the catalogue without a file, which no boot misses."""
+        for number, is_table in listed.items():
             if Container(0, number) in changed or self._is_there(number):
                 continue
             part = f"{SEGMENT}/c{number:x}.dat"
@@ -206,6 +251,21 @@ class Containers:
                     return
         except LogUnreadableError as error:
             yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
+
+
+def _damage(path: str, met: Collection[int]) -> str:
+    """Return what is wrong with a container on pages that redo does not meet; empty if nothing."""
+    file = PageFile(path)
+    if file.removed:
+        return ""
+    if not file.page_size:
+        return "has a damaged head"
+    there = file.size // file.page_size
+    if 0 not in met and file.pages > there:
+        return f"has {counted(there, 'page')} of {file.pages}"
+    pages = (one for one in range(min(there, file.pages)) if one not in met)
+    damaged = next((one for one in file.heads(pages) if one.version is None), None)
+    return "" if damaged is None else f"is damaged: of page {damaged.number} {damaged.problem}"
 
 
 def _missing(
