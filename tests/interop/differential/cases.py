@@ -21,23 +21,29 @@ from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
 from tallystick.systems.h2.read.files import open_file
 from tallystick.systems.protocol import ReadOptions
+from tests.interop.differential import around
+from tests.interop.differential.around import UNDAMAGED, Damage, damage_beside
 from tests.interop.differential.damage import damage, damage_head
 from tests.interop.differential.originals import (
     ORIGINALS,
+    OTHERS,
     Database,
     Found,
+    Manager,
     Original,
     Rows,
     Whole,
 )
 
 PER_WORKLOAD = 40
+BYTES, HEADS, BESIDE = "bytes", "heads", "beside"
+ANOTHER = 1_000_000
+"""What is added to a seed for another database."""
 SECTOR = 512
 ALTERED_MAX = 200
 """Bytes within records; more than those are no values that were altered."""
 EARLIER, ALTERED = "an earlier state", "values altered"
 CRASH_ALIKE = "as a crash leaves it"
-UNDAMAGED = "none"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
 
 
@@ -51,6 +57,7 @@ class Case:
         said: why we answered so.
         unseen: why no reader could see this damage, if so: see `unseen_damage`.
         crash_alike: whether a crash of a sound machine can leave these bytes: see `crash_alike`.
+        stake: the rows, or else the transactions, that we said are at stake.
     """
 
     system: str
@@ -66,6 +73,7 @@ class Case:
     said: str
     unseen: str = ""
     crash_alike: bool = False
+    stake: int | None = None
 
     @property
     def did(self) -> str:
@@ -80,6 +88,22 @@ class Case:
         if self.answer == SAFE:
             return self.did != "kept all" and not self.unseen
         return self.answer == REFUSES and self.opened
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the answer or its stake is not what the original shows."""
+        return self.contradicts or self.too_grave or self.too_low
+
+    @property
+    def too_grave(self) -> bool:
+        """Whether `loses` was said of what kept everything."""
+        return self.answer == LOSES and self.did == "kept all"
+
+    @property
+    def too_low(self) -> bool:
+        """Whether fewer rows were said to be at stake than are lost."""
+        lost = self.lost + self.revived
+        return self.answer == LOSES and self.opened and self.stake is not None and self.stake < lost
 
     def __str__(self) -> str:
         return (
@@ -97,18 +121,22 @@ def run(
     *,
     only: tuple[int, int] | None = None,
     per_workload: int = PER_WORKLOAD,
-    heads: bool = False,
+    how: str = BYTES,
 ) -> Iterator[Case]:
     """Yield ``count`` cases from ``seed`` on; ``only`` is one workload and one number of it.
 
-    The first copy of each workload is not damaged. With ``heads`` all damage is in fields at the
-    beginning of records.
+    The first copy of each workload is not damaged. ``how`` is `BYTES` of the log at random, `HEADS`
+    of its records, or `BESIDE` it.
+
+    The folder keeps what was judged wrongly, as ``SYSTEM-WORKLOAD-NUMBER-judged``.
 
     A workload after whose halt the original itself cannot read everything is left out, and told.
     """
     workloads = range(seed, seed + -(-count // per_workload))
     folder.mkdir(parents=True, exist_ok=True)
     with system.opener() as opened:
+        if how == BESIDE:
+            other = system.make(folder / f"{system.name}-another", seed + ANOTHER)
         for workload in workloads if only is None else [only[0]]:
             whole = system.make(folder / f"{system.name}-{workload}", workload)
             copied = _copy(whole, folder / "reference")
@@ -123,23 +151,33 @@ def run(
             for number in range(per_workload) if only is None else [only[1]]:
                 copied = _copy(whole, folder / f"{system.name}-{workload}" / "copy")
                 rng = random.Random(f"{system.name} {workload} {number}")
-                if heads:
+                if how == HEADS:
                     done = damage_head(copied, rng)
                 elif number == 0:
                     done = UNDAMAGED
+                elif how == BESIDE:
+                    done = damage_beside(kinds_of(system), copied, whole, other.folder, rng)
                 else:
                     done = damage(system.files(copied), whole.older, rng)
                 alike = crash_alike(system, whole, copied)
-                answer, said = answer_of(copied)
-                if only is not None:
-                    shutil.copytree(copied, folder / "damaged", dirs_exist_ok=True)
+                answer, said, stake = answer_of(copied, system)
+                judged = folder / "judged"
+                shutil.rmtree(judged, ignore_errors=True)
+                shutil.copytree(copied, judged)
                 unseen = CRASH_ALIKE if alike else ""
-                if answer == SAFE:
+                if how == BESIDE and is_earlier(system, whole, copied):
+                    unseen = EARLIER
+                elif answer == SAFE and how != BESIDE:
                     unseen = unseen or unseen_damage(system, whole, copied)
-                case = _case((system.name, workload, number), done, reference.rows, opened(copied))
-                case.answer, case.said = answer, said
+                found = opened(copied)
+                if done == around.TORN and any(_same(one, found.rows) for one in whole.history):
+                    unseen = EARLIER  # the log ends earlier, and no page is later than its end
+                case = _case((system.name, workload, number), done, reference.rows, found)
+                case.answer, case.said, case.stake = answer, said, stake
                 case.unseen = unseen if case.did != "kept all" else ""
                 case.crash_alike = alike
+                if case.is_wrong or only is not None:
+                    judged.rename(folder / f"{system.name}-{workload}-{number}-judged")
                 yield case
             if only is None:
                 shutil.rmtree(whole.folder.parent)
@@ -199,7 +237,9 @@ def crash_alike(system: Original, whole: Whole, copy: Path) -> bool:
     """
     if not isinstance(system, Database) or system.name == "derby":
         return False
-    (path,) = system.files(whole.folder)
+    path, *parts = system.files(whole.folder)
+    if parts:
+        return False
     found = copy / path.name
     before, after = path.read_bytes(), found.read_bytes() if found.exists() else b""
     stream = open_file(ByteSource(str(path), memoryview(before)), ReadOptions()).stream
@@ -285,15 +325,50 @@ def _places(folder: Path) -> list[tuple[str, int, int, Outcome, str]]:
     return [(Path(one.file).name, one.offset, one.length, one.outcome, one.type) for one in found]
 
 
-def answer_of(folder: Path) -> tuple[str, str]:
-    """Return our answer about the log in a folder, and why; `NO_LOG` where we see none."""
-    explained = tallystick.explain(folder).to_dict()
+def kinds_of(system: Original) -> dict[str, Damage]:
+    """Return the damage to what lies beside the log that this system can have."""
+    if isinstance(system, Manager):
+        return around.BITRONIX if system.name == "bitronix" else around.BITRONIX_3
+    assert isinstance(system, Database)
+    if system.is_derby:
+        return around.DERBY
+    form = system.name.rpartition("-")[2]
+    more = {"split": around.SPLIT, "lobs": around.LOBS, "aes": {}, "xtea": {}}
+    return around.H2 if form not in more else more[form] or around.H2_CLOSED
+
+
+def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
+    """Return whether all that a restart opens is as it was at an earlier time."""
+
+    def same(day: Path) -> bool:
+        files = system.files(copy)
+        return all(_equal(one, day / one.name) for one in files) and len(files) == len(
+            [one for one in day.iterdir() if one.suffix in {file.suffix for file in files}]
+        )
+
+    if isinstance(system, Database) and system.is_derby:
+        older = whole.older.with_name("older-seg0")
+        found = list((copy / "seg0").glob("*.dat"))
+        if len(found) != len(list(older.iterdir())) or not all(
+            _equal(one, older / one.name) for one in found
+        ):
+            return False
+    return any(same(day) for day in around.days(whole))
+
+
+def answer_of(folder: Path, system: Original) -> tuple[str, str, int | None]:
+    """Return our answer about the log in a folder, why, and the stake; or `NO_LOG`."""
+    password = system.password if isinstance(system, Database) else None
+    options = ReadOptions(boot_password=password)
+    explained = tallystick.explain(folder, options=options).to_dict()
     if not explained["logs"]:
-        return NO_LOG, "; ".join(one["message"] for one in explained["problems"])
+        return NO_LOG, "; ".join(one["message"] for one in explained["problems"]), None
     order = (REFUSES, LOSES, CANNOT_TELL, SAFE)
     log = min(explained["logs"], key=lambda one: order.index(one["answer"]))
-    reason = log["reason"]
-    return log["answer"], f"{reason['code']}: {reason['text']} {log['strict']['findings']}"
+    reason, stake = log["reason"], log["at_stake"]
+    number = stake["transactions"] if stake["rows"] is None else stake["rows"]
+    said = f"{reason['code']}: {reason['text']} {log['strict']['findings']}"
+    return log["answer"], said, number
 
 
 def table(cases: Iterable[Case]) -> str:
@@ -341,7 +416,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="the first workload's number")
     parser.add_argument("--systems", default=",".join(ORIGINALS))
     parser.add_argument("--only", help="SYSTEM:WORKLOAD:NUMBER, as a contradiction names it")
-    parser.add_argument("--heads", action="store_true", help="damage the heads of records only")
+    parser.add_argument("--heads", dest="how", action="store_const", const=HEADS, default=BYTES,
+                        help="damage the heads of records only")  # fmt: skip
+    parser.add_argument("--beside", dest="how", action="store_const", const=BESIDE,
+                        help="damage what lies beside the log")  # fmt: skip
+    parser.add_argument("--per-workload", type=int, default=PER_WORKLOAD)
     parser.add_argument("--folder", type=Path, help="where to work; kept")
     arguments = parser.parse_args()
     if arguments.folder:
@@ -353,11 +432,14 @@ def main() -> None:
         only, names = (int(workload), int(number)), [name]
     cases = []
     for name in names:
-        system, heads = ORIGINALS[name], arguments.heads
-        for case in run(system, arguments.seed, arguments.cases, folder, only=only, heads=heads):
+        found = run(
+            (ORIGINALS | OTHERS)[name], arguments.seed, arguments.cases, folder,
+            only=only, how=arguments.how, per_workload=arguments.per_workload,
+        )  # fmt: skip
+        for case in found:
             cases.append(case)
-            if case.contradicts or only:
-                _say(str(case))
+            if case.is_wrong or only:
+                _say(f"{case} | at stake {case.stake}")
     _say(table(cases))
     for (name, reason), number in sorted(doubts(cases).items()):
         _say(f"{name}: {number} x {reason} although all was kept")
@@ -367,7 +449,11 @@ def main() -> None:
     alike = sum(case.crash_alike for case in cases)
     _say(f"{alike} of {len(cases)} copies are as a crash leaves them")
     wrong = sum(case.contradicts for case in cases)
-    _say(f"{len(cases)} cases, seed {arguments.seed}; {wrong} answers proved wrong")
+    _say(
+        f"{len(cases)} cases, seed {arguments.seed}; {wrong} answers proved wrong, "
+        f"{sum(case.too_grave for case in cases)} too grave, "
+        f"{sum(case.too_low for case in cases)} with too little at stake"
+    )
     if not arguments.folder:
         shutil.rmtree(folder)
 

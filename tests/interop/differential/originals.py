@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -47,6 +48,11 @@ class Whole:
     folder: Path
     older: Path
     states: list[Rows]
+
+    @property
+    def history(self) -> Iterator[Rows]:
+        """What was in a database at earlier times."""
+        return history_of(self.folder.with_name("ledger"))
 
 
 @dataclass(slots=True)
@@ -114,6 +120,19 @@ def states_of(ledger: Path) -> list[Rows]:
     after = dict(rows)
     _apply(after, attempted)
     return [rows, after]
+
+
+def history_of(ledger: Path) -> Iterator[Rows]:
+    """Yield what was in a database after each acknowledged transaction, by its ledger."""
+    rows: Rows = {}
+    lines: list[str] = []
+    for line in ledger.read_text().splitlines():
+        if line == "!":
+            _apply(rows, [one for one in lines if one != "?"])
+            lines = []
+            yield dict(rows)
+        else:
+            lines.append(line)
 
 
 def _apply(rows: Rows, lines: list[str]) -> None:
@@ -187,54 +206,84 @@ def _classes(name: str, *coordinates: str) -> str:
 
 @dataclass(frozen=True)
 class Database:
-    """Derby or H2, through JDBC."""
+    """Derby or H2, through JDBC.
+
+    Attributes:
+        options: system properties for the work and for the opening.
+        password: the file password of an encrypted database.
+        room: bytes that a file may have: the disk is full then.
+    """
 
     name: str
-    coordinate: str
+    coordinates: tuple[str, ...]
     main: str
     summed: bool
     atomic: bool
     fill: bytes = b"\0"
     transactions: int = 60
+    options: tuple[str, ...] = ()
+    password: str | None = None
+    room: int | None = None
 
     def make(self, folder: Path, seed: int) -> Whole:
         """Let it work, and halt it."""
         rng = random.Random(seed)
         database, older, ledger = folder / "db", folder / "older", folder / "ledger"
-        if self.name != "derby":
+        if not self.is_derby:
             database.mkdir(parents=True)
         folder.mkdir(parents=True, exist_ok=True)
         options = ["-Dderby.stream.error.file=/dev/null", "-XX:TieredStopAtLevel=1"]
+        options.append("-Dderby.locks.waitTimeout=2")  # a prepared branch keeps its locks
         if rng.random() < 0.7:  # turn log files over often
             options.append("-Dderby.storage.logSwitchInterval=100000")
         if rng.random() < 0.5:
             options.append("-Dderby.storage.checkpointInterval=100000")
         count = rng.randrange(2, self.transactions)
-        run_java(
-            self.main, "work", database, seed, count, ledger, older,
-            classpath=self._path(), options=options, timeout_s=120,
-        )  # fmt: skip
+        if self.room is not None:
+            options.append("-Dcases.full=true")
+        with _room(self.room):
+            run_java(
+                self.main, "work", database, seed, count, ledger, older,
+                classpath=self._path(), options=[*options, *self.options], timeout_s=900,
+            )  # fmt: skip
         return Whole(database, older, states_of(ledger))
 
     def files(self, folder: Path) -> list[Path]:
         """The files of the log, in their order."""
-        if self.name == "derby":
+        if self.is_derby:
             logs = [one for one in (folder / "log").iterdir() if one.suffix in (".dat", ".ctrl")]
             return sorted(logs, key=lambda one: (one.suffix == ".dat", len(one.name), one.name))
-        return [folder / "db.h2.db"]
+        parts = sorted(folder.glob("db.h2.db.*.part"), key=lambda one: int(one.suffixes[-2][1:]))
+        return [folder / "db.h2.db", *parts]
+
+    @property
+    def is_derby(self) -> bool:
+        """Whether it is Derby, of any version."""
+        return self.main == "DerbyCases"
 
     @contextmanager
     def opener(self) -> Iterator[Opener]:
         """A process that opens copies."""
         options = ("-Dderby.stream.error.file=/dev/null", "-Dderby.system.durability=test")
-        copies = Copies(self.main, self._path(), options)
+        copies = Copies(self.main, self._path(), (*options, *self.options))
         try:
             yield copies.open
         finally:
             copies.close()
 
     def _path(self) -> str:
-        return _classes(self.name.partition("-")[0], self.coordinate)
+        return _classes(self.name.partition("-")[0], *self.coordinates)
+
+
+@contextmanager
+def _room(size: int | None) -> Iterator[None]:
+    """Let no file of a process that is started here have more bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft if size is None else size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @dataclass(frozen=True)
@@ -324,6 +373,8 @@ class Manager:
         waiting: list[bytes] = []
         count = rng.randrange(rng.choice((30, 200, 200, 4000)))
         copied = rng.randrange(count + 1)
+        more = random.Random(seed + 1)
+        days = {more.randrange(count + 1): number for number in range(4)}
         resources = [f"resource-{one}" for one in range(4)]
         named: dict[bytes, list[str]] = {}
         with original(journal, self.line) as real:
@@ -331,6 +382,8 @@ class Manager:
             for number in range(count):
                 if number == copied:
                     shutil.copytree(journal, older)
+                if number in days:
+                    shutil.copytree(journal, folder / f"day-{days[number]}")
                 gtrid = rng.randbytes(rng.randrange(8, 40))
                 named[gtrid] = rng.sample(resources, rng.randrange(1, 4))
                 real.log(COMMITTING, gtrid, named[gtrid])
@@ -364,13 +417,58 @@ class Manager:
             copies.close()
 
 
+def _derby(name: str, *coordinates: str, room: int | None = None) -> Database:
+    jars = tuple(f"org.apache.derby:{one}" for one in coordinates)
+    return Database(name, jars, "DerbyCases", summed=True, atomic=True, room=room)
+
+
+def _h2(
+    name: str, version: str, *options: str, password: str | None = None, room: int | None = None
+) -> Database:
+    return Database(
+        name,
+        (f"com.h2database:h2:{version}",),
+        "H2Cases",
+        summed=False,
+        atomic=False,
+        options=options,
+        password=password,
+        room=room,
+    )
+
+
+DERBY, OLDER_H2, NEWER_H2 = "derby:10.14.2.0", "1.3.176", "1.4.200"
 _ALL: tuple[Original, ...] = (
-    Database("derby", "org.apache.derby:derby:10.14.2.0", "DerbyCases", summed=True, atomic=True),
-    Database("h2-1.4.200", "com.h2database:h2:1.4.200", "H2Cases", summed=False, atomic=False),
-    Database("h2-1.3.176", "com.h2database:h2:1.3.176", "H2Cases", summed=False, atomic=False),
+    _derby("derby", DERBY),
+    _h2("h2-1.4.200", NEWER_H2),
+    _h2("h2-1.3.176", OLDER_H2),
     Journal("artemis", b"\0"),
     Journal("hornetq", b"J"),
     Manager("bitronix", OLD),
     Manager("bitronix-3.0", NEW),
 )
 ORIGINALS = {one.name: one for one in _ALL}
+_FULL = 200_000
+_SECRET = "secret"
+
+
+def _encrypted(cipher: str) -> tuple[str, ...]:
+    return (f"-Dcases.options=;CIPHER={cipher}", f"-Dcases.password={_SECRET} user")
+
+
+_MORE: tuple[Original, ...] = (
+    _derby("derby-10.10", "derby:10.10.2.0"),
+    _derby("derby-10.16", "derby:10.16.1.1", "derbytools:10.16.1.1"),
+    _derby("derby-full", DERBY, room=_FULL),
+    _h2("h2-1.4.200-full", NEWER_H2, room=_FULL),
+    _h2("h2-1.3.176-full", OLDER_H2, room=_FULL),
+    _h2("h2-1.4.200-aes", NEWER_H2, *_encrypted("AES"), password=_SECRET),
+    _h2("h2-1.3.176-xtea", OLDER_H2, *_encrypted("XTEA"), password=_SECRET),
+    _h2("h2-1.4.200-split", NEWER_H2, "-Dcases.prefix=split:15:"),
+    _h2("h2-1.3.176-split", OLDER_H2, "-Dcases.prefix=split:15:"),
+    _h2("h2-1.3.176-lobs", OLDER_H2, "-Dh2.lobInDatabase=false"),
+    _h2("h2-1.3.176-log-0", OLDER_H2, "-Dcases.options=;LOG=0"),
+    _h2("h2-1.4.200-delayed", NEWER_H2, "-Dcases.options=;CACHE_SIZE=16"),
+)
+OTHERS = {one.name: one for one in _MORE}
+"""Other versions, forms and ends of the same."""

@@ -28,7 +28,7 @@ PER_WORKLOAD = {"short": 10, "long": 40}
 @pytest.mark.parametrize("name", ORIGINALS)
 def test_no_answer_about_a_damaged_head_is_proved_wrong(name: str, tmp_path: Path) -> None:
     system = ORIGINALS[name]
-    cases = list(run(system, SEED, HEADS, tmp_path, per_workload=HEADS, heads=True))
+    cases = list(run(system, SEED, HEADS, tmp_path, per_workload=HEADS, how="heads"))
     assert [str(case) for case in cases if case.contradicts] == []
     assert all(case.damage.endswith("in a head") for case in cases)
 

@@ -59,9 +59,23 @@ public abstract class Workload {
     /** Whether a schema change is a transaction of its own. */
     protected abstract boolean alone();
 
+    /** Whether the first error ends the process: the disk is full. */
+    private static final boolean FULL = Boolean.getBoolean("cases.full");
+
     /** Do as many transactions, copy the log in the middle of them, and end in some way. */
     public final void run(int count, Path log, String ending, Path older) throws Exception {
         int copied = random.nextInt(count);
+        try {
+            work(count, copied, log, ending, older);
+        } catch (SQLException full) {
+            if (!FULL) {
+                throw full;
+            }
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void work(int count, int copied, Path log, String ending, Path older) throws Exception {
         connection = connect();
         connection.setAutoCommit(false);
         schema("create table TX (id int, v varchar(100))", () -> ledger.put("TX", "table"));
@@ -69,11 +83,15 @@ public abstract class Workload {
         for (int k = 0; k < count; k++) {
             if (k == copied) {
                 Cases.copy(log, older, ending);
+                beside(older);
             }
             transaction();
         }
         end();
-        Runtime.getRuntime().halt(0);
+    }
+
+    /** Copy what lies beside the log as well, to a folder beside that copy. */
+    protected void beside(Path older) throws Exception {
     }
 
     private void end() throws Exception {
@@ -125,6 +143,9 @@ public abstract class Workload {
             }
         } catch (SQLException refused) {
             System.out.println("refused " + refused);
+            if (FULL) {
+                Runtime.getRuntime().halt(0);
+            }
             rollback();
         }
     }

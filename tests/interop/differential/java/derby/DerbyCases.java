@@ -95,6 +95,10 @@ final class DerbyWork extends Workload {
         return false;
     }
 
+    @Override protected void beside(Path older) throws Exception {
+        Cases.copy(Path.of(database, "seg0"), older.resolveSibling("older-seg0"), ".dat");
+    }
+
     @Override protected String checkpoint() {
         return "call SYSCS_UTIL.SYSCS_CHECKPOINT_DATABASE()";
     }

@@ -23,7 +23,9 @@ public final class H2Cases extends Cases {
 
     static Connection open(String path, String more) throws SQLException {
         String options = ";MV_STORE=FALSE;WRITE_DELAY=0;FILE_LOCK=NO;DB_CLOSE_ON_EXIT=FALSE;TRACE_LEVEL_FILE=0";
-        return DriverManager.getConnection("jdbc:h2:" + path + options + more, "sa", "");
+        options += System.getProperty("cases.options", "");
+        String url = "jdbc:h2:" + System.getProperty("cases.prefix", "") + path + options + more;
+        return DriverManager.getConnection(url, "sa", System.getProperty("cases.password", ""));
     }
 
     @Override protected void tell(String path) throws Exception {

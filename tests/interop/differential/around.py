@@ -1,0 +1,445 @@
+"""Damage to what lies beside a log, as copies, restores and moves leave it: at random, by a seed.
+
+In: a copy of a database or journal, what its work left, and another one's folder. Out: the name of
+what was done. The bytes of the log itself are those of one time; of clocks see `clock_went_back`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.files import DualFiles, Part
+from tallystick.systems.h2.format.layout import valid_page_size
+from tests.interop.differential.originals import Whole
+
+Damage = Callable[[Path, Whole, Path, random.Random], bool]
+"""Returns False where there is nothing to damage that way."""
+UNDAMAGED = "none"
+PROPERTIES = "service.properties"
+PAGE_SIZES = (4096, 8192, 16384, 32768)
+
+
+def damage_beside(
+    kinds: dict[str, Damage], copy: Path, whole: Whole, other: Path, rng: random.Random
+) -> str:
+    """Damage what lies beside the log; return what was done."""
+    name = rng.choice(list(kinds))
+    return name if kinds[name](copy, whole, other, rng) else UNDAMAGED
+
+
+def _put(path: Path, content: bytes) -> bool:
+    changed = path.read_bytes() != content
+    path.write_bytes(content)
+    return changed
+
+
+def _put_all(files: Sequence[Path], folder: Path, ending: str) -> bool:
+    """Put files in the place of those of the folder; return whether any differs."""
+    before = {one.name: one.read_bytes() for one in folder.iterdir() if one.name.endswith(ending)}
+    after = {one.name: one.read_bytes() for one in files}
+    for name in before:
+        (folder / name).unlink()
+    for name, content in after.items():
+        (folder / name).write_bytes(content)
+    return before != after
+
+
+# -- Derby -----------------------------------------------------------------------------------------
+
+
+def _older_seg0(whole: Whole) -> Path:
+    return whole.older.with_name("older-seg0")
+
+
+def _container(copy: Path, rng: random.Random) -> Path:
+    return rng.choice(sorted((copy / "seg0").glob("c*.dat")))
+
+
+def _changed(copy: Path, older: Path, rng: random.Random) -> Path | None:
+    """A container that was there at the earlier time, and was another then."""
+    found = sorted((copy / "seg0").glob("c*.dat"))
+    before = [(one, older / one.name) for one in found if (older / one.name).exists()]
+    differ = [one for one, was in before if one.read_bytes() != was.read_bytes()]
+    return rng.choice(differ) if differ else None
+
+
+def _properties_missing(copy: Path, *_: object) -> bool:
+    (copy / PROPERTIES).unlink()
+    return True
+
+
+def _properties_emptied(copy: Path, *_: object) -> bool:
+    return _put(copy / PROPERTIES, b"")
+
+
+def _properties_cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    content = (copy / PROPERTIES).read_bytes()
+    return _put(copy / PROPERTIES, content[: rng.randrange(len(content))])
+
+
+def _container_missing(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    _container(copy, rng).unlink()
+    return True
+
+
+def _container_emptied(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    return _put(_container(copy, rng), b"")
+
+
+def _container_cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _container(copy, rng)
+    content = path.read_bytes()
+    at = rng.randrange(len(content))
+    return _put(path, content[: at - at % rng.choice((1, 4096))])
+
+
+def _container_older(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    path = _changed(copy, _older_seg0(whole), rng)
+    return path is not None and _put(path, (_older_seg0(whole) / path.name).read_bytes())
+
+
+def _container_of_another(copy: Path, _: Whole, other: Path, rng: random.Random) -> bool:
+    path = _changed(copy, other / "seg0", rng)
+    return path is not None and _put(path, (other / "seg0" / path.name).read_bytes())
+
+
+def _page(content: bytes, rng: random.Random) -> tuple[int, int]:
+    size = rng.choice([one for one in PAGE_SIZES if one <= len(content)] or [len(content)])
+    return rng.randrange(max(1, len(content) // size)) * size, size
+
+
+def _page_zeroed(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _container(copy, rng)
+    content = path.read_bytes()
+    at, size = _page(content, rng)
+    return _put(path, content[:at] + bytes(size) + content[at + size :])
+
+
+def _page_bit(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _container(copy, rng)
+    content = bytearray(path.read_bytes())
+    at, size = _page(bytes(content), rng)
+    content[at + rng.randrange(size)] ^= 1 << rng.randrange(8)
+    return _put(path, bytes(content))
+
+
+def _page_older(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    path = _changed(copy, _older_seg0(whole), rng)
+    if path is None:
+        return False
+    content, older = path.read_bytes(), (_older_seg0(whole) / path.name).read_bytes()
+    places = range(0, min(len(content), len(older)), PAGE_SIZES[0])
+    size = PAGE_SIZES[0]
+    differ = [at for at in places if content[at : at + size] != older[at : at + size]]
+    if not differ:
+        return False
+    at = rng.choice(differ)
+    return _put(path, content[:at] + older[at : at + size] + content[at + size :])
+
+
+def _data_of_yesterday(copy: Path, whole: Whole, *_: object) -> bool:
+    return _put_all(list(_older_seg0(whole).iterdir()), copy / "seg0", ".dat")
+
+
+def _log_of_yesterday(copy: Path, whole: Whole, *_: object) -> bool:
+    files = [one for one in whole.older.iterdir() if one.suffix in (".dat", ".ctrl")]
+    changed = _put_all(files, copy / "log", ".dat")
+    for one in files:
+        if one.suffix == ".dat" or (copy / "log" / one.name).exists():
+            (copy / "log" / one.name).write_bytes(one.read_bytes())
+    return changed
+
+
+def _log_of_another(copy: Path, _: Whole, other: Path, *__: object) -> bool:
+    shutil.rmtree(copy / "log")
+    shutil.copytree(other / "log", copy / "log", ignore=shutil.ignore_patterns("*.lck"))
+    return True
+
+
+def _data_of_another(copy: Path, _: Whole, other: Path, *__: object) -> bool:
+    return _put_all(list((other / "seg0").glob("*.dat")), copy / "seg0", ".dat")
+
+
+def _torn_copy(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    """Some containers as they were earlier: a copy that took long, the log last."""
+    older, changed = _older_seg0(whole), False
+    for one in sorted((copy / "seg0").glob("c*.dat")):
+        if rng.random() < 0.5 and (older / one.name).exists():
+            changed |= _put(one, (older / one.name).read_bytes())
+    return changed
+
+
+def _device(copy: Path, where: str, *, there: bool) -> bool:
+    device = copy.with_name("device")
+    shutil.rmtree(device, ignore_errors=True)
+    device.mkdir()
+    if there:
+        (copy / "log").rename(device / "log")
+    else:
+        shutil.rmtree(copy / "log")
+    with (copy / PROPERTIES).open("a") as properties:
+        properties.write(f"logDevice={where}\n")
+    return True
+
+
+def _log_on_device(copy: Path, *_: object) -> bool:
+    return _device(copy, str(copy.with_name("device")), there=True)
+
+
+def _device_missing(copy: Path, *_: object) -> bool:
+    return _device(copy, str(copy.with_name("device")), there=False)
+
+
+DERBY: dict[str, Damage] = {
+    "service.properties missing": _properties_missing,
+    "service.properties emptied": _properties_emptied,
+    "service.properties cut": _properties_cut,
+    "container missing": _container_missing,
+    "container emptied": _container_emptied,
+    "container cut": _container_cut,
+    "container of yesterday": _container_older,
+    "container of another database": _container_of_another,
+    "page zeroed": _page_zeroed,
+    "bit of a page": _page_bit,
+    "page of yesterday": _page_older,
+    "data of yesterday": _data_of_yesterday,
+    "log of yesterday": _log_of_yesterday,
+    "log of another database": _log_of_another,
+    "data of another database": _data_of_another,
+    "torn copy": _torn_copy,
+    "log on a device": _log_on_device,
+    "device missing": _device_missing,
+}
+
+
+# -- H2 --------------------------------------------------------------------------------------------
+
+
+def _pages(path: Path) -> tuple[bytes, int]:
+    content = path.read_bytes()
+    size = int.from_bytes(content[48:52], "big")
+    return content, size if valid_page_size(size) else 4096
+
+
+def _first(copy: Path) -> Path:
+    return copy / "db.h2.db"
+
+
+def _header_copy(number: int, change: Callable[[bytes, bytes, random.Random], bytes]) -> Damage:
+    def changed(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+        content, size = _pages(_first(copy))
+        older = (whole.older / "db.h2.db").read_bytes()
+        at = number * size
+        page = change(content[at : at + size], older[at : at + size], rng)
+        return _put(_first(copy), content[:at] + page + content[at + size :])
+
+    return changed
+
+
+def _pages_of_yesterday(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    """Some pages as they were earlier: a copy that was taken while H2 wrote."""
+    content, size = _pages(_first(copy))
+    older = (whole.older / "db.h2.db").read_bytes()
+    at = rng.randrange(1, len(content) // size) * size
+    first = rng.random() < 0.5
+    mixed = older[:at] + content[at:] if first else content[:at] + older[at : len(content)]
+    mixed += content[len(mixed) :]
+    return _put(_first(copy), mixed)
+
+
+def _pages_of_another(copy: Path, _: Whole, other: Path, rng: random.Random) -> bool:
+    content, size = _pages(_first(copy))
+    foreign = _first(other).read_bytes()
+    at = rng.randrange(3, max(4, len(content) // size)) * size
+    return _put(_first(copy), content[:at] + foreign[at : len(content)] + content[len(foreign) :])
+
+
+def _cut_at_a_page(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    content, size = _pages(_first(copy))
+    return _put(_first(copy), content[: rng.randrange(len(content) // size) * size])
+
+
+def _grown(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    content, size = _pages(_first(copy))
+    return _put(_first(copy), content + bytes(rng.randrange(1, 9) * size))
+
+
+def _beside_the_other_store(copy: Path, *_: object) -> bool:
+    _first(copy).with_name("db.1234.temp.db").write_bytes(_first(copy).read_bytes()[:4096])
+    return True
+
+
+TORN = "torn copy of the file"
+H2: dict[str, Damage] = {
+    "first header of yesterday": _header_copy(1, lambda _, older, __: older),
+    "second header of yesterday": _header_copy(2, lambda _, older, __: older),
+    "first header zeroed": _header_copy(1, lambda page, _, __: bytes(len(page))),
+    "second header zeroed": _header_copy(2, lambda page, _, __: bytes(len(page))),
+    TORN: _pages_of_yesterday,
+    "pages of another database": _pages_of_another,
+    "cut at a page": _cut_at_a_page,
+    "empty pages after the end": _grown,
+    "temporary file beside": _beside_the_other_store,
+}
+
+H2_CLOSED = {name: H2[name] for name in ("cut at a page", "temporary file beside")}
+"""What may happen to an encrypted database."""
+
+
+def _part(copy: Path, rng: random.Random) -> Path:
+    return rng.choice(sorted(copy.glob("db.h2.db*")))
+
+
+def _part_missing(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    _part(copy, rng).unlink()
+    return True
+
+
+def _part_emptied(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    return _put(_part(copy, rng), b"")
+
+
+def _part_cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _part(copy, rng)
+    content = path.read_bytes()
+    return _put(path, content[: rng.randrange(len(content))]) if content else False
+
+
+def _part_older(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    path = _part(copy, rng)
+    older = whole.older / path.name
+    return older.exists() and _put(path, older.read_bytes())
+
+
+def _part_of_another(copy: Path, _: Whole, other: Path, rng: random.Random) -> bool:
+    path = _part(copy, rng)
+    return (other / path.name).exists() and _put(path, (other / path.name).read_bytes())
+
+
+SPLIT: dict[str, Damage] = {
+    "part missing": _part_missing,
+    "part emptied": _part_emptied,
+    "part cut": _part_cut,
+    "part of yesterday": _part_older,
+    "part of another database": _part_of_another,
+}
+
+
+def _lob(copy: Path, rng: random.Random) -> Path | None:
+    found = sorted(copy.rglob("*.lob.db"))
+    return rng.choice(found) if found else None
+
+
+def _lob_missing(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _lob(copy, rng)
+    if path is not None:
+        path.unlink()
+    return path is not None
+
+
+def _lob_emptied(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _lob(copy, rng)
+    return path is not None and _put(path, b"")
+
+
+def _lob_cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _lob(copy, rng)
+    content = b"" if path is None else path.read_bytes()
+    return path is not None and _put(path, content[: rng.randrange(len(content))])
+
+
+def _lob_over_another(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    one, other = _lob(copy, rng), _lob(copy, rng)
+    return one is not None and other is not None and _put(one, other.read_bytes())
+
+
+def _lobs_missing(copy: Path, *_: object) -> bool:
+    if (copy / "db.lobs.db").exists():
+        shutil.rmtree(copy / "db.lobs.db")
+        return True
+    return False
+
+
+LOBS: dict[str, Damage] = {
+    "large object missing": _lob_missing,
+    "large object emptied": _lob_emptied,
+    "large object cut": _lob_cut,
+    "large object over another": _lob_over_another,
+    "all large objects missing": _lobs_missing,
+}
+
+
+# -- Bitronix --------------------------------------------------------------------------------------
+
+
+def days(whole: Whole) -> list[Path]:
+    """Return the folders of earlier states, in their order."""
+    return [whole.older, *sorted(whole.older.parent.glob("day-*"))]
+
+
+def _one_of_yesterday(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    day, name = rng.choice(days(whole)), rng.choice(("btm1.tlog", "btm2.tlog"))
+    return _put(copy / name, (day / name).read_bytes())
+
+
+def _parts_of_different_days(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
+    chosen = [rng.choice(days(whole)) for _ in range(2)]
+    names = ("btm1.tlog", "btm2.tlog")
+    changed = [
+        _put(copy / name, (day / name).read_bytes())
+        for name, day in zip(names, chosen, strict=True)
+    ]
+    return any(changed)
+
+
+def _one_of_another(copy: Path, _: Whole, other: Path, rng: random.Random) -> bool:
+    name = rng.choice(("btm1.tlog", "btm2.tlog"))
+    return _put(copy / name, (other / name).read_bytes())
+
+
+def _exchanged(copy: Path, *_: object) -> bool:
+    one, two = (copy / name for name in ("btm1.tlog", "btm2.tlog"))
+    content = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    return _put(two, content)
+
+
+def clock_went_back(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    """Give the file in use the times that a clock has which went back at the change of files."""
+    paths = [copy / name for name in ("btm1.tlog", "btm2.tlog")]
+    parts = [
+        Part(number, str(path), memoryview(path.read_bytes()))
+        for number, path in enumerate(paths, 1)
+    ]
+    earlier, later = DualFiles((parts[0], parts[1])).order()
+    if earlier.header is None or later.header is None or earlier.last is None:
+        return False
+    back = later.header.timestamp - earlier.header.timestamp + rng.randrange(1, 3_600_000)
+    content = bytearray(later.data or b"")
+    for span in later.counted_spans():
+        one = span.record
+        if one is not None and one.time >= later.header.timestamp:
+            time, number = one.time - back, one.sequence_number
+            moved = TransactionLogRecord.create(
+                one.status, one.gtrid, one.unique_names, time, number
+            ).encode()
+            content[span.offset : span.offset + len(moved)] = moved
+    header = dataclasses.replace(later.header, timestamp=later.header.timestamp - back)
+    content[:HEADER_LENGTH] = header.encode()
+    assert FileHeader.decode(bytes(content)) == header
+    return _put(paths[later.number - 1], bytes(content))
+
+
+BITRONIX: dict[str, Damage] = {
+    "one file of yesterday": _one_of_yesterday,
+    "files of different days": _parts_of_different_days,
+    "one file of another journal": _one_of_another,
+    "files exchanged": _exchanged,
+}
+BITRONIX_3 = BITRONIX | {"clock went back": clock_went_back}
