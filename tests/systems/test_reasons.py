@@ -41,6 +41,7 @@ from tallystick.systems.tally.format.layout import archive_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
+from tests.systems.bitronix import logs as bitronix
 from tests.systems.derby.live.test_log import insert, row
 from tests.systems.derby.verdict.test_damage import control
 from tests.systems.jboss import build as jboss
@@ -103,6 +104,15 @@ def as_it_is(_folder: Path) -> None:
 
 def newest(folder: Path, pattern: str) -> Path:
     return max(folder.rglob(pattern))
+
+
+def two_journals(folder: Path) -> None:
+    """Write two files of Bitronix of which the older one has room."""
+    for number in (1, 2):
+        gtrid = bitronix.gtrid(number)
+        decided = [bitronix.record(one, number, "a", gtrid=gtrid) for one in (8, 3)]
+        content = bitronix.file_bytes(decided, 5_000 + number)
+        (folder / f"btm{number}.tlog").write_bytes(content)
 
 
 def object_store(cut: int | None = None, end: str = "") -> Change:
@@ -370,6 +380,15 @@ def _older_header(_reading: H2Reading, data: bytearray) -> None:
         found.write_counter + 1, found.log_key, found.first_trunk, found.first_data
     )
     data[1024:1536] = h2.encode_variable_header(counted, 512)
+
+
+def _later_log(_reading: H2Reading, data: bytearray) -> None:
+    """Append a trunk page, and a data page, of a log that is later than that in the header."""
+    found, number = h2.decode_variable_header(bytes(data[512:1024])), len(data) // 512
+    assert found is not None
+    key = found.log_key + 1000
+    data += h2.encode_trunk(h2.Trunk(number, 0, key, 0, (number + 1,)), 512)
+    data += h2.encode_data(number + 1, number, key, b"", 512)
 
 
 def _record_after_fill(reading: H2Reading, data: bytearray) -> None:
@@ -647,6 +666,7 @@ OTHERS = [
     Row("cloudtran", "normal", odd_mark, "mark-damaged"),
     Row("cloudtran", "normal", two_serials, "other-file"),
     Row("bitronix", "wide", SINCE_1970, "lines-differ"),
+    Row("bitronix", NONE, two_journals, "other-time"),
     Row("derby", "halted", put("log/log1.dat", 0, bytes(4)), "no-boot"),
     Row("derby", NONE, page_gap, "boot-depends"),
     Row("derby", "halted", without("log/log1.dat"), "new-log"),
@@ -660,6 +680,7 @@ OTHERS = [
     Row("derby", "halted", control_without_checkpoint, "no-checkpoint"),
     Row("h2", "clean-512", h2_change(_created(0, 1)), "header-only"),
     Row("h2", "large-log-512", h2_change(_older_header), "older-header"),
+    Row("h2", "large-log-512", h2_change(_later_log), "later-log"),
     Row("h2", "clean-512", h2_change(_other_inner_magic), "encrypted"),
     Row("h2", "large-log-512", h2_change(_closed_in(1)), "closed-in-one-copy"),
     Row("h2", "large-log-512", h2_change(_closed_in(1, 2)), "log-not-named"),
