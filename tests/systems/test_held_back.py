@@ -17,6 +17,7 @@ from tallystick.systems.derby.verdict.strict import held_by_open, redo_bytes
 from tallystick.systems.held_back import REDONE_PER_S, held_back, redo_text
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
+from tests.kit import read_in_runs
 from tests.systems.jboss.build import add, add_tx, commit, file_name, image
 
 
@@ -64,6 +65,25 @@ def test_the_redo_of_h2_is_its_log_pages() -> None:
     (log,) = explain(fixture_dir("h2") / "large-log-512").logs
     assert log.strict["redo"] % 512 == 0
     assert log.strict["redo"] > 0
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_transaction_of_h2_holds_the_log_pages_that_a_checkpoint_would_have_freed(
+    runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if runs:
+        read_in_runs(monkeypatch)
+    for case, name in (
+        ("sections-uncommitted-2048", "session 4"),
+        ("indoubt-checkpoint-2048", "transaction GLOBAL_1, session 4"),
+    ):
+        (log,) = explain(fixture_dir("h2") / case).logs
+        held = log.strict["held_back"]
+        assert (held["transaction"], held["file"], held["files"]) == (name, "db.h2.db", 1)
+        assert 0 < held["bytes"] <= log.strict["redo"]
+        assert held["bytes"] % 2048 == 0
+    (alone,) = explain(fixture_dir("h2") / "uncommitted-2048").logs  # no checkpoint came after it
+    assert "held_back" not in alone.strict
 
 
 def test_nothing_is_held_back_where_all_that_is_open_began_in_the_newest_file(

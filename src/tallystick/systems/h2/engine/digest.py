@@ -61,6 +61,7 @@ class LogDigest:
         states: transactions by state.
         prepared: transactions in doubt.
         uncommitted: how many transactions changed something and did not end.
+        oldest: of these and of those in doubt, the one that began first.
         versions_differ_from: the position of the first damaged row with a value of a type that not
             every version of the engine knows: what it takes for the next record depends on that.
             Or of the first row of the page index with a value that versions convert to a number.
@@ -78,6 +79,7 @@ class LogDigest:
     states: Counter[State] = field(default_factory=Counter)
     prepared: list[LoggedTransaction] = field(default_factory=list)
     uncommitted: int = 0
+    oldest: LoggedTransaction | None = None
     versions_differ_from: int | None = None
     count: RunCount = field(default_factory=RunCount)
     odd_rows: bool = False
@@ -137,12 +139,16 @@ class LogDigest:
 
     def finish(self) -> None:
         """Count the transactions that are open at the end."""
-        rest = self._transactions.rest()
+        rest = [*self._transactions.rest()]
+        self.oldest = min(
+            (one for one in rest if one.count), key=lambda one: one.begin, default=None
+        )
         if self._ledger is not None:
+            self.oldest = self._ledger.oldest()
             active, changed = self._ledger.active()
             self.states.update({State.ACTIVE: active} if active else {})
             self.uncommitted += changed
-            rest = self._ledger.rest(prepared=True)
+            rest = [*self._ledger.rest(prepared=True)]
         for one in rest:
             self.states[one.state] += 1
             if one.state is State.PREPARED:

@@ -55,6 +55,8 @@ class LoggedTransaction:
     """Changes, of which `changes` may have none: their entries are not made in a plain log."""
     by_hand: bool = False
     """True if the record that ends it was written by hand over its prepare record."""
+    begin: tuple[int, int] = (0, 0)
+    """Section and stream start of its first record."""
 
     @property
     def name(self) -> str | None:
@@ -129,7 +131,8 @@ class Tracker:
         filled, self._filled = self._filled, _is_fill(entry)
         if entry.type == INCOMPLETE or entry.code not in SESSION_TYPES:
             return None
-        one = self._open.setdefault(entry.session, LoggedTransaction(entry.session))
+        begun = LoggedTransaction(entry.session, begin=(entry.section, entry.start))
+        one = self._open.setdefault(entry.session, begun)
         one.add(entry)
         state = _end_state(one, entry)
         if state is None:

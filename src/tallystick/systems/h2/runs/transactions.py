@@ -45,9 +45,11 @@ class OpenTransaction:
     Attributes:
         figures: those of `sessions`.
         parts: its changes: type, table and key each.
+        begin: section and stream start of its first record.
     """
 
     figures: Any
+    begin: tuple[int, int]
     names: list[str] = field(default_factory=list)
     last: Entry | None = None
     parts: list[Any] = field(default_factory=list)
@@ -170,6 +172,11 @@ class ChunkTransactions:
             one.by_hand = hand
             yield one
 
+    def begin_of(self, number: int) -> tuple[int, int]:
+        """Return section and stream start of the first record of a transaction in the chunk."""
+        row = int(np.argmax(self.numbers == number))
+        return int(self.chunk.sections[row]), int(self.chunk.starts[row])
+
     def record_at(self, row: int) -> Entry:
         """Return a record of the chunk."""
         return next(self.log.of_chunk(self.chunk, np.array([row])))
@@ -202,12 +209,24 @@ class Ledger:
         """Yield the transactions that are open at the end of the log, or the prepared ones."""
         for session, one in self._open.items():
             if one.names or not prepared:
-                yield logged(session, one.figures, one.names, one.last, open_state(one.names))
+                found = logged(session, one.figures, one.names, one.last, open_state(one.names))
+                found.begin = one.begin
+                yield found
 
     def active(self) -> tuple[int, int]:
         """Return how many open ones are not prepared, and how many of these have changes."""
         counts = [one.figures[CHANGES] > 0 for one in self._open.values() if not one.names]
         return len(counts), sum(map(bool, counts))
+
+    def oldest(self) -> LoggedTransaction | None:
+        """Return the open one with changes that began first."""
+        found = [item for item in self._open.items() if item[1].figures[CHANGES] > 0]
+        if not found:
+            return None
+        session, one = min(found, key=lambda item: item[1].begin)
+        oldest = logged(session, one.figures, one.names, one.last, open_state(one.names))
+        oldest.begin = one.begin
+        return oldest
 
     def _carried(self, sessions: list[int]) -> Any:
         carried = np.zeros((FIGURES, len(sessions)), np.int64)
@@ -245,7 +264,8 @@ class Ledger:
             figures = found.figures[:, number].copy()
             one = found.before.get(number)
             if one is None:
-                one = self._open[sessions[number]] = OpenTransaction(figures)
+                begin = found.begin_of(number)
+                one = self._open[sessions[number]] = OpenTransaction(figures, begin)
             if number in found.names:
                 one.names = found.names[number]
             if lasts[number] != NONE:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from tallystick.records import Deferred, Finding, Judgement, Outcome, Severity, State, Verdict
+from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.h2.codes import CODES, REASONS
 from tallystick.systems.h2.engine.opening import EngineResult
@@ -20,6 +21,7 @@ from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.verdict.answer import grounds
 from tallystick.systems.h2.verdict.differences import differences
 from tallystick.systems.h2.verdict.losses import lost_with
+from tallystick.systems.held_back import held_back
 
 
 def verdict_of(result: EngineResult, log: str, form: str, findings: Sequence[Finding]) -> Verdict:
@@ -66,6 +68,30 @@ def strict_part(result: EngineResult, findings: Sequence[Finding]) -> dict[str, 
         "findings": dict(sorted(Counter(one.code for one in findings).items())),
         "opens": result.opening.opened,
         "redo": _redo_bytes(result),
+    } | _held_back(result)
+
+
+def _held_back(result: EngineResult) -> dict[str, Any]:
+    """Return what the oldest open transaction holds: the log pages from its first record on.
+
+    A checkpoint frees the pages before it, but for these. Nothing is held before there was one.
+    """
+    stream, recovery = result.file.stream, result.recovery
+    oldest = None if result.digest is None else result.digest.oldest
+    if stream is None or recovery is None or oldest is None:
+        return {}
+    section, start = oldest.begin
+    if recovery.last_section is None or section >= recovery.last_section:
+        return {}
+    pages = len(stream.data_pages) - start // stream.body_size
+    name = f"transaction {oldest.name}, " if oldest.name else ""
+    return {
+        "held_back": held_back(
+            f"{name}session {oldest.session}",
+            logical_name(stream.pages.file).rpartition("/")[2],
+            stream.file_offset(start),
+            [pages * stream.pages.page_size],
+        )
     }
 
 
