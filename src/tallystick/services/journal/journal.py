@@ -114,6 +114,7 @@ class Journal(BaseJournal):
     def replay(self, from_lsn: int = 0, from_time: float | None = None) -> Iterator[NumberedRecord]:
         """Read every durable record from an LSN on, or from a time in seconds since 1970 on.
 
+        Records of transactions are among them, also of those that were rolled back.
         A log without LSNs (jboss) is read whole; its records are numbered from 1 on.
         """
         return self._replay(from_lsn, from_time)
