@@ -100,6 +100,10 @@ class Drivers:
     python: str = sys.executable
     records: int = LIFE_RECORDS
     """What a log gets for each life of a driver that follows it."""
+    together: int = 2
+    """Streams of a log that one life follows."""
+    steps_max: int = 4
+    """Steps of a life before it is killed, at most."""
     killed: int = 0
     between: int = 0
     """Kills after a batch was written and before it was noted."""
@@ -107,14 +111,19 @@ class Drivers:
     def kill(self, kills: int) -> None:
         """Follow one log after the other for some steps, and kill its driver."""
         choice = random.Random(SEED)
-        lives = [(one, some) for one in self.writers for some in _lives(one.streams)]
+        lives = [(one, some) for one in self.writers for some in self._lives(one.streams)]
         for _, (writer, some) in zip(range(kills), cycle(lives), strict=False):
             writer.limit += self.records
             at_note, seconds = choice.random() < 0.5, choice.random()
-            self._kill_after(some, choice.randint(0, 4), None if at_note else seconds)
+            steps = choice.randint(0, self.steps_max)
+            self._kill_after(some, steps, None if at_note else seconds)
             self.killed += 1
             told = f"kill {self.killed} of {kills}, {self.between} between write and note"
             print(f"{told}, {_steps(some)} steps", flush=True)  # noqa: T201
+
+    def _lives(self, streams: list[Stream]) -> list[list[Stream]]:
+        """What each life of a driver follows."""
+        return [streams[at : at + self.together] for at in range(0, len(streams), self.together)]
 
     @property
     def streams(self) -> list[Stream]:
@@ -140,6 +149,21 @@ class Drivers:
                 self._command(streams), cwd=ROOT, env=self.environment,
                 stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
+        try:
+            self._follow(process, streams, steps, reported)
+            noted = _wait_for_write(streams) if seconds is None else None
+            time.sleep(seconds or 0)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        if noted is not None:
+            stream, done = noted
+            self.between += stream.steps == done
+
+    def _follow(
+        self, process: subprocess.Popen[bytes], streams: list[Stream], steps: int, reported: Path
+    ) -> None:
+        """Wait until the driver has made so many steps, or its writer waits for other streams."""
         assert process.stdout is not None
         begun = done = _steps(streams)
         goal, moved = begun + steps, 0.0
@@ -149,17 +173,7 @@ class Drivers:
             moved = time.monotonic() if done > before or not moved else moved
             quiet = START_SECONDS if done == begun else QUIET_SECONDS
             if time.monotonic() - moved > quiet:
-                break  # its writer waits for other streams
-        noted = None
-        if seconds is None:
-            noted = _wait_for_write(streams)
-        else:
-            time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if noted is not None:
-            stream, done = noted
-            self.between += stream.steps == done
+                return
 
     def _command(self, streams: list[Stream]) -> list[str]:
         command = [self.python, "-m", "tests.pipeline.streaming", *self.options]
@@ -202,11 +216,6 @@ class Forks(Drivers):
         self.nursery.stdin.write(" ".join(words) + "\n")
         self.nursery.stdin.flush()
         return int(self.nursery.stdout.readline())
-
-
-def _lives(streams: list[Stream]) -> list[list[Stream]]:
-    """Streams in pairs: what one life of a driver follows."""
-    return [streams[at : at + 2] for at in range(0, len(streams), 2)]
 
 
 def _steps(streams: Sequence[Stream]) -> int:
@@ -375,7 +384,7 @@ def test_streams_that_are_killed_write_each_record_once(
     names = [f"{one}/{to}" for to in targets for one in FOLLOWED]
     options = ["--jars", jars] if jars else []
     with at_work(tmp_path, names) as working:
-        drivers = Drivers([*working.values()], environment, options)
+        drivers = Drivers([*working.values()], environment, options, together=1, steps_max=1)
         drivers.kill(KILLS)
         record_property("figure", check(working, drivers, drivers.drain))
 
