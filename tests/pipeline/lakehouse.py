@@ -2,23 +2,28 @@
 
 In a process of its own, as the PySpark that has these jars is another one than that of the tests.
 Batches come in random pieces, some twice; in the end the table has the rows that a reader has who
-keeps them all in memory. Prints the number of rows.
+keeps them all in memory. Prints the number of rows. With the form ``postgres`` HOME is the URL of
+a database for JDBC.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.pipeline.change_feed import FEED, feed
-from tallystick.pipeline.into import merge_into
+from tallystick.pipeline.into import merge_into, upsert_into
 from tallystick.pipeline.session import start
 from tests.pipeline.histories import Row, random_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SETTINGS = {
     "delta": {
@@ -63,13 +68,37 @@ def newest(rows: list[Row]) -> dict[tuple[str, str], bytes]:
     return found
 
 
+def in_postgres(url: str, jars: str) -> None:
+    """Do as `main` does with a table of PostgreSQL."""
+    spark = start("local[1]", {"spark.jars": jars, "spark.sql.shuffle.partitions": "1"})
+
+    def found() -> list[Any]:
+        by = {"driver": "org.postgresql.Driver"}
+        return spark.read.jdbc(url, "accounts", properties=by).collect()
+
+    print(merged(spark, upsert_into(url, "accounts"), found))  # noqa: T201
+    spark.stop()
+
+
 def main(form: str, home: Path, jars: str) -> None:
-    """Merge a history in pieces and check the table after each."""
+    """Merge a history in pieces and check the table in the end."""
     spark = start("local[1]", settings(form, home, jars))
     table = f"delta.`{home / 'table'}`" if form == "delta" else "ice.db.accounts"
     if form == "iceberg":
         spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
-    merge, choice, rows = merge_into(table, form), random.Random(5), random_history(7, COMMITS)
+
+    def found() -> list[Any]:
+        return spark.table(table).collect()
+
+    print(merged(spark, merge_into(table, form), found))  # noqa: T201
+    spark.stop()
+
+
+def merged(
+    spark: SparkSession, merge: Callable[[DataFrame, int], None], table: Callable[[], list[Any]]
+) -> int:
+    """Merge a history in pieces, some twice, and check the table; return how many rows it has."""
+    choice, rows = random.Random(5), random_history(7, COMMITS)
 
     def batch(first: int, last: int) -> Any:
         some = [row for row in rows if first < row["commit_sequence"] <= last]
@@ -85,15 +114,14 @@ def main(form: str, home: Path, jars: str) -> None:
         if done == COMMITS:
             break
     for _ in range(2):
-        found = {
-            (row["collection"], row["key"]): bytes(row["after"])
-            for row in spark.table(table).collect()
-        }
+        found = {(row["collection"], row["key"]): bytes(row["after"]) for row in table()}
         assert found == newest(rows), (found, newest(rows))
         merge(batch(0, COMMITS), 0)  # all of it once more, as after a lost checkpoint
-    print(len(found))  # noqa: T201
-    spark.stop()
+    return len(found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    if sys.argv[1] == "postgres":
+        in_postgres(sys.argv[2], sys.argv[3])
+    else:
+        main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

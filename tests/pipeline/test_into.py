@@ -17,6 +17,7 @@ from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.pipeline.change_feed import FEED, feed
 from tests.interop.java import classpath
 from tests.pipeline.histories import history_row
+from tests.servers import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +69,20 @@ def _own(jar: str) -> bool:
 @pytest.mark.parametrize("form", JARS)
 def test_batches_that_come_again_leave_the_rows_of_one_pass(tmp_path: Path, form: str) -> None:
     assert int(run_with(form, "tests.pipeline.lakehouse", tmp_path).split()[-1]) > 3
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(RUN_LIMIT_S + 60)
+def test_batches_that_come_again_leave_the_same_rows_in_postgres(postgres_server: Server) -> None:
+    jar = classpath(["org.postgresql:postgresql:42.7.4"]).split(os.pathsep)
+    url = f"jdbc:postgresql://localhost:{postgres_server.port}/{postgres_server.database}"
+    command = ["postgres", f"{url}?user=tally", ",".join(jar)]
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.lakehouse", *command],
+        cwd=ROOT, capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    assert int(answer.stdout.split()[-1]) > 3
 
 
 @pytest.mark.interop

@@ -1,4 +1,4 @@
-"""The change feed into what people have: tables of Delta and Iceberg, and envelopes of Debezium.
+"""The change feed into what people have: tables of Delta, Iceberg and PostgreSQL, and Debezium.
 
 In: frames of the change feed, whole or batches of a stream. Out: a table that holds the newest row
 of every key, or frames of JSON envelopes. A batch that comes again changes nothing.
@@ -6,7 +6,8 @@ of every key, or frames of JSON envelopes. A batch that comes again changes noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
@@ -64,6 +65,45 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
             changes.unpersist()
 
     return merge
+
+
+def upsert_into(
+    url: str, table: str, properties: Mapping[str, str] | None = None
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch`` that keeps a table of PostgreSQL as `merge_into` does.
+
+    The tasks write the newest row of every key of a batch into a table beside it, called as it is
+    with ``_batch`` behind; one transaction brings them from there into the table, so who reads it
+    sees a batch whole or not at all. Both are made if they are missing. The session needs the JDBC
+    driver ``org.postgresql:postgresql``, and is no one of Spark Connect.
+
+    Args:
+        url: of JDBC, as ``jdbc:postgresql://HOST/DATABASE``.
+        table: its name in SQL, for which the user may make tables.
+        properties: of the connection: ``user``, ``password`` and others of the driver.
+
+    Raises:
+        ValueError: the URL is none of PostgreSQL.
+    """
+    if not url.startswith("jdbc:postgresql:"):
+        raise ValueError("the URL begins with jdbc:postgresql:, as jdbc:postgresql://HOST/DATABASE")
+    given = {"driver": _DRIVER, **(properties or {})}
+    beside = f'{table[:-1]}_batch"' if table.endswith('"') else f"{table}_batch"
+
+    def upsert(batch: DataFrame, batch_id: int) -> None:
+        del batch_id  # commit versions tell what was applied
+        changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
+        try:
+            emptied = _emptied(changes)
+            rows = _newest(changes, emptied).withColumn("_emptied", F.expr("false"))
+            cleared = emptied.withColumn("_emptied", F.expr("true"))
+            both = rows.unionByName(cleared, allowMissingColumns=True)
+            both.write.jdbc(url, beside, "overwrite", given)
+        finally:
+            changes.unpersist()
+        _run_in_postgres(batch, url, given, _upserts(table, beside))
+
+    return upsert
 
 
 def as_debezium(changes: DataFrame, *, schema: bool = False) -> DataFrame:
@@ -135,8 +175,9 @@ def _merge(table: str) -> str:
     )
 
 
-def _equal(names: Sequence[str]) -> str:
-    return " AND ".join(f"old.`{name}` = new.`{name}`" for name in names)
+def _equal(names: Sequence[str], quote: str = "`") -> str:
+    quoted = [f"{quote}{name}{quote}" for name in names]
+    return " AND ".join(f"old.{name} = new.{name}" for name in quoted)
 
 
 def _older() -> str:
@@ -155,3 +196,55 @@ def _run(rows: DataFrame, statement: str) -> None:
         rows.sparkSession.sql(statement.replace("{new}", name))
     finally:
         rows.sparkSession.catalog.dropTempView(name)
+
+
+# -- PostgreSQL ----------------------------------------------------------------------------------
+
+_DRIVER = "org.postgresql.Driver"
+_QUOTE = '"'
+
+
+_TYPES = {"_commit_version": "bigint", "ordinal": "integer", "_commit_timestamp": "timestamptz"}
+_TYPES |= {"gtrid": "bytea", "after": "bytea"}
+"""By column its type in PostgreSQL; of all others it is text."""
+
+
+def _upserts(table: str, beside: str) -> list[str]:
+    """Return the statements that bring the rows of a batch from the table beside it."""
+    columns = ", ".join(f'"{name}" {_TYPES.get(name, "text")}' for name in COLUMNS)
+    names, key = (", ".join(f'"{name}"' for name in some) for some in (COLUMNS, KEY))
+    updates = ", ".join(f'"{name}" = excluded."{name}"' for name in COLUMNS if name not in KEY)
+    old, new, other = (
+        ", ".join(f'{one}."{name}"' for name in VERSION) for one in ("old", "new", "excluded")
+    )
+    delete = f"DELETE FROM {table} AS old USING {beside} AS new WHERE ({old}) < ({new}) AND"
+    insert = (
+        f"INSERT INTO {table} AS old ({names}) SELECT {names} FROM {beside} "
+        f"WHERE NOT (_deleted OR _emptied) ON CONFLICT ({key}) DO UPDATE SET {updates} "
+        f"WHERE ({old}) < ({other})"
+    )
+    return [
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns}, PRIMARY KEY ({key}))",
+        f"{delete} new._emptied AND {_equal(_COLLECTION, _QUOTE)}",
+        f"{delete} new._deleted AND {_equal(KEY, _QUOTE)}",
+        insert,
+        f"DROP TABLE {beside}",
+    ]
+
+
+def _run_in_postgres(
+    batch: DataFrame, url: str, properties: Mapping[str, str], statements: Sequence[str]
+) -> None:
+    """Run statements in one transaction by the driver of JDBC that the session has."""
+    jvm: Any = batch.sparkSession.sparkContext._jvm
+    given = jvm.java.util.Properties()
+    for name, value in properties.items():
+        given.setProperty(name, value)
+    connection = jvm.org.postgresql.Driver().connect(url, given)
+    try:
+        connection.setAutoCommit(False)
+        for statement in statements:
+            connection.createStatement().execute(statement)
+        connection.commit()
+    finally:
+        connection.close()
