@@ -7,6 +7,7 @@ the answers about the database, and what is no log.
 from __future__ import annotations
 
 import shutil
+import struct
 import tarfile
 from pathlib import Path
 
@@ -15,10 +16,15 @@ import pytest
 import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import discover
-from tallystick.records import Answer, Severity
+from tallystick.records import Answer, Finding, Severity
+from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.layout import MAGIC
+from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long
 from tallystick.systems.h2.format.secure import decrypted
-from tallystick.systems.protocol import ReadOptions
-from tests.systems.h2.kit import reading_of
+from tallystick.systems.h2.format.values.types import CLOB, LOB_IN_FILE
+from tallystick.systems.h2.read.surroundings import LobFile, surroundings_of
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tests.systems.h2.kit import fixture, reading_of
 from tests.systems.h2.test_left import LEFT
 from tests.systems.h2.verdict.test_damage import base
 
@@ -126,6 +132,84 @@ def test_a_missing_file_of_a_large_object_is_a_loss(lost: str, tmp_path: Path) -
     assert answer_of(folder) == (Answer.LOSES, "part-lost")
     alone = tallystick.explain(folder, options=ReadOptions(log_only=True))
     assert [one.judgement.answer for one in alone.logs] == [Answer.SAFE]
+
+
+CUT_LOBS = {
+    "emptied": b"",
+    "of marks only": MAGIC * 3,
+    "of another kind": b"H:2,block:5".ljust(9072),
+}
+
+
+@pytest.mark.parametrize("kind", [*CUT_LOBS, "cut in a block", "cut after a block"])
+def test_a_file_of_a_large_object_that_does_not_have_all_of_it_is_a_loss(
+    kind: str, tmp_path: Path
+) -> None:
+    folder = unpacked("lob-files-1.2.tgz", tmp_path)
+    path = folder / "test.lobs.db/2.t3.lob.db"
+    whole = path.read_bytes()
+    cut = {"cut in a block": whole[:9000], "cut after a block": whole[: 48 + 8208 + 816 - 816]}
+    path.write_bytes((CUT_LOBS | cut)[kind])
+    (log,) = tallystick.explain(folder).logs
+    if kind == "cut after a block":  # one block may be a compressed one
+        assert log.judgement.answer is Answer.SAFE
+        return
+    assert (log.judgement.answer, log.judgement.reason) == (Answer.LOSES, "part-lost")
+    assert "2.t3.lob.db" in log.judgement.text
+
+
+def block(content: bytes, *head: int) -> bytes:
+    data = struct.pack(f">{len(head)}i", *head) + content
+    return data.ljust(-(-len(data) // 16) * 16, b"\0")
+
+
+LOB_FILES = {
+    "whole blocks": ([block(bytes(8192), 8192)] * 2 + [block(b"x", 1)], 16_385, True),
+    "one whole block fewer": ([block(bytes(8192), 8192)] * 2, 16_385, False),
+    "compressed blocks": ([block(b"xyz", 3, 8192), block(b"xy", 2, 8192)], 16_384, True),
+    "one compressed block": ([block(b"xyz" * 20, 60, 8192)], 8192, True),
+    "nothing": ([], 0, True),
+    "no block": ([], 5, False),
+    "a negative length": ([block(b"x", -1)], 5, False),
+}
+
+
+@pytest.mark.parametrize("name", LOB_FILES)
+def test_the_blocks_of_a_large_object_fill_its_file(name: str, tmp_path: Path) -> None:
+    blocks, length, whole = LOB_FILES[name]
+    (tmp_path / "db.lobs.db").mkdir()
+    (tmp_path / "db.lobs.db/7.t3.lob.db").write_bytes(MAGIC * 3 + b"".join(blocks))
+    source = LogSource("h2", str(tmp_path), (f"{tmp_path}/db.h2.db",))
+    found = surroundings_of(source, [LobFile(3, 7, length)])
+    assert found is not None
+    assert [part.fits for part in found.parts] == [whole]
+
+
+def stored_in_file(number: int) -> bytes:
+    """A row of one CLOB in a file of table 3."""
+    head = encode_var_int(1) + bytes([CLOB]) + encode_var_int(LOB_IN_FILE)
+    return head + encode_var_int(3) + encode_var_int(number) + encode_var_long(5) + b"\0"
+
+
+def test_large_objects_of_rows_that_are_redone_are_looked_for() -> None:
+    result = fixture("committed-512")._result
+    assert not isinstance(result, Finding)
+    assert result.redo is not None
+    table = next(one.index for one in result.redo.tables.meta.values() if one.index > 0)
+
+    def change(code: Type, key: int = 0, of: int = table) -> Entry:
+        return Entry(1, 0, code, 0, table=of, key=key, row=stored_in_file(key))
+
+    def found(*entries: Entry) -> list[int]:
+        assert result.redo is not None
+        return sorted(one.number for one in result.redo.lob_files_of(entries))
+
+    added = [change(Type.ADD, key) for key in (1, 2)]
+    assert found(*added) == [1, 2]
+    assert found(*added, change(Type.REMOVE, 2)) == [1]
+    assert found(*added, change(Type.TRUNCATE)) == []
+    assert found(change(Type.ADD, 1, 987_654)) == []  # its table was dropped
+    assert found(Entry(1, 0, Type.ADD, 0, table=table, row=b"\1")) == []
 
 
 def test_a_database_of_h2_1_1_is_no_log(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.surroundings import numbered, surroundings_of
+from tallystick.systems.h2.read.surroundings import has_lob_files, numbered, surroundings_of
 from tallystick.systems.h2.read.transactions import (
     LoggedTransaction,
     hand_commits,
@@ -291,8 +291,12 @@ class H2Reading:
         result = self._result
         if self._options.log_only:
             return None
-        redo = None if isinstance(result, Finding) else result.redo
-        return surroundings_of(self.source, () if redo is None else redo.lob_files())
+        if isinstance(result, Finding) or result.redo is None:
+            return surroundings_of(self.source, ())
+        lobs = result.redo.lob_files()
+        if lobs or has_lob_files(self.source):
+            lobs |= result.redo.lob_files_of(result.redone())
+        return surroundings_of(self.source, lobs)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

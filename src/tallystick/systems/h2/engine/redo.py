@@ -7,7 +7,7 @@ and lost, the catalogue, and what of the records the engine never writes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,14 @@ from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entr
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.format.values.types import Value, decode_row
+from tallystick.systems.h2.format.values.types import (
+    EngineFailureError,
+    FileCorruptedError,
+    Value,
+    decode_row,
+)
 from tallystick.systems.h2.read.stream import LogStream
+from tallystick.systems.h2.read.surroundings import LobFile, lob_file
 from tallystick.systems.h2.runs.pieces import OWN_TABLES
 
 DUPLICATE_KEY = 23505
@@ -93,14 +99,28 @@ class Redo:
             found[unknown] = self.tables.contains_each(self.root(table).root, keys[unknown])
         return found != 0
 
-    def lob_files(self) -> set[tuple[int, int]]:
+    def lob_files(self) -> set[LobFile]:
         """Return the large objects in files that rows name which the log does not change."""
         return {
             lob
             for table, key, lob in self.tables.lob_files
             if table not in self.emptied
+            and table in self.tables.meta
             and (table not in self.changed or self.changed[table].get(key) is None)
         }
+
+    def lob_files_of(self, redone: Iterable[Entry]) -> set[LobFile]:
+        """Return the large objects in files that rows name which redo adds and leaves there."""
+        found: dict[tuple[int, int], set[LobFile]] = {}
+        for entry in redone:
+            if entry.code == Type.TRUNCATE:
+                found = {place: lobs for place, lobs in found.items() if place[0] != entry.table}
+            elif entry.code == Type.REMOVE:
+                found.pop((entry.table, entry.key), None)
+            elif lobs := {*_lob_files_in(entry, self.zone)}:
+                found[entry.table, entry.key] = lobs
+        there = self.tables.meta
+        return {lob for (table, _), lobs in found.items() if table in there for lob in lobs}
 
     def _add(self, entry: Entry) -> None:
         if entry.table == TABLE_META:
@@ -180,3 +200,13 @@ _APPLY: dict[int, Callable[[Redo, Entry], None]] = {
     Type.REMOVE: Redo._remove,
     Type.TRUNCATE: Redo._truncate,
 }
+
+
+def _lob_files_in(entry: Entry, zone: Zone) -> Iterator[LobFile]:
+    try:
+        values, _ = decode_row(entry.row, zone)
+    except (IndexError, FileCorruptedError, EngineFailureError):
+        return
+    for value in values:
+        if value is not None and (found := lob_file(value)) is not None:
+            yield found

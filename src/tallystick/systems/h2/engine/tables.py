@@ -7,7 +7,6 @@ leaves, nodes and overflow pages; of b-tree pages the header only.
 
 from __future__ import annotations
 
-import re
 import struct
 from bisect import bisect_left
 from collections.abc import Generator, Iterator
@@ -38,6 +37,7 @@ from tallystick.systems.h2.format.values.types import (
     decode_value,
 )
 from tallystick.systems.h2.read.stream import LogStream, PageFile
+from tallystick.systems.h2.read.surroundings import LobFile, lob_file
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -172,7 +172,7 @@ class Tables:
     """Then the engine cannot make an empty leaf of an empty page."""
     odd_rows: bool = False
     """The page index has a row that the engine never writes."""
-    lob_files: list[tuple[int, int, tuple[int, int]]] = field(default_factory=list)
+    lob_files: list[tuple[int, int, LobFile]] = field(default_factory=list)
     """Table and key of rows that `damaged_pages` met and that name a large object in a file, and
     what names that."""
     _steps: Steps = field(default_factory=Steps)
@@ -408,7 +408,7 @@ class Tables:
         try:
             for _ in range(leaf.columns):
                 value, at = decode_value(data, at, self.zone)
-                if value is not None and value.type in _LOBS:
+                if value is not None:
                     self._note_file(leaf, key, value)
         except (IndexError, FileCorruptedError):
             return -1
@@ -417,9 +417,9 @@ class Tables:
         return at
 
     def _note_file(self, leaf: DataLeaf, key: int, value: Value) -> None:
-        if isinstance(value.text, str) and (found := _IN_FILE.match(value.text)):
+        if (found := lob_file(value)) is not None:
             table, _ = decode_var_int(leaf.page, FIELDS_START)
-            self.lob_files.append((table, key, (int(found[1]), int(found[2]))))
+            self.lob_files.append((table, key, found))
 
     def contains(self, root: int, key: int) -> bool:
         """Return True if a row with this key is below ``root``."""
@@ -551,9 +551,6 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
-_LOBS = ("BLOB", "CLOB")
-_IN_FILE = re.compile(r"file:table=(-?\d+),id=(-?\d+),length=-?\d+")
-"""Text of a large object in a file of its own; table and number name it."""
 _CALLED_FREE = "it is in use, and the free list calls it free"
 _OPTIONS, _COLUMN_LIST = 4, 5
 """Places of options and columns in a row of the page index."""

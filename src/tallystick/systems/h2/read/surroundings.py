@@ -7,23 +7,55 @@ Source: ``FilePathSplit``, ``ValueLob.getFileName`` of H2 1.2 and 1.3.
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.source import logical_name, source_size
+from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
+from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.detect import PART, SUFFIX
 from tallystick.systems.protocol import LogSource
-from tallystick.systems.surroundings import names_beside
+from tallystick.systems.surroundings import names_beside, open_part
 
 _SPLIT: Final = "the names that split: gives"
 _LAYOUT: Final = "the layout of a database"
 _FILES_PER_FOLDER: Final = 256
 _MISSING_MAX: Final = 5
 """Names that a text lists."""
-LobFile = tuple[int, int]
-"""The table and the number of a large object in a file."""
+_IN_FILE: Final = re.compile(r"file:table=(-?\d+),id=(-?\d+),length=(-?\d+)")
+"""Text of a large object in a file of its own."""
+_MARKS_END, _ALIGNED, _WHOLE_BLOCK = 3 * MAGIC_SIZE, 16, 8192
+"""A file of a large object: marks, then blocks; all but the last are whole in a plain one."""
+_PLAIN, _PACKED = 4, 8
+"""Bytes before a block: its length; in a compressed file also that of what it holds."""
+_LENGTH: Final = struct.Struct(">i")
+
+
+class LobFile(NamedTuple):
+    """A large object in a file, which its table and number name; the length is that in its row."""
+
+    table: int
+    number: int
+    length: int
+
+
+def lob_file(value: Value) -> LobFile | None:
+    """Return the large object in a file that a value names; None where it names none."""
+    if value.type not in ("BLOB", "CLOB") or not isinstance(value.text, str):
+        return None
+    found = _IN_FILE.fullmatch(value.text)
+    return None if found is None else LobFile(*map(int, found.groups()))
+
+
+def has_lob_files(source: LogSource) -> bool:
+    """Return whether a database has a folder of large objects beside it."""
+    folder = _folder_of(numbered(source)[0])
+    above, _, name = folder.rpartition("/")
+    return name in map(logical_name, names_beside(above or "."))
 
 
 def numbered(source: LogSource) -> tuple[str, dict[int, str]]:
@@ -83,19 +115,71 @@ def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:
 
 
 def _large_objects(first: str, lobs: Sequence[LobFile]) -> Iterator[Part]:
-    folder = f"{logical_path(first).removesuffix(SUFFIX)}.lobs.db"
+    folder = _folder_of(first)
     listed = cache(lambda path: frozenset(map(logical_name, names_beside(path))))
     name = folder.rpartition("/")[2]
     above = folder.rpartition("/")[0] or "."
     there = name in listed(above)
-    missing = [one for one in lobs if not _has(folder, *one, listed)]
+    missing = [one for one in lobs if not _has(folder, one, listed)]
     if missing:
-        some = ", ".join(_place("", *one)[1] for one in missing[:_MISSING_MAX])
+        some = ", ".join(_place("", one)[1] for one in missing[:_MISSING_MAX])
         text = f"{len(missing)} files of large objects that rows name are missing: {some}."
         yield Part(name, folder, _LAYOUT, there=there, fits=False, why=text, answer=Answer.LOSES)
+        return
+    short = [text for one in lobs if (text := _problem(folder, one))]
+    if short:
+        text = "; ".join(short[:_MISSING_MAX])
+        text = (
+            f"{len(short)} files of large objects that rows name do not have all of them: {text}."
+        )
+        yield Part(name, folder, _LAYOUT, fits=False, why=text, answer=Answer.LOSES)
     elif there:
         text = f"Each of the {len(lobs)} large objects that rows name has its file."
         yield Part(name, folder, _LAYOUT, fits=True, why=text)
+
+
+def _folder_of(first: str) -> str:
+    """Return the folder of the large objects of a database."""
+    return f"{logical_path(first).removesuffix(SUFFIX)}.lobs.db"
+
+
+def _problem(folder: str, lob: LobFile) -> str:
+    """Return what is wrong with the file of a large object; empty if nothing is seen."""
+    place, name = _place(folder, lob)
+    source = open_part(f"{place}/{name}")
+    if source is None:
+        return ""
+    with source:
+        data = bytes(source.data[:_MARKS_END])
+        if len(data) < _MARKS_END or data[:MAGIC_SIZE] != MAGIC:
+            return f"{name} does not begin as one"
+        encrypted = data[INNER_MAGIC_OFFSET:] != MAGIC
+        return "" if encrypted or _is_whole(source.data, lob.length) else f"{name} is cut"
+
+
+def _is_whole(data: memoryview, length: int) -> bool:
+    """Return whether blocks, plain or compressed ones, fill a file and hold that many bytes.
+
+    A plain file of one block may hold fewer: it looks like a compressed one. A text has at least
+    as many bytes as letters.
+    """
+    plain, packed = (_blocks(data, head) for head in (_PLAIN, _PACKED))
+    known = plain is not None and len(plain) != 1 and {*plain[:-1]} <= {_WHOLE_BLOCK}
+    if plain is not None and (not known or sum(plain) >= length):
+        return True
+    return packed is not None and not known
+
+
+def _blocks(data: memoryview, head: int) -> list[int] | None:
+    """Return the sizes of the blocks of a file, each after a head; None if they do not fill it."""
+    at, blocks = _MARKS_END, list[int]()
+    while at + head <= len(data):
+        blocks.append(_LENGTH.unpack_from(data, at)[0])
+        if blocks[-1] <= 0:
+            return None
+        at += head + blocks[-1]
+        at += -at % _ALIGNED
+    return blocks if at == len(data) else None
 
 
 def logical_path(path: str) -> str:
@@ -103,15 +187,15 @@ def logical_path(path: str) -> str:
     return path[: len(path) - len(path.rpartition("/")[2])] + logical_name(path)
 
 
-def _has(folder: str, table: int, number: int, listed: Callable[[str], frozenset[str]]) -> bool:
-    where, name = _place(folder, table, number)
+def _has(folder: str, lob: LobFile, listed: Callable[[str], frozenset[str]]) -> bool:
+    where, name = _place(folder, lob)
     return name in listed(where)
 
 
-def _place(folder: str, table: int, number: int) -> tuple[str, str]:
+def _place(folder: str, lob: LobFile) -> tuple[str, str]:
     """Return the folder and the name of the file of a large object."""
-    rest, names = number // _FILES_PER_FOLDER, list[str]()
+    rest, names = lob.number // _FILES_PER_FOLDER, list[str]()
     while rest:
         rest, place = divmod(rest, _FILES_PER_FOLDER)
         names.insert(0, f"/{place}.lobs.db")
-    return folder + "".join(names), f"{number}.t{table}.lob.db"
+    return folder + "".join(names), f"{lob.number}.t{lob.table}.lob.db"
