@@ -112,8 +112,8 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
         out.line(f"  What would decide it: {one.decided_by}")
     if around is not None:
         print_surroundings(out, around, told)
-    if verdict.log_judgement != one:
-        own = verdict.log_judgement
+    own = verdict.log_judgement
+    if (own.answer, own.reason, own.at_stake) != (one.answer, one.reason, one.at_stake):
         told.is_new(own.text)
         out.line(f"  The log alone: {own.words}: {own.text}")
     print_held_back(out, verdict.strict.get("held_back"))

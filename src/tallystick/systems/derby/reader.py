@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import TallystickError
 from tallystick.records import (
+    Answer,
     Change,
     Clock,
     Fate,
@@ -32,7 +33,12 @@ from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.analysis import LogAnalysis, analyse
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
-from tallystick.systems.derby.engine.recovery import reach_from, reach_of, recover
+from tallystick.systems.derby.engine.recovery import (
+    VERSION_SETTING,
+    reach_from,
+    reach_of,
+    recover,
+)
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
@@ -61,7 +67,7 @@ from tallystick.systems.derby.read.names import KNOWN, Names, Rows
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.surroundings import surroundings_of
+from tallystick.systems.derby.read.surroundings import started_by, surroundings_of
 from tallystick.systems.derby.read.tables import Database, Numbers, names_of_files
 from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.answer import unacknowledged_from
@@ -417,10 +423,21 @@ class DerbyReading:
     def _decided(self) -> Judgement:
         """The answer about the log, without what the pages of the database have decided."""
         found = self.recovery
-        if self._around.kind == ALONE or not found.gaps_decide:
+        if self._around.kind == ALONE:
             return self._own
+        if not found.gaps_decide:
+            return self._presumed(self._own)
         booted = replace(found, boots=True, depends="", reason="")
-        return judgement(self.scan, self._analysis, booted, self.findings(), self._runs)
+        decided = judgement(self.scan, self._analysis, booted, self.findings(), self._runs)
+        return self._presumed(decided)
+
+    def _presumed(self, one: Judgement) -> Judgement:
+        """Return a safe answer with the engines that it is for: no file tells which will start."""
+        found = started_by(self.log)
+        if one.answer is not Answer.SAFE or not found or VERSION_SETTING in self._options.settings:
+            return one
+        text = f"Derby {found[0]} or newer starts the database; older engines refuse it (XSLAN)."
+        return replace(one, text=f"{one.text} {text}")
 
     @cached_property
     def _own(self) -> Judgement:

@@ -73,6 +73,8 @@ def test_an_older_engine_refuses_what_a_newer_one_has_upgraded() -> None:
     path = database("hard-upgraded-and-back")
     found = verdict_of(path)
     assert found.judgement.answer is Answer.SAFE
+    assert "Derby 10.16 or newer starts the database; older" in found.judgement.text
+    assert "10.16" not in found.log_judgement.text
     assert found.surroundings is not None
     (engine,) = (one for one in found.surroundings.parts if one.part.startswith("Derby"))
     assert (engine.part, "XSLAN" in engine.why) == ("Derby 10.16 or newer", True)

@@ -70,15 +70,22 @@ def read_at_boot(database: str) -> frozenset[int]:
     return frozenset(int(one) for one in numbers if one.isdecimal() and len(one) < _DIGITS)
 
 
-def _engine(files: LogFiles) -> Iterator[Part]:
-    """Yield which engines start the database: the version of the last one is in the log."""
+def started_by(files: LogFiles) -> tuple[str, str] | None:
+    """Return the oldest version of the engine that starts the database, and the file that has it.
+
+    That is the version of the last engine that was allowed to upgrade it; None if it is unknown.
+    """
     for control in files.controls:
         if isinstance(found := control.content_or_error(), Control):
-            version = f"{found.major}.{found.minor}"
-            text = f"Engines older than {version} refuse the database (XSLAN)."
-            name = f"Derby {version} or newer"
-            yield Part(name, control.path, "the control file", fits=True, why=text)
-            return
+            return f"{found.major}.{found.minor}", control.path
+    return None
+
+
+def _engine(files: LogFiles) -> Iterator[Part]:
+    if (found := started_by(files)) is not None:
+        version, path = found
+        text = f"Engines older than {version} refuse the database (XSLAN)."
+        yield Part(f"Derby {version} or newer", path, "the control file", fits=True, why=text)
 
 
 def _system(log: LogSource) -> Iterator[Part]:
