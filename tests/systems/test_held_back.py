@@ -14,10 +14,11 @@ from tallystick.services.journal import Journal
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.verdict.strict import held_by_open, redo_bytes
-from tallystick.systems.held_back import REDONE_PER_S, held_back, redo_text
+from tallystick.systems.held_back import REDONE_PER_S, held_back, held_back_text, redo_text
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
 from tests.kit import read_in_runs
+from tests.systems.bitronix import logs as bitronix
 from tests.systems.jboss.build import add, add_tx, commit, file_name, image
 
 
@@ -84,6 +85,31 @@ def test_a_transaction_of_h2_holds_the_log_pages_that_a_checkpoint_would_have_fr
         assert held["bytes"] % 2048 == 0
     (alone,) = explain(fixture_dir("h2") / "uncommitted-2048").logs  # no checkpoint came after it
     assert "held_back" not in alone.strict
+
+
+@pytest.mark.parametrize(
+    ("time", "since"),
+    [
+        (6_000, {}),
+        (1_760_000_000_000, {"since": "2025-10-09T08:53:20+00:00"}),
+        (1 << 62, {}),
+    ],
+)
+def test_an_open_decision_of_bitronix_is_carried_from_file_to_file(
+    time: int, since: dict[str, str], tmp_path: Path
+) -> None:
+    opened = bitronix.record(8, 1, "a", time=time)
+    size = len(opened.encode())
+    closed = [bitronix.record(one, 2, "a", gtrid=bitronix.gtrid(2), time=time) for one in (8, 3)]
+    older = bitronix.file_bytes([opened, *closed], time, 30 + 3 * size)
+    newer = bitronix.file_bytes([opened], time + 1, 30 + 3 * size)
+    reading = bitronix.write_pair(tmp_path, older, newer)
+    expected = held_back(f"the decision {bitronix.GTRID.hex()}", "btm1.tlog", 21, [size, size])
+    found = reading.verdict().strict["held_back"]
+    assert found == expected | since
+    assert all(text in held_back_text(found) for text in since.values())
+    alone = bitronix.write_pair(tmp_path, older, bitronix.file_bytes([], 1, 30 + 3 * size))
+    assert "held_back" not in alone.verdict().strict
 
 
 def test_nothing_is_held_back_where_all_that_is_open_began_in_the_newest_file(

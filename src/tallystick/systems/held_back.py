@@ -16,7 +16,7 @@ cores: an idle machine is faster, a slow disk or many indexes slower."""
 
 
 def held_back(
-    transaction: str, file: str, offset: int | None, sizes: Sequence[int]
+    transaction: str, file: str, offset: int | None, sizes: Sequence[int], since: str = ""
 ) -> dict[str, Any]:
     """Return what one transaction holds back.
 
@@ -25,21 +25,24 @@ def held_back(
         file: the name of the file in which it begins.
         offset: that of its first record there, in bytes; None where it is not known.
         sizes: bytes that it holds in each file.
+        since: the time of its first record; empty where the log has no times of day.
     """
-    return {
+    found = {
         "transaction": transaction,
         "file": file,
         "offset": offset,
         "files": len(sizes),
         "bytes": sum(sizes),
     }
+    return found | ({"since": since} if since else {})
 
 
 def held_back_text(value: Mapping[str, Any]) -> str:
     """Return the values of `held_back` in words."""
     at = "" if value["offset"] is None else f" at {value['offset']:,}"
     files = f"{value['files']:,} file{'s' if value['files'] > 1 else ''}"
-    begun = f"{value['transaction']}, begun in {value['file']}{at}"
+    since = f" on {value['since']}" if "since" in value else ""
+    begun = f"{value['transaction']}, begun in {value['file']}{at}{since}"
     return f"{files}, {value['bytes']:,} bytes, by {begun}"
 
 

@@ -16,6 +16,7 @@ from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     HEADER_LENGTH,
+    RECORD_HEAD,
     WALL_CLOCK_MIN,
     FileHeader,
 )
@@ -132,6 +133,18 @@ class Part:
         if self.data is None or span.record is None:
             return False
         return find(self.data, span.record.encode(), HEADER_LENGTH, self.counted_end) >= 0
+
+    def records_of(self, gtrid: bytes) -> Iterator[tuple[int, TransactionLogRecord]]:
+        """Yield the counted records of a transaction, each with its offset, by a search for it."""
+        if self.data is None or self.header is None or not gtrid.strip(b"\0"):
+            return
+        begin = HEADER_LENGTH + RECORD_HEAD.size
+        while (at := find(self.data, gtrid, begin, self.counted_end)) >= 0:
+            offset = at - RECORD_HEAD.size
+            found = decode_record(self.data, offset, self.counted_end)
+            if found is not None and found.gtrid == gtrid:
+                yield offset, found
+            begin = at + len(gtrid)
 
     def contains_first_of(self, other: Part) -> bool:
         """Return whether this file contains the first record of the other, as a swap copies it."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from tallystick.records import (
@@ -18,6 +20,7 @@ from tallystick.records import (
     State,
     Verdict,
 )
+from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.bitronix.codes import CODES, REASONS
 from tallystick.systems.bitronix.engine.opening import starts_of_lines
@@ -29,6 +32,7 @@ from tallystick.systems.bitronix.runs.transactions import States, states_of
 from tallystick.systems.bitronix.verdict.answer import grounds
 from tallystick.systems.bitronix.verdict.differences import differences
 from tallystick.systems.bitronix.verdict.evidence import Evidence
+from tallystick.systems.held_back import held_back
 
 
 def verdict(
@@ -69,7 +73,28 @@ def _strict(
         "findings": dict(Counter(one.code for one in findings)),
         "in_use": f"part{pair.order()[1].number}",
         "dangling": dangling_json(evidence.decisions),
-    }
+    } | _held_back(pair, evidence)
+
+
+def _held_back(pair: DualFiles, evidence: Evidence) -> dict[str, Any]:
+    """Return the oldest open decision that a change of files has carried over.
+
+    Each change copies it into the other file, until its branches are committed.
+    """
+    gtrid = next(iter(evidence.decisions), None)
+    if gtrid is None:
+        return {}
+    found = [(part, [*part.records_of(gtrid)]) for part in pair.order()]
+    if not all(records for _, records in found):
+        return {}
+    part, ((offset, first), *_) = found[0]
+    sizes = [sum(len(one.encode()) for _, one in records) for _, records in found]
+    since = ""
+    if pair.counts_since_1970:
+        with suppress(ValueError, OverflowError, OSError):  # a time that no calendar has
+            since = datetime.fromtimestamp(first.time / 1000, UTC).isoformat(timespec="seconds")
+    name = logical_name(part.path or "").rpartition("/")[2]
+    return {"held_back": held_back(f"the decision {gtrid.hex()}", name, offset, sizes, since)}
 
 
 def _in_doubt(states: States, evidence: Evidence) -> Iterator[dict[str, Any]]:
