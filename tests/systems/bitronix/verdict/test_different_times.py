@@ -40,14 +40,26 @@ def done(first: int, count: int) -> Records:
 OPEN = record(COMMITTING, 1, *NAMES, gtrid=gtrid(1_000_000))
 FULL = 20
 """Transactions that fill a file; with an open decision, the last one is not closed."""
+REBUILT = record(COMMITTING, 99, NAMES[0], gtrid=gtrid(1_000_000), time=9_000)
+"""The copy of it that 3.0 makes: it would have fitted into the older file."""
 LEFT = [OPEN, *done(0, FULL)][:-1]
 GOES_ON = [OPEN, *done(FULL - 1, 4)]
-SIZE = HEADER_LENGTH + sum(len(one.encode()) for one in done(0, FULL)) + 20
+SIZE = HEADER_LENGTH + sum(len(one.encode()) for one in (*LEFT, REBUILT)) + 2
 PAIRS: dict[str, tuple[Records, Records, tuple[Answer, str]]] = {
     "the older one is full": (done(0, FULL), done(FULL, 3), (Answer.SAFE, "unclean-header")),
     "its open decision is copied": (
         LEFT,
         GOES_ON,
+        (Answer.SAFE, "unclean-header"),
+    ),
+    "its open decision is copied with another time": (
+        LEFT,
+        [REBUILT, *GOES_ON[1:]],
+        (Answer.SAFE, "unclean-header"),
+    ),
+    "nothing but copies with another time yet": (
+        [REBUILT],
+        LEFT,
         (Answer.SAFE, "unclean-header"),
     ),
     "nothing but copies yet": (

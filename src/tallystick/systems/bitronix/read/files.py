@@ -128,11 +128,15 @@ class Part:
                 return
             yield span
 
-    def holds(self, span: RecordSpan) -> bool:
-        """Return whether the header counts the same bytes as a record of the other part."""
-        if self.data is None or span.record is None:
+    def has_decision_of(self, span: RecordSpan) -> bool:
+        """Return whether a decision of the other part is here, too: one of them may be a copy.
+
+        Copies of 3.0, and of decisions that are closed in part, have another time and number.
+        """
+        one = span.record
+        if one is None or one.status != COMMITTING:
             return False
-        return find(self.data, span.record.encode(), HEADER_LENGTH, self.counted_end) >= 0
+        return any(found.status == COMMITTING for _, found in self.records_of(one.gtrid))
 
     def records_of(self, gtrid: bytes) -> Iterator[tuple[int, TransactionLogRecord]]:
         """Yield the counted records of a transaction, each with its offset, by a search for it."""
@@ -193,9 +197,10 @@ class DualFiles:
         earlier, later = self.order()
         if earlier.header is None or later.header is None:
             return False
-        if all(later.holds(one) for one in earlier.first_records()):
+        if all(later.has_decision_of(one) for one in earlier.first_records()):
             return False
-        first = next((one for one in later.first_records() if not earlier.holds(one)), None)
+        own = (one for one in later.first_records() if not earlier.has_decision_of(one))
+        first = next(own, None)
         needed = earlier.first_records() if first is None else [first]
         return earlier.header.position + max(one.length for one in needed) < earlier.size
 
