@@ -191,6 +191,11 @@ CODES = codes(
     ),
 )
 
+_PRESUMED = (
+    "The engine acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits "
+    "may be missing; with LOG=0, which no file tells, all since the last checkpoint."
+)
+
 REASONS = reasons(
     Reason(
         "does-not-open",
@@ -275,25 +280,20 @@ REASONS = reasons(
         "flushed-end",
         Answer.SAFE,
         "Every log page is whole, and the last one ends in the zeros of a flush, which only the "
-        "last page has. The engine acknowledges a commit up to WRITE_DELAY (500 ms) before it "
-        "writes it: such commits may be missing.",
+        "last page has. " + _PRESUMED,
         after_crash=True,
     ),
     Reason(
         "full-last-page",
         Answer.SAFE,
         "Every log page is whole and full, as within a transaction that is longer than a page and "
-        "after a checkpoint, and nothing of the log was written after them. The engine "
-        "acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits may be "
-        "missing.",
+        "after a checkpoint, and nothing of the log was written after them. " + _PRESUMED,
         after_crash=True,
     ),
     Reason(
         "log-begun",
         Answer.SAFE,
-        "The log that the header names has just begun, and nothing of it was written. The engine "
-        "acknowledges a commit up to WRITE_DELAY (500 ms) before it writes it: such commits may be "
-        "missing.",
+        "The log that the header names has just begun, and nothing of it was written. " + _PRESUMED,
         after_crash=True,
     ),
     Reason(
