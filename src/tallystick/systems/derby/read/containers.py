@@ -23,6 +23,7 @@ from tallystick.storage.source import (
 )
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import SEGMENT
 from tallystick.systems.derby.format.page_rows import (
     FIELD_NONEXISTENT,
@@ -149,8 +150,8 @@ class Parts:
 class Container:
     """The pages of one container's file; none where the file is not there."""
 
-    def __init__(self, source: ByteSource | None) -> None:
-        self._source = source
+    def __init__(self, source: ByteSource | None, cipher: LogCipher | None = None) -> None:
+        self._source, self._cipher = source, cipher
         self._page_size = 0 if source is None else _page_size(source)
         self._cache: OrderedDict[int, StoredPage | None] = OrderedDict()
         self._versions: dict[int, int] = {}
@@ -189,6 +190,7 @@ class Container:
         assert self._source is not None
         begin = number * self._page_size
         data = bytes(self._source.data[begin : begin + self._page_size])
+        data = bytes(clear_page(data, number, self._cipher))
         kind, overflow, status, version, count = _PAGE.unpack_from(data)
         if kind != _PAGE_FORMAT or status != _VALID:
             return None
@@ -355,8 +357,8 @@ class PageFile:
         pages: how many its first allocation page counts, with itself.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, cipher: LogCipher | None = None) -> None:
+        self._path, self._cipher = path, cipher
         self.size = source_size(path)
         head = read_part(path, _INFO_AT, _INFO_WHOLE + _EXTENT.size)
         info = head[1:_INFO_WHOLE]
@@ -392,7 +394,23 @@ class PageFile:
         data = memoryview(read_part(self._path, first * size, (near[-1] + 1 - first) * size))
         for number in near:
             begin = (number - first) * size
-            yield _head(number, data[begin : begin + size], size)
+            page = data[begin : begin + size]
+            if any(page):  # one that was never written is not encrypted
+                page = memoryview(clear_page(page, number, self._cipher))
+            yield _head(number, page, size)
+
+
+def clear_page(
+    page: bytes | memoryview, number: int, cipher: LogCipher | None
+) -> bytes | memoryview:
+    """Return a page as it is in memory.
+
+    All pages but the first are encrypted, each by itself, with its checksum moved to the front.
+    """
+    if cipher is None or number == 0 or len(page) % cipher.block_size:
+        return page
+    clear = cipher.decrypt(page)
+    return clear[_CHECKSUM_SIZE:] + clear[:_CHECKSUM_SIZE]
 
 
 def _head(number: int, page: memoryview, size: int) -> PageHead:
@@ -410,17 +428,18 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
     return PageHead(number, version)
 
 
-def conglomerates(path: str) -> Iterator[tuple[int, bool]]:
+def conglomerates(path: str, cipher: LogCipher | None = None) -> Iterator[tuple[int, bool]]:
     """Yield the number of each container that the catalogue names, and whether it is a table.
 
     Args:
         path: the container of ``SYSCONGLOMERATES``. Rows that cannot be read are left out.
+        cipher: that of an encrypted database.
 
     Raises:
         LogUnreadableError: the file cannot be read.
     """
     with open_source(path) as source:
-        container = Container(source)
+        container = Container(source, cipher)
         for number in container.numbers:
             try:
                 page = container.page(number)

@@ -22,6 +22,7 @@ from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
@@ -65,11 +66,14 @@ class Containers:
         database: the folder of the database.
         cut: the log ends in a group that was not written whole, as a power failure leaves it: files
             may be there whose creation was not written.
-        encrypted: that containers are there is all that can be seen of them.
+        sealed: that containers are there is all that can be seen of them.
+        cipher: with which pages are encrypted.
     """
 
-    def __init__(self, database: str, *, cut: bool, encrypted: bool) -> None:
-        self._cut, self._encrypted = cut, encrypted
+    def __init__(
+        self, database: str, *, cut: bool, sealed: bool = False, cipher: LogCipher | None = None
+    ) -> None:
+        self._cut, self._sealed, self._cipher = cut, sealed, cipher
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
         self._backup = BACKUP_HISTORY in names_beside(database)
@@ -94,10 +98,11 @@ class Containers:
         containers, pages = self._looked_at
         of = counted(containers, "container")
         text = f"Looked at {counted(pages, 'page')} of {of} that the log names."
-        if self._encrypted:
-            text = "That the containers are there was looked at; their pages are encrypted."
+        if self._sealed:
+            text = "That the containers are there was looked at; their pages are encrypted, and no "
+            text += "key was given."
         if not found:
-            fits = None if self._encrypted else True
+            fits = None if self._sealed else True
             yield Part(SEGMENT, self._folder, by, fits=fits, why=text)
         yield from found.values()
 
@@ -125,7 +130,7 @@ class Containers:
         listed = self._listed()
         changed = {*recovery.containers, *flushed.dropped}
         yield from self._unlisted(listed, changed)
-        if not self._encrypted:
+        if not self._sealed:
             filled = {one for one, end in built.items() if end != math.inf}
             changed |= built.keys() - filled
             yield from self._unnamed(listed, changed, recovery)
@@ -134,12 +139,12 @@ class Containers:
         """Return the numbers of tables (True) and indexes of the catalogue, if it can be read."""
         stored = self._stored(f"c{CONGLOMERATES:x}.dat")
         if (
-            self._encrypted
+            self._sealed
             or stored is None
             or source_size(f"{self._folder}/{stored}") > _CATALOGUE_MAX
         ):
             return {}
-        return dict(sorted(conglomerates(f"{self._folder}/{stored}")))
+        return dict(sorted(conglomerates(f"{self._folder}/{stored}", self._cipher)))
 
     def _unnamed(
         self, listed: Collection[int], changed: Collection[Container], recovery: Recovery
@@ -162,7 +167,8 @@ class Containers:
             if not source_size(paths[number]):
                 text = "is empty"
             elif number in looked_at:
-                text = _damage(paths[number], met.get(number, set()))
+                file = PageFile(paths[number], self._cipher)
+                text = _damage(file, met.get(number, set()))
             if text:
                 why = f"{part} {text}, and the log does not write it anew."
                 answer = Answer.CANNOT_TELL
@@ -196,7 +202,7 @@ class Containers:
         The file is made before its creation is logged, so a crash may leave one as it was made.
         """
         last = max((one.number for one in created if not one.segment), default=None)
-        if last is None or self._cut or self._encrypted:
+        if last is None or self._cut or self._sealed:
             return
         found = ((_CONTAINER_NAME.fullmatch(name), name) for name in self._names)
         later = sorted(name for match, name in found if match and int(match[1], 16) > last)
@@ -207,11 +213,10 @@ class Containers:
             text = f"{part} was created after the end of the log: {_OTHER_TIME}"
             yield Part(part, path, "its number", fits=False, why=text, answer=Answer.CANNOT_TELL)
 
-    @staticmethod
-    def _is_changed(path: str) -> bool:
+    def _is_changed(self, path: str) -> bool:
         """Return whether a change of its first pages was written, which the log had before."""
         try:
-            file = PageFile(path)
+            file = PageFile(path, self._cipher)
             return any(one.version for one in file.heads([0, 1])) if file.page_size else False
         except LogUnreadableError:
             return False
@@ -229,10 +234,10 @@ class Containers:
             if not made or not self._backup or any(one.redo for one in wanted.values()):
                 yield _missing(part, path, number, wanted, made=made)
             return
-        if self._encrypted:
+        if self._sealed:
             return
         try:
-            file = PageFile(f"{self._folder}/{stored}")
+            file = PageFile(f"{self._folder}/{stored}", self._cipher)
             if file.removed:
                 return
             if not file.page_size:
@@ -253,9 +258,8 @@ class Containers:
             yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
 
 
-def _damage(path: str, met: Collection[int]) -> str:
+def _damage(file: PageFile, met: Collection[int]) -> str:
     """Return what is wrong with a container on pages that redo does not meet; empty if nothing."""
-    file = PageFile(path)
     if file.removed:
         return ""
     if not file.page_size:
