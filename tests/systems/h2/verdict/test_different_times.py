@@ -72,6 +72,28 @@ def test_an_index_of_another_time_than_its_table_is_damage(
     assert text in problem_of(with_page(data, number, page, tmp_path))
 
 
+def test_a_tree_without_end_is_damage_and_no_error(tmp_path: Path) -> None:
+    """Of an index: nodes with one child each, more of them than Python can go down."""
+    data = bytes(base(CLOSED))
+    number, root, at = page_of(bytearray(data), layout.BTREE_LEAF | layout.LAST)
+    size, first = len(root), len(data) // len(root)
+    pages = bytearray(data)
+    for place in range(2000):
+        own = first + place - 1 if place else number
+        page = bytearray(root[:at].ljust(size, b"\0"))
+        page[0] = layout.BTREE_NODE
+        above = 0 if place == 0 else number if place == 1 else own - 1
+        struct.pack_into(">i", page, layout.PARENT_OFFSET, above)
+        struct.pack_into(">ihi", page, at, -1, 0, first + place)
+        if place:
+            pages += layout.seal(page, own)
+        else:
+            pages[number * size : (number + 1) * size] = layout.seal(page, own)
+    one = reading(bytes(pages), tmp_path)
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert "does not end" in " ".join(found.message for found in one.findings())
+
+
 @pytest.mark.parametrize("later", [1, 7])
 def test_a_page_of_a_later_log_than_the_header_leads_to_is_told(later: int, tmp_path: Path) -> None:
     data = bytes(base("committed-512"))

@@ -149,12 +149,13 @@ class _Below(NamedTuple):
     parent: int = 0
     above: int = -_KEY_MAX - 2
     limit: int = _KEY_MAX
+    depth: int = 0
 
     def children(self, node: DataNode) -> list[_Below]:
         """Return the pages below a node that stands here."""
         limits = [self.above, *node.keys, self.limit]
         return [
-            _Below(child, self.page_id, above, limit)
+            _Below(child, self.page_id, above, limit, self.depth + 1)
             for child, (above, limit) in zip(node.children, pairwise(limits), strict=True)
         ]
 
@@ -281,6 +282,9 @@ class Tables:
         if page_id in seen:
             return _UNKNOWN
         seen.add(page_id)
+        if below.depth == _DEPTH_MAX:
+            yield page_id, _ENDLESS
+            return _UNKNOWN
         try:
             part = self._data_page(page_id, below.parent)
             problem = self._problem(part, below)
@@ -344,6 +348,9 @@ class Tables:
         if below.page_id in seen:
             return _UNKNOWN
         seen.add(below.page_id)
+        if below.depth == _DEPTH_MAX:
+            yield below.page_id, _ENDLESS
+            return _UNKNOWN
         try:
             page = self.undone.page(below.page_id)
             count, children = (0, ()) if page is None else self._index_page(page, row, below)
@@ -355,8 +362,9 @@ class Tables:
         elif page is not None and self._is_free(below.page_id):
             yield below.page_id, _CALLED_FREE
         entries = 0 if children else count
-        for child in children:
-            more = yield from self._damaged_in_index(row, _Below(child, below.page_id), seen)
+        for page_id in children:
+            child = _Below(page_id, below.page_id, depth=below.depth + 1)
+            more = yield from self._damaged_in_index(row, child, seen)
             entries = _UNKNOWN if _UNKNOWN in (entries, more) else entries + more
         if children and entries != _UNKNOWN and entries != count >= 0:
             yield below.page_id, f"it counts {count} entries, and {entries} are below it"
@@ -551,6 +559,7 @@ class Tables:
             yield bytes(page[FIELDS_START + 4 :])
 
 
+_ENDLESS = "the tree above it does not end"
 _CALLED_FREE = "it is in use, and the free list calls it free"
 _OPTIONS, _COLUMN_LIST = 4, 5
 """Places of options and columns in a row of the page index."""
