@@ -6,6 +6,7 @@ changes of files leave, in tests/interop/differential.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,16 @@ def test_an_older_state_of_the_file_in_use_is_a_whole_journal(tmp_path: Path) ->
     for records in (done(0, FULL // 2), done(0, FULL // 2 + 1)):
         found = write_pair(tmp_path, file_bytes(records, 5_500, SIZE, -1), unused).judgement
         assert (found.answer, found.reason) == (Answer.SAFE, "unclean-header")
+
+
+def test_a_gtrid_that_is_everywhere_takes_no_time(tmp_path: Path) -> None:
+    """A name of a resource holds it as often as a file has room for."""
+    name = "\1a" * 2000
+    tiny = [record(COMMITTING, one, name, gtrid=b"a") for one in range(200)]
+    pair = write_pair(tmp_path, file_bytes(tiny, 1, 1 << 20), file_bytes(tiny, 2, 1 << 20))
+    begin = time.process_time()
+    assert pair.judgement.answer is not Answer.REFUSES
+    assert time.process_time() - begin < 20
 
 
 def test_a_journal_of_ours_that_changes_its_files_is_of_one_time(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from tallystick.systems.bitronix.read.scan import (
 )
 from tallystick.systems.bitronix.read.search import RecordSearch, find
 
+_FOUND_MAX = 1000
+"""Places of a gtrid that are looked at: one of a few bytes may be everywhere."""
 _COPIES_MAX = 200
 """Open decisions at the begin of a file that are looked for in the other one."""
 
@@ -139,16 +141,19 @@ class Part:
         return any(found.status == COMMITTING for _, found in self.records_of(one.gtrid))
 
     def records_of(self, gtrid: bytes) -> Iterator[tuple[int, TransactionLogRecord]]:
-        """Yield the counted records of a transaction, each with its offset, by a search for it."""
-        if self.data is None or self.header is None or not gtrid.strip(b"\0"):
+        """Yield counted records of a transaction, each with its offset, by a search for it."""
+        if self.data is None or self.header is None or not gtrid:
             return
-        begin = HEADER_LENGTH + RECORD_HEAD.size
-        while (at := find(self.data, gtrid, begin, self.counted_end)) >= 0:
-            offset = at - RECORD_HEAD.size
-            found = decode_record(self.data, offset, self.counted_end)
+        wanted = bytes((len(gtrid),)) + gtrid  # the last byte of a record's head, and what follows
+        begin = HEADER_LENGTH
+        for _ in range(_FOUND_MAX):
+            at = find(self.data, wanted, begin, self.counted_end)
+            if at < 0:
+                return
+            begin, offset = at + 1, at + 1 - RECORD_HEAD.size
+            found = decode_record(self.data, offset, self.counted_end) if offset > 0 else None
             if found is not None and found.gtrid == gtrid:
                 yield offset, found
-            begin = at + len(gtrid)
 
     def contains_first_of(self, other: Part) -> bool:
         """Return whether this file contains the first record of the other, as a swap copies it."""
