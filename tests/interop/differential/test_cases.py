@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.differential.around import DERBY
 from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
     Case,
     calm,
     crash_alike,
+    is_earlier,
     table,
     unseen_damage,
 )
@@ -207,3 +209,64 @@ def test_what_a_crash_leaves_too_is_told_by_the_one_that_damages(
         for page in stream.data_pages[first:last]:
             data[page * 512 : (page + 1) * 512] = fill * 512
     assert crash_alike(H2, Whole(folder, tmp_path / "older", []), copy) is alike
+
+
+# -- what lies beside a log -----------------------------------------------------------------------
+
+
+def derby(folder: Path) -> Whole:
+    """A database with two containers; earlier one of them was another."""
+    for name, content in (
+        ("log/log1.dat", b"log"),
+        ("seg0/c10.dat", b"new"),
+        ("seg0/c20.dat", b"2"),
+    ):
+        (folder / "db" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "db" / name).write_bytes(content)
+    (folder / "db/service.properties").write_text("derby.serviceProtocol=x\n")
+    shutil.copytree(folder / "db/seg0", folder / "older-seg0")
+    (folder / "older-seg0/c10.dat").write_bytes(b"old")
+    shutil.copytree(folder / "db/log", folder / "older")
+    return Whole(folder / "db", folder / "older", [])
+
+
+@pytest.mark.parametrize("kind", DERBY)
+def test_damage_beside_a_log_of_derby_changes_something_or_says_that_it_did_not(
+    kind: str, tmp_path: Path
+) -> None:
+    whole, other = derby(tmp_path / "one"), derby(tmp_path / "two")
+    (other.folder / "seg0/c10.dat").write_bytes(b"of another")
+    (other.folder / "log/log1.dat").write_bytes(b"of another")
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    changed = DERBY[kind](copy, whole, other.folder, random.Random(3))
+    assert changed is (files_of(copy) != files_of(whole.folder))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = [one for one in folder.rglob("*") if one.is_file()]
+    return {str(one.relative_to(folder)): one.read_bytes() for one in paths}
+
+
+def test_all_that_a_restart_opens_of_an_earlier_time_is_an_earlier_state(tmp_path: Path) -> None:
+    whole = derby(tmp_path)
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    assert not is_earlier(ORIGINALS["derby"], whole, copy)
+    shutil.copy(tmp_path / "older-seg0/c10.dat", copy / "seg0")
+    assert is_earlier(ORIGINALS["derby"], whole, copy)
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost", "stake", "wrong"),
+    [
+        ("loses", 0, 3, True),
+        ("loses", 4, 3, True),
+        ("loses", 4, None, False),
+        ("loses", 3, 3, False),
+    ],
+)
+def test_a_loss_that_is_none_or_more_than_what_is_at_stake_is_wrong(
+    answer: str, lost: int, stake: int | None, wrong: bool
+) -> None:
+    one = case(answer, lost=lost)
+    one.stake = stake
+    assert one.is_wrong is wrong
