@@ -306,8 +306,9 @@ class AsyncTransaction(GlobalTransaction):
         if kind is None:
             await self.commit()
         else:
+            why = self._why_short()
             await self.rollback()
-            self._explain(error)
+            self._explain(error, why)
 
 
 class AsyncTransactionManager(Uncopied):

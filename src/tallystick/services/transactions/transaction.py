@@ -396,11 +396,18 @@ class GlobalTransaction(Uncopied):
         if interrupt is not None:
             raise interrupt
 
-    def _explain(self, error: BaseException | None) -> None:
-        """Raise `RolledBackError` from an error that the end of its sessions has caused."""
+    def _why_short(self) -> str | None:
+        """Return why its sessions were ended, None if they were not; asked before a rollback.
+
+        A rollback that takes long has its own sessions ended, too, which explains no error before.
+        """
         why = self._protocol.cut_short
         if why is None and time.monotonic() > self._deadline:  # before another thread has noticed
-            why = TIMED_OUT
+            return TIMED_OUT
+        return why
+
+    def _explain(self, error: BaseException | None, why: str | None) -> None:
+        """Raise `RolledBackError` from an error that the end of its sessions has caused."""
         if why is not None and isinstance(error, Exception):
             raise cut_short(why) from error
 
@@ -678,8 +685,9 @@ class Transaction(GlobalTransaction):
                 if kind is None:
                     self._alone("commit it", self._commit_now)
                 else:
+                    why = self._why_short()
                     self._alone("roll it back", self._roll_back_now)
-                    self._explain(error)
+                    self._explain(error, why)
             except BaseException:
                 self._end_open()
                 raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tallystick.errors import TallystickError, TransactionUsageError
+from tallystick.errors import TallystickError, TransactionError, TransactionUsageError
 from tallystick.reconcile.ids import literal
 from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
 from tallystick.services.transactions.resources.postgres import PostgresResource
@@ -56,6 +58,21 @@ def test_a_nested_transaction_of_psycopg_is_a_savepoint(
             pg.execute(f"INSERT INTO {table} VALUES (1)")
         with pg.transaction():
             pg.execute(f"INSERT INTO {table} VALUES (2)")
+    assert rows(tm, table) == [1, 2]
+
+
+def test_a_nested_transaction_that_is_left_open_reaches_nobody_else(
+    tm: TransactionManager, table: str
+) -> None:
+    """psycopg counts them for each connection, and refuses much while there is one."""
+    with tm.begin() as tx:
+        left = tx["pg"].transaction()
+        left.__enter__()
+        tx["pg"].execute(f"INSERT INTO {table} VALUES (1)")
+    assert tm.recover().clean
+    with tm.begin() as tx:
+        tx["pg"].execute(f"INSERT INTO {table} VALUES (2)")
+        assert tx["pg"]._num_transactions == 0
     assert rows(tm, table) == [1, 2]
 
 
@@ -229,3 +246,85 @@ def test_a_session_whose_mode_was_changed_is_not_used_again(tm: TransactionManag
             assert tx["maria"].execute("SELECT @@autocommit").fetchone() == (1,), name
             tx["maria"].execute("SET autocommit=0")
     assert tm.recover().clean
+
+
+def left_stream(pg: Any, table: str) -> object:
+    rows = pg.cursor().stream(f"SELECT 1 FROM generate_series(1, 1000) LEFT JOIN {table} ON true")
+    next(rows)
+    return rows
+
+
+def left_copy_in(pg: Any, table: str) -> object:
+    copying = pg.cursor().copy(f"COPY {table} FROM STDIN")
+    copying.__enter__().write_row((5,))
+    return copying
+
+
+def left_copy_out(pg: Any, table: str) -> object:
+    copying = pg.cursor().copy(f"COPY (SELECT id FROM {table}) TO STDOUT")
+    return copying, next(iter(copying.__enter__()))
+
+
+def ended(work: Callable[[], object]) -> BaseException | None:
+    """Return what work in a thread of its own raised; an `AssertionError` if it hangs."""
+    raised: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+        else:
+            raised.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60.0)
+    assert raised, "it hangs"
+    return raised[0]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["commit", "rollback"])
+@pytest.mark.parametrize("leave", [left_stream, left_copy_in, left_copy_out])
+def test_rows_that_are_still_read_or_copied_end_the_transaction_and_not_the_program(
+    tmp_path: Path,
+    postgres_server: Server,
+    table: str,
+    leave: Callable[[Any, str], object],
+    fails: bool,
+) -> None:
+    """They have the connection's lock until they are closed, which nobody does."""
+    left = []
+    with TransactionManager(
+        tmp_path / "tm", {"pg": postgres_server.url}, recovery_interval=None, call_timeout=0.5
+    ) as tm:
+
+        def work() -> None:
+            with tm.begin(timeout=30 if fails else 1) as tx:
+                tx["pg"].execute(f"INSERT INTO {table} VALUES (1)")
+                left.append(leave(tx["pg"], table))
+                if fails:
+                    raise KeyError(fails)
+
+        error = ended(work)
+        assert isinstance(error, KeyError if fails else TransactionError)
+        if not fails:
+            assert "COPY or a stream of rows" in str(error.__cause__)
+        assert rows(tm, table) == []
+        assert tm.recover().clean
+
+
+async def test_a_stream_that_a_task_leaves_open_ends_its_transaction_and_not_the_program(
+    tmp_path: Path, postgres_server: Server, table: str
+) -> None:
+    resources = {"pg": postgres_server.url}
+    manager = TransactionManager(tmp_path / "tm", resources, recovery_interval=None)
+    async with AsyncTransactionManager(manager) as tm:
+        with pytest.raises(TransactionError) as raised:
+            async with asyncio.timeout(60), tm.begin(timeout=1) as tx:
+                pg = await tx.connection("pg", psycopg.AsyncConnection)
+                await pg.execute(f"INSERT INTO {table} VALUES (1)")
+                left = pg.cursor().stream("SELECT generate_series(1, 1000)")
+                await anext(left)
+        assert "COPY or a stream of rows" in str(raised.value.__cause__)
+        assert await tm.run(lambda tx: tx["pg"].execute("SELECT 1").fetchall()) == [(1,)]

@@ -115,8 +115,9 @@ async def request_transaction(
             await end(transaction, commit=True)
     except BaseException as error:
         if transaction.status in OPEN:
+            why = transaction._why_short()
             await end(transaction, commit=False)
-            transaction._explain(error)
+            transaction._explain(error, why)
         raise
     finally:
         transaction._leave()

@@ -79,6 +79,9 @@ CONNECT_TIMEOUT_S = 10
 _INTERVAL_S = 0.1
 """Time between looks for signals while an answer is waited for."""
 
+_LOCK_S = 1.0
+"""Time between looks whether the lock of a connection is worth waiting for."""
+
 _SCHEMA = "SELECT quote_ident(current_schema())"
 _RIGHTS = (
     "SELECT bool_and(has_table_privilege(%(table)s, one)) "
@@ -431,6 +434,7 @@ class BasePostgresBranch:
     """
 
     __slots__ = (
+        "_aborted",
         "_connection",
         "_factories",
         "_gid",
@@ -466,6 +470,7 @@ class BasePostgresBranch:
         self._prepared: bool | None = False
         """None from the request to prepare until its answer."""
         self._over = False
+        self._aborted = False
 
     def start(self) -> Steps[None]:
         """Begin the transaction on the server, as psycopg would, and mark it.
@@ -502,6 +507,7 @@ class BasePostgresBranch:
 
     def abort(self) -> None:
         """End the session, so that a call that waits for it fails."""
+        self._aborted = True
         self._resource.end_session(self._connection)
 
     def discard(self, *, prepared: bool) -> None:  # noqa: ARG002 - the session ends either way
@@ -592,7 +598,9 @@ class BasePostgresBranch:
                 yield from self._undo()
 
     def _give_back(self) -> None:
-        sound = self._over and self._is_idle() and self._is_reset
+        # A block of `Connection.transaction` that was never left would count for whoever is next.
+        nested = self._connection._num_transactions
+        sound = self._over and self._is_idle() and self._is_reset and not nested
         if sound:
             self._connection._tpc = None
             if _factories_of(self._connection) != self._factories:
@@ -655,6 +663,18 @@ class BasePostgresBranch:
         results: list[PGresult] = yield partial(self._answer, lambda: command)
         return results
 
+    def _refuse_held(self, late: bool) -> None:
+        """Raise `TransactionUsageError` if nothing will give the lock of the connection back.
+
+        Once the session was ended a statement of another thread fails soon. What has kept the lock
+        ``late``, for some time since then, is a generator of psycopg that nobody goes on with.
+        """
+        if late:
+            raise TransactionUsageError(
+                f"a COPY or a stream of rows of {self._resource.name!r} was left open",
+                advice="Close it before the transaction ends: leave its block, or read all rows",
+            )
+
     def _answer(self, command: Callable[[], bytes] | None) -> Any:
         """Return the answers to a command, or to the one sent before; awaitable for tasks.
 
@@ -702,11 +722,18 @@ class PostgresBranch(BasePostgresBranch):
 
     def _answer(self, command: Callable[[], bytes] | None) -> list[PGresult]:
         connection = self._connection
+        lock = connection.lock
         try:
-            with connection.lock:
+            late = self._aborted
+            while not lock.acquire(timeout=_LOCK_S):
+                self._refuse_held(late)
+                late = self._aborted
+            try:
                 if command is not None:
                     connection.pgconn.send_query(command())
                 return _wait(connection)
+            finally:
+                lock.release()
         except BaseException:  # Ctrl-C among them: whatever follows must not wait for the answer
             self.abort()
             raise
@@ -746,11 +773,22 @@ class AsyncPostgresBranch(BasePostgresBranch):
 
     async def _answer(self, command: Callable[[], bytes] | None) -> list[PGresult]:
         connection = self._connection
+        if connection.lock.locked():
+            await self._wait_for_lock()
         async with connection.lock:
             if command is not None:
                 connection.pgconn.send_query(command())
             results: list[PGresult] = await connection.wait(generators.execute(connection.pgconn))
         return results
+
+    async def _wait_for_lock(self) -> None:
+        lock, late = self._connection.lock, self._aborted
+        while lock.locked():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOCK_S), lock:
+                    return
+            self._refuse_held(late)
+            late = self._aborted
 
 
 def execute(connection: Connection, command: str) -> PGresult:
