@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tallystick.services.transactions import (
     Message,
     Outbox,
     Relay,
+    TransactionManager,
     from_journal,
 )
 from tallystick.testing import Reporter, run_and_kill
@@ -306,3 +308,58 @@ def test_a_relay_that_is_killed_loses_nothing(places: Places, tmp_path: Path) ->
     assert offsets == sorted(offsets)
     bodies = {message.offset: message.body for message in messages}
     assert list(bodies.values()) == [b"%d" % number for number in range(60)]
+
+
+def test_threads_that_share_a_relay_deliver_each_message_once(tmp_path: Path) -> None:
+    got: list[int] = []
+
+    def deliver(message: Message) -> None:
+        time.sleep(0.001)
+        got.append(message.offset)
+
+    with TransactionManager(tmp_path / "tm", {"lite": f"sqlite:///{tmp_path}/lite.db"}) as tm:
+        outbox = Outbox(tm, "lite")
+        relay = Relay(outbox, deliver, batch=7)
+
+        def drain() -> None:
+            while outbox.pending().messages:
+                relay.run_once()
+
+        def add(count: int) -> None:
+            with tm.begin() as tx:
+                for _ in range(count):
+                    outbox.add(tx, "orders", b"")
+
+        add(30)
+        threads = [threading.Thread(target=drain) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        add(20)
+        with relay:  # and beside the thread of its own
+            drain()
+    assert sorted(got) == sorted(set(got))
+    assert len(got) == 50
+
+
+@pytest.mark.parametrize("call", [Relay.run_once, Relay.run])
+def test_a_delivery_that_calls_its_relay_is_told_so(
+    call: Callable[[Relay], object], tmp_path: Path
+) -> None:
+    got: list[int] = []
+
+    def deliver(message: Message) -> None:
+        got.append(message.offset)
+        call(relay)
+
+    with TransactionManager(tmp_path / "tm", {"lite": f"sqlite:///{tmp_path}/lite.db"}) as tm:
+        outbox = Outbox(tm, "lite")
+        relay = Relay(outbox, deliver, give_up_after=1)
+        with tm.begin() as tx:
+            outbox.add(tx, "orders", b"")
+        relay.run_once()
+        with tm.begin() as tx:
+            (error,) = tx["lite"].execute("SELECT error FROM tallystick_outbox").fetchone()
+        assert "a delivery of the relay called it" in error
+    assert len(got) == 1

@@ -29,7 +29,7 @@ from tallystick.services.transactions.messaging.statements import (
     ThreadAsk,
     dialect_of,
 )
-from tallystick.storage.fork import Uncopied
+from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.opening import closes, join_thread, require_outside, start_thread
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import interrupt_in, starts_unchecked, uninterrupted
@@ -152,14 +152,24 @@ class Relay(Uncopied):
         self._thread: threading.Thread | None = None
         self._own: int | None = None
         """The id of a thread of its own that delivers."""
+        self._turn = threading.Lock()
+        self._delivering: int | None = None
+        """The id of the thread that is in ``deliver``."""
+        register_in_child(self)
 
     def __repr__(self) -> str:
         return f"Relay({self._outbox!r}, consumer={self.consumer!r}, delivered={self.delivered})"
+
+    def forked(self) -> None:
+        """Forget whose turn it is in the parent; the manager refuses what is called in a child."""
+        self._turn = threading.Lock()
 
     # -- one round --------------------------------------------------------------------------
 
     def run_once(self) -> float:
         """Deliver what is due, at most one batch; then any relay of the consumer may go on.
+
+        A call of another thread, or the thread of `start`, ends its own batch first.
 
         Returns:
             Seconds to wait before the next call: 0 if there may be more.
@@ -167,12 +177,22 @@ class Relay(Uncopied):
         Raises:
             ResourceUnreachable: the database is away.
             LogClosedError: the transaction manager is closed.
-            TransactionUsageError: ``deliver`` returned something that has to be awaited.
+            TransactionUsageError: ``deliver`` returned something that has to be awaited, or calls
+                this.
         """
-        try:
-            return self._run_round()
-        finally:
-            self._release()
+        self._require_no_delivery()
+        with self._turn:
+            try:
+                return self._run_round()
+            finally:
+                self._release()
+
+    def _require_no_delivery(self) -> None:
+        if self._turn.locked() and self._delivering == threading.get_ident():
+            raise TransactionUsageError(
+                "a delivery of the relay called it: it would begin with the same message again",
+                advice="Return from deliver; it is called with the next message then",
+            )
 
     def _run_round(self) -> float:
         """Deliver at most one batch, and keep the lease."""
@@ -215,6 +235,7 @@ class Relay(Uncopied):
     def _try(self, message: Message, done: list[int]) -> float | None:
         """Deliver a message; return the seconds to wait if it failed and has to be repeated."""
         handled = sys.exception()
+        self._delivering = threading.get_ident()
         try:
             returned = self._deliver(message)
         except BaseException as error:  # whatever the application's client raises
@@ -223,6 +244,8 @@ class Relay(Uncopied):
                 raise
             self.failed += 1
             return self._note_failure(message, error)
+        finally:
+            self._delivering = None
         require_done(returned, "deliver of a relay")
         self.delivered += 1
         done.append(message.offset)
@@ -258,11 +281,17 @@ class Relay(Uncopied):
     # -- until it is stopped ------------------------------------------------------------------
 
     def run(self) -> None:
-        """Deliver until `stop` is called or the manager is closed; then give up the lease."""
+        """Deliver until `stop` is called or the manager is closed; then give up the lease.
+
+        Raises:
+            TransactionUsageError: a delivery of this relay calls it.
+        """
+        self._require_no_delivery()
         failures = 0
         while not self._stopping.is_set():
             try:
-                pause = self._run_round()
+                with self._turn:
+                    pause = self._run_round()
                 failures = 0
             except LogClosedError:
                 _log.info("the relay ends with its manager", extra={"consumer": self.consumer})
