@@ -49,6 +49,15 @@ def test_the_package_can_be_run(tool: dict[str, str]) -> None:
     assert said(tool, sys.executable, "-m", "tallystick", "dump").returncode == 2
 
 
+def test_an_interrupt_while_modules_are_loaded_is_a_sentence(
+    tool: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    tool["PYTHONPATH"] = f"{tmp_path}:{tool.get('PYTHONPATH', '')}"
+    answer = said(tool, sys.executable, "-m", "tallystick", "triage", ".")
+    assert (answer.returncode, answer.stderr) == (130, "tallystick: interrupted\n")
+
+
 SCRIPTS = {
     "bash": """
         eval "$(_TALLYSTICK_COMPLETE=bash_source tallystick)"

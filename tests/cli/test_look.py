@@ -58,7 +58,7 @@ def test_each_fits_a_terminal(typed: str) -> None:
         ("dump ESTATE --where-body 0x1", "pairs of digits after 0x"),
         ("dump ESTATE --from-lsn x", "is not a valid integer"),
         ("dump ESTATE --stats --follow", "exclude each other"),
-        ("dump ESTATE/h2 --follow", "overwritten in place"),
+        ("dump ESTATE/h2 --follow", "written over at once"),
         ("rows ESTATE --timezone Mars/Phobos", "unknown time zone 'Mars/Phobos'"),
         ("triage ESTATE/bitronix --timezone Mars/Phobos", "unknown time zone"),
         ("scrub ESTATE --every 0s", "never rests"),

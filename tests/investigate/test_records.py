@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from tallystick import Journal, scan
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.investigate.records import follow, seen_records, statistics
 from tallystick.reading.filters import Filter
-from tallystick.reading.survey import survey
-from tallystick.records import Kind
+from tallystick.reading.survey import read_arrow, survey
+from tallystick.records import Finding, Kind
 from tallystick.systems.tally.live.settings import Settings
 from tests.indoubt.estates import EXAMPLES
 
@@ -79,9 +80,35 @@ def test_a_log_that_grows_is_followed_by_looking_at_it(system: str, tmp_path: Pa
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFormatError, match="overwritten in place"):
+    with pytest.raises(UnsupportedFormatError, match="written over at once"):
         next(follow(ESTATE / "h2"))
     with pytest.raises(LogUnreadableError):
         next(follow(tmp_path / "nothing"))
     with pytest.raises(LogUnreadableError, match="no log"):
         next(follow(tmp_path))
+
+
+ARTEMIS = EXAMPLES / "orphan" / "artemis"
+FROM = Filter(from_lsn=3)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: list(scan(ARTEMIS, FROM)),
+        lambda: list(seen_records(ARTEMIS, FROM)),
+        lambda: list(seen_records(ARTEMIS, FROM, context=2)),
+        lambda: list(statistics(ARTEMIS, FROM)),
+        lambda: read_arrow(str(ARTEMIS), wanted=FROM).read_all(),
+    ],
+)
+def test_where_no_record_has_an_lsn_asking_for_one_is_an_error(ask: Callable[[], object]) -> None:
+    with pytest.raises(UnsupportedFormatError, match="no record here has an LSN"):
+        ask()
+
+
+def test_a_log_without_lsns_among_others_is_named_where_they_are_asked_for() -> None:
+    problems: list[Finding] = []
+    found = {one.record.system for one in seen_records(ARTEMIS.parent, FROM, problems=problems)}
+    assert found == {"bitronix", "derby", "h2"}
+    assert [(one.code, one.log) for one in problems] == [("no-lsns", str(ARTEMIS))]

@@ -17,7 +17,8 @@ import pytest
 
 from tallystick import Journal
 from tallystick.errors import TransactionUsageError, UnsupportedFormatError
-from tallystick.investigate.rows import CSV_COLUMNS, export_rows, row_dicts, rows
+from tallystick.investigate.asof import Moment, asof
+from tallystick.investigate.rows import CSV_COLUMNS, export_rows, meant_name, row_dicts, rows
 from tallystick.reading.filters import COLUMNS, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import read_arrow, scan, survey
@@ -421,3 +422,35 @@ def fits(value: object, text: str) -> bool:
 def test_a_table_that_cannot_tell_refuses_the_filter(table: str) -> None:
     with pytest.raises(UnsupportedFormatError, match="has no key to filter by"):
         read_arrow(ESTATE, table, wanted=Filter(key="1"))
+
+
+@pytest.mark.parametrize("name", ["app.accounts", "App.Accounts", "APP.ACCOUNTS"])
+def test_the_only_table_of_a_name_in_another_case_is_meant(name: str) -> None:
+    derby = EXAMPLES / "orphan" / "derby"
+    exact = list(rows(derby, Filter(table="APP.ACCOUNTS")))
+    assert list(rows(derby, Filter(table=name))) == exact
+    problems: list[Finding] = []
+    list(rows(derby, Filter(table=name, since=datetime(2026, 1, 1, tzinfo=UTC)), problems=problems))
+    assert len(problems) == 1
+    then = [one.key for one in asof(derby, Moment(lsn=1 << 62), name)]
+    assert then == [one.key for one in asof(derby, Moment(lsn=1 << 62), "APP.ACCOUNTS")]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("a.b", "a.b"), ("A.b", "A.b"), ("C", "c"), ("d", "d"), (None, None)]
+)
+def test_of_names_that_differ_in_case_only_none_is_meant_by_a_third(
+    name: str | None, meant: str | None
+) -> None:
+    assert meant_name(name, {"a.b", "A.B", "c"}) == meant
+
+
+@pytest.mark.parametrize("table", ["rows", "changes"])
+def test_a_kind_that_only_records_have_is_refused_with_those_of_rows(table: str) -> None:
+    for kind in Kind:
+        wanted = Filter(kinds=frozenset({kind}))
+        if kind in ("add", "update", "delete", "truncate", "decision"):
+            wanted.require_columns(table)
+            continue
+        with pytest.raises(UnsupportedFormatError, match="expected one of add, update, delete"):
+            wanted.require_columns(table)

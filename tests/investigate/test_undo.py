@@ -252,3 +252,11 @@ def test_a_hostile_name_does_not_leave_its_comment() -> None:
     act = replace(found.acts[0], key="1\nDROP TABLE T;", warnings=("w",))
     text = replace(found, acts=(act,), log="a\nDROP").text
     assert all(line.startswith(("--", "DELETE")) for line in text.splitlines())
+
+
+def test_decisions_are_told_as_what_a_person_does_and_not_as_statements() -> None:
+    (found,) = undo(ORPHAN / "bitronix", OF_ALL)
+    lines = found.text.splitlines()
+    assert all(line.startswith("-- ") for line in lines)
+    assert lines[-1] == f"-- TO DO: roll back {OF_ALL} at jdbc/branch-a"
+    assert "-- Nothing was run: decisions, for a person to carry out at each resource." in lines

@@ -93,6 +93,12 @@ def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         discover(tmp_path / "gone", known=SYSTEMS)
 
 
+def test_a_link_to_nothing_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(LogUnreadableError, match="link to nowhere, which is not there"):
+        discover(str(tmp_path / "link"))
+
+
 def test_an_unreadable_file_is_a_finding_and_stops_nothing(tree: Path) -> None:
     (tree / "a/0.gz").write_bytes(b"not packed at all")
     found = discover(tree, known=SYSTEMS)

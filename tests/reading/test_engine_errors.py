@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,12 @@ def test_an_unknown_error_is_wrong_use_and_names_what_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run("--error", "XYZ99") == 2
-    assert "known are" in capsys.readouterr().err
+    assert "did you mean" not in (said := capsys.readouterr().err)
+    assert re.search(r"known are .*\d+ of derby, \d+ of jboss \(--json lists all\)", said)
+    assert run("--error", "XSDB99") == 2
+    assert "did you mean XSDB" in capsys.readouterr().err
     assert run("--error", "XYZ99", "--json") == 2
-    assert "XSDB4" in json.loads(capsys.readouterr().out)["known"]
+    assert "XSDB4" in json.loads(capsys.readouterr().out)["codes"]["derby"]
 
 
 def test_without_an_error_a_path_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from tallystick.errors import TallystickError, TransactionUsageError, UnsupportedFormatError
-from tallystick.investigate.rows import require_table, rows_of
+from tallystick.investigate.rows import meant_name, require_table, rows_of
 from tallystick.reading.filters import TIME_OF_DAY, Filter, ns_of, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Path, Survey, deliver, survey
@@ -111,6 +111,9 @@ def asof(
         raise UnsupportedFormatError(
             "no log here holds times of day", file=found.path, advice="Name an LSN or a transaction"
         )
+    if table is not None and ended and (meant := meant_name(table, names)) != table:
+        yield from asof(path, moment, meant, options=options, problems=problems)
+        return
     if table is not None and ended:
         require_table(table, names, found)
     deliver(found, problems)

@@ -16,7 +16,15 @@ from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.settled import Picture, picture
-from tallystick.reading.survey import Path, Survey, damaged_file, deliver, record_size, survey
+from tallystick.reading.survey import (
+    Path,
+    Survey,
+    damaged_file,
+    deliver,
+    record_size,
+    survey,
+    why_not_followed,
+)
 from tallystick.records import Clock, Finding, Outcome, Record
 from tallystick.storage.scheduling import time
 from tallystick.systems.protocol import FileByFile, LogReading, LogSource, ReadOptions
@@ -67,6 +75,7 @@ def seen_records(
         clock = found.clock_for(reading, wanted)
         if not context:
             return (Seen(one, clock) for one in found.selected(reading, wanted, salvage=salvage))
+        found.tells_lsns(reading, wanted)
         every = (Seen(one, clock) for one in reading.records(salvage=salvage))
         return _with_context(every, wanted.of_records(clock), context)
 
@@ -159,7 +168,9 @@ def statistics(
     found.require_transaction(wanted)
     named = Filter(transaction=wanted.transaction, gtrid=wanted.gtrid).of_records(Clock.NONE)
 
-    def count(reading: LogReading) -> Counts:
+    def count(reading: LogReading) -> Counts | None:
+        if not found.tells_lsns(reading, wanted):
+            return None
         clock = found.clock_for(reading, wanted)
         counts = Counts(reading.source.system, log_name(reading.source), clock)
         for record in found.selected(reading, wanted, salvage=salvage):
@@ -169,7 +180,9 @@ def statistics(
 
     for log in found.observers():
         with found.guard(log.source):
-            yield log.observe(count).value
+            if (counts := log.observe(count).value) is not None:
+                yield counts
+    found.require_numbers(wanted)
     deliver(found, problems)
 
 
@@ -191,7 +204,8 @@ def follow(
     None never.
 
     Raises:
-        UnsupportedFormatError: a log is of a system that overwrites its log in place.
+        UnsupportedFormatError: records of a log come and go between two looks; or LSNs are asked
+            for, and no log has them.
         LogUnreadableError: there is no log.
     """
     found = survey(path, options=options).refuse_unknown_settings()
@@ -200,10 +214,11 @@ def follow(
     since = time.monotonic()
     while idle_s is None or time.monotonic() - since < idle_s:
         for source in found.logs:
-            if not (source.followable and found.known[source.system].followable):
-                title = f"a log of {found.known[source.system].title}"
+            if why := why_not_followed(source, found.known[source.system]):
                 raise UnsupportedFormatError(
-                    f"{title} cannot be followed: it is overwritten in place"
+                    f"this log cannot be followed: {why}",
+                    file=source.path,
+                    advice="Without --follow it is read as it is now",
                 )
             one = followed.setdefault((source.system, log_name(source)), _Followed())
             for seen in one.news(found, source, wanted):

@@ -120,7 +120,7 @@ def _dicts(rows: Iterable[tuple[Row, Clock]]) -> Iterator[dict[str, Any]]:
 
 def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
     wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
-    names, taken = set[str](), False
+    names, taken, before = set[str](), False, len(found.problems)
 
     def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
         clock = found.clock_for(reading, wanted)
@@ -135,10 +135,16 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
             for one in log.stream(of, lambda _: (), _size):
                 taken = True
                 yield one
-    if not taken:
-        found.require_transaction(wanted)
-    for name in (wanted.table, wanted.resource):
-        if name is not None and not taken:
+    if taken:
+        return
+    found.require_transaction(wanted)
+    table, resource = (meant_name(one, names) for one in (wanted.table, wanted.resource))
+    if (table, resource) != (wanted.table, wanted.resource):
+        del found.problems[before:]  # they are found again
+        yield from _timed_rows(found, replace(wanted, table=table, resource=resource))
+        return
+    for name in (table, resource):
+        if name is not None:
             require_table(name, names, found)
 
 
@@ -195,6 +201,13 @@ def rows_of(reading: LogReading, names: set[str]) -> Iterator[Row]:
         names.update((collection, *also))
         change = row.change if name is None else replace(row.change, log=name)
         yield Row(row.fate, change, also)
+
+
+def meant_name(name: str | None, names: Iterable[str]) -> str | None:
+    """Return the only one of ``names`` that is this name in another case; else the name itself."""
+    folded = (name or "").casefold()
+    meant = [one for one in names if one.casefold() == folded]
+    return meant[0] if name not in meant and len(meant) == 1 else name
 
 
 def require_table(table: str, names: set[str], found: Survey) -> None:

@@ -74,6 +74,15 @@ class Act:
         return {name: jsonable(getattr(self, name)) for name in self.__slots__}
 
 
+_LOOK = {
+    "sql": "-- Nothing was run: look at it, and run it in one transaction.",
+    "operations": "-- Nothing was run: operations on records, for a program, in one transaction.",
+    "decisions": "-- Nothing was run: decisions, for a person to carry out at each resource.",
+}
+_LINE = {"sql": "{};", "operations": "{}", "decisions": "-- TO DO: {}"}
+"""By language how its lines look; a decision is no statement of anything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reversal:
     """What takes a transaction back, or brings it in again, in one log.
@@ -125,7 +134,7 @@ class Reversal:
         name = self.transaction or (self.gtrid or b"").hex()
         yield f"-- {does} transaction {printable(name)} ({self.fate.value.replace('_', ' ')})"
         yield f"-- {self.system}  {printable(self.log)}"
-        yield "-- Nothing was run: look at it, and run it in one transaction."
+        yield _LOOK[self.language]
         if self.action == "redo" and self.fate is Fate.COMMITTED:
             yield "-- It is committed here: this is for a copy without it."
         log, database, unknown = (self.sources[one] for one in _SOURCES)
@@ -143,7 +152,7 @@ class Reversal:
             if act.cannot_tell:
                 yield f"-- CANNOT TELL: {place}: {printable(act.cannot_tell)}"
             else:
-                yield f"{act.text};" if self.language == "sql" else act.text
+                yield _LINE[self.language].format(act.text)
 
 
 def undo(

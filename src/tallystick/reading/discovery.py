@@ -163,6 +163,12 @@ def _single_file(path: str) -> str | None:
     try:
         mode = Path(path).stat().st_mode
     except OSError as error:
+        if Path(path).is_symlink():
+            raise LogUnreadableError(
+                f"this is a link to {Path(path).readlink()}, which is not there",
+                file=path,
+                advice="Name the folder that it should lead to, or mend the link",
+            ) from error
         raise unreadable(path, error) from error
     kind = next((text for is_kind, text in _NO_FILES if is_kind(mode)), None)
     if kind is not None:  # reading it might wait for ever, or change what is there

@@ -7,6 +7,7 @@ In: the error's code, or a text that holds it, and a path. Out: a `LookedUp` for
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +26,19 @@ class LookedUp:
         errors: the system and the row of each code that the text holds, in its order.
         answers: for each database of such a system its path, its answer, and whether that shows
             the error.
-        known: the codes that could have been asked for.
+        codes: the codes that could have been asked for, by system.
         repair: the command that mends these databases in a copy; empty where nothing proves a mend.
     """
 
     errors: tuple[tuple[str, EngineError], ...]
     answers: tuple[tuple[str, Judgement, bool], ...]
-    known: tuple[str, ...]
+    codes: Mapping[str, tuple[str, ...]]
     repair: str = ""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The codes of all systems."""
+        return tuple(code for codes in self.codes.values() for code in codes)
 
     @property
     def exit_code(self) -> int:
@@ -57,6 +63,7 @@ class LookedUp:
                 for path, judgement, shows in self.answers
             ],
             "known": list(self.known),
+            "codes": {system: list(codes) for system, codes in self.codes.items()},
             "repair": self.repair or None,
         }
 
@@ -78,9 +85,9 @@ def look_up(text: str, path: str | None = None, options: ReadOptions | None = No
         for code, one in table.items()
         if code.lower() == word
     )
-    known = tuple(code for table in tables.values() for code in table)
+    codes = {name: tuple(table) for name, table in tables.items() if table}
     if path is None or not found:
-        return LookedUp(found, (), known)
+        return LookedUp(found, (), codes)
     answers: dict[str, tuple[str, Judgement, bool]] = {}
     for verdict in explain(path, options=options).logs:
         reasons = {code for name, one in found if name == verdict.system for code in one.reasons}
@@ -92,4 +99,4 @@ def look_up(text: str, path: str | None = None, options: ReadOptions | None = No
     asked = {name for name, _ in found}
     here = survey(path, options=options)
     here.logs = [one for one in here.logs if one.system in asked]
-    return LookedUp(found, tuple(answers.values()), known, here.repair_command())
+    return LookedUp(found, tuple(answers.values()), codes, here.repair_command())

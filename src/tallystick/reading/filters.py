@@ -62,6 +62,11 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "rows": tuple(Fate), "records": tuple(Outcome), "transactions": tuple(State),
 }  # fmt: skip
 """By table the words for an outcome."""
+_KINDS_OF_CHANGES = (Kind.ADD, Kind.UPDATE, Kind.DELETE, Kind.TRUNCATE, Kind.DECISION)
+KINDS: Mapping[str, tuple[Kind, ...]] = {
+    "rows": _KINDS_OF_CHANGES, "changes": _KINDS_OF_CHANGES, "records": tuple(Kind),
+}  # fmt: skip
+"""By table the kinds that its rows have."""
 _NEAREST = 4
 
 
@@ -143,6 +148,12 @@ class Filter:
             raise UnsupportedFormatError(
                 f"the table {table} has no such outcome",
                 expected=f"one of {', '.join(OUTCOMES[table])}", found=self.outcome,
+            )  # fmt: skip
+        if others := sorted(self.kinds - set(KINDS.get(table, ()))):
+            raise UnsupportedFormatError(
+                f"the table {table} has no rows of this kind: its rows are changes, not records",
+                expected=f"one of {', '.join(KINDS[table])}", found=", ".join(others),
+                advice="Records have it: tallystick dump --kind, or export --table records",
             )  # fmt: skip
         _forms(self.body or "")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.callables import checked
@@ -174,6 +174,7 @@ class Survey:
     ) -> Iterator[Record]:
         """Return the records of a log that are asked for; parts without them are not read."""
         clock = self.clock_for(reading, wanted)
+        self.tells_lsns(reading, wanted)
         if wanted == EVERYTHING:
             return reading.records(salvage=salvage)
         splits = None if salvage else wanted.splits_in(reading)
@@ -189,6 +190,34 @@ class Survey:
             note = _no_times(reading.source)
             self.problems.extend([] if note in self.problems else [note])
         return reading.clock
+
+    def tells_lsns(self, reading: LogReading, wanted: Filter) -> bool:
+        """Return whether records of a log have LSNs, if these are asked for; else note that."""
+        if not wanted.numbered or self._numbers(reading):
+            return True
+        note = _no_numbers(reading.source)
+        self.problems.extend([] if note in self.problems else [note])
+        return False
+
+    def _numbers(self, reading: LogReading) -> bool:
+        """Return False if the first whole records have no LSN: then none has."""
+        if isinstance(reading, Ranged):
+            return True
+        whole = (one for one in reading.records() if one.outcome is Outcome.VALID)
+        first = list(islice(whole, _TELLING))
+        return not first or any(one.sequence is not None for one in first)
+
+    def require_numbers(self, wanted: Filter) -> None:
+        """Check that a log numbers its records, if LSNs are asked for.
+
+        Raises:
+            UnsupportedFormatError: no log here does.
+        """
+        unnumbered = sum(one.code == _NO_LSNS for one in self.problems)
+        if wanted.numbered and self.logs and unnumbered == len(self.logs):
+            raise UnsupportedFormatError(
+                "no record here has an LSN", file=self.path, advice=_UNNUMBERED_ADVICE
+            )
 
     def streamed(
         self,
@@ -210,6 +239,7 @@ class Survey:
                     yield one
         if not taken:
             self.require_transaction(wanted)
+        self.require_numbers(wanted)
 
     def gatherer(self) -> Gatherer:
         """Return what gathers the global transactions of the logs, to judge them together."""
@@ -237,6 +267,21 @@ def refuse_unknown_settings(surveys: Iterable[Survey]) -> None:
                 expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
                 found=", ".join(unknown),
             )
+
+
+def why_not_followed(source: LogSource, of: System) -> str:
+    """Return why a log cannot be read on as it grows; empty where it can be."""
+    if not source.followable:
+        return (
+            "each transaction is a file that is deleted at its end, and so comes and goes between "
+            "two looks"
+        )
+    if not of.followable:
+        return (
+            "its pages are given back at each checkpoint and written over at once, so records come "
+            "and go between two looks"
+        )
+    return ""
 
 
 def survey(
@@ -326,6 +371,8 @@ def read_arrow(
                 for one in ([None] if splits is None else splits)
             )
         clock = found.clock_for(reading, wanted)
+        if table == "records":
+            found.tells_lsns(reading, wanted)
         return filter(None, (wanted.taken_of(batch, table, clock) for batch in batches))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -454,6 +501,20 @@ def _no_times(source: LogSource) -> Finding:
         "no-times", Severity.WARNING, source.system, log_name(source),
         "The log holds no times of day: nothing of it lies between two times.",
         advice="Leave out --since and --until, or ask for a transaction or a key",
+    )  # fmt: skip
+
+
+_NO_LSNS = "no-lsns"
+_UNNUMBERED_ADVICE = "Leave out --from-lsn and --to-lsn, or ask for a transaction or a key"
+_TELLING = 16
+"""Records by which it is told whether those of a log have LSNs."""
+
+
+def _no_numbers(source: LogSource) -> Finding:
+    return Finding(
+        _NO_LSNS, Severity.INFO, source.system, log_name(source),
+        "The records of the log have no LSNs: nothing of it lies between two of them.",
+        advice=_UNNUMBERED_ADVICE,
     )  # fmt: skip
 
 

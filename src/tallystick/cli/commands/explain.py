@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from typing import Any, NoReturn
@@ -68,11 +69,19 @@ def _explain_error(text: str, path: str | None, *, as_json: bool, **options: Any
     if as_json:
         print_json(found.to_dict())
     elif not found.errors:
-        known = ", ".join(found.known)
-        complain(f"no error of an original is known by that; known are {known}", found.exit_code)
+        complain(_unknown_error(text, found), found.exit_code)
     else:
         _show_errors(Printer(), found)
     raise SystemExit(found.exit_code)
+
+
+def _unknown_error(text: str, found: LookedUp) -> str:
+    """Return what is said of a text without a known code: near ones, or how many there are."""
+    codes = {code.lower(): code for code in found.known}
+    near = [codes[one] for one in get_close_matches(text.lower(), codes)]
+    counts = ", ".join(f"{len(codes):,} of {system}" for system, codes in found.codes.items())
+    meant = f"did you mean {', '.join(near)}?" if near else f"known are {counts}"
+    return f"no error of an original is known by that; {meant} (--json lists all)"
 
 
 def _show_errors(out: Printer, found: LookedUp) -> None:

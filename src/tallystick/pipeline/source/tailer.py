@@ -45,6 +45,7 @@ from tallystick.pipeline.source.positions import (
 from tallystick.printable import logger
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
+from tallystick.reading.survey import why_not_followed
 from tallystick.systems.protocol import LogSource, Missing
 from tallystick.systems.registry import system
 
@@ -261,19 +262,11 @@ class Tailer:
                 found=source.system,
                 advice="Stream its records; or read its changes in batch",
             )
-        found, why = source.system, "its pages are given back at each checkpoint and written over "
-        why += "at once, so records come and go between two looks"
-        if not source.followable:
-            found, why = (
-                source.path,
-                "each transaction is a file that is deleted at its end, and so ",
-            )
-            why += "comes and goes between two looks"
         return UnsupportedFormatError(
-            f"this log cannot be followed: {why}",
+            f"this log cannot be followed: {why_not_followed(source, system(source.system))}",
             file=source.files[0],
             expected="a log that is appended to",
-            found=found,
+            found=source.system if source.followable else source.path,
             advice="Read it in batch: tallystick pipeline run --stream reads it anew whenever "
             "it changed",
         )
