@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli.commands.bench import benchmarks, command
+from tallystick.cli.build.bench import benchmarks, command
 
 
 def test_the_list_has_what_runs_by_itself_and_no_helper() -> None:

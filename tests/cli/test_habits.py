@@ -14,7 +14,7 @@ import pytest
 
 from tallystick import Journal
 from tallystick.cli import COMMANDS, COMPLETE, GROUPS
-from tallystick.cli.commands.explain import _show_list
+from tallystick.cli.look.explain import _show_list
 from tallystick.cli.output import Printer, Told
 from tests.cli.conftest import Run
 from tests.fixtures import cases, fixture_dir

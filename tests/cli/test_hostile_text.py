@@ -13,7 +13,7 @@ import pytest
 
 from tallystick import errors
 from tallystick.cli import COMMANDS
-from tallystick.cli.commands import indoubt
+from tallystick.cli.act import indoubt
 from tallystick.cli.output import Printer
 from tallystick.cli.summary import show_summary
 from tallystick.indoubt.listing import InDoubt, InDoubtReport
@@ -124,7 +124,7 @@ def test_branches_in_doubt_are_named_safely(run: Run, monkeypatch: pytest.Monkey
     one = InDoubt(1, b"\xaa", NAME, NAME, NAME, NAME, None, (branch,), NAME, 1.0)
     problem = Finding("not-read", Severity.DAMAGE, NAME, NAME, NAME)
     report = InDoubtReport([one], {NAME: NAME}, [problem])
-    monkeypatch.setattr(indoubt, "_gather", lambda *_: report)
+    monkeypatch.setattr(indoubt, "gather", lambda *_: report)
     for arguments in (["list", "x"], ["explain", "aa", "x"]):
         said = run("indoubt", *arguments)
         assert "[bold]b[/bold]" in said.out.replace("\n", "").replace(" ", "")
@@ -221,7 +221,7 @@ def test_what_should_not_have_happened_is_said_safely(
     def fail(*_: object, **__: object) -> None:
         raise sqlite3.Error(NAME)
 
-    monkeypatch.setattr("tallystick.cli.commands.inspect.inspect", fail)
+    monkeypatch.setattr("tallystick.cli.look.inspect.inspect", fail)
     said = run("inspect", hostile)
     assert SHOWN in said.err
     assert_safe(said.err)

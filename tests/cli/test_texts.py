@@ -13,7 +13,7 @@ import pytest
 import tallystick
 from tallystick import cli as package
 from tallystick.arrow import numba_kernel
-from tallystick.cli.commands.explain import SHORT
+from tallystick.cli.look.explain import SHORT
 from tallystick.printable import counted
 from tests.cli.conftest import Run
 from tests.fixtures import fixture_dir

@@ -17,7 +17,8 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from tallystick.cli.commands import backlog, replay
+from tallystick.cli.act import replay
+from tallystick.cli.watch import backlog
 from tallystick.disposal.disposers import MoveDisposer
 from tallystick.disposal.worker import dispose_of
 from tallystick.errors import NotALogError, UnsupportedFormatError

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallystick import Journal, PageStore
-from tallystick.cli.commands.convert import command
+from tallystick.cli.act.convert import command
 from tallystick.convert.command import convert
 from tallystick.disposal.disposers import CompressDisposer, MoveDisposer
 from tallystick.disposal.worker import dispose_of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli.commands.indoubt import command
+from tallystick.cli.act.indoubt import command
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import list_in_doubt
 from tallystick.indoubt.settle import settle

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import dataset
 
-from tallystick.cli.commands.pipeline import command
+from tallystick.cli.build.pipeline import command
 from tallystick.pipeline import alerting
 from tallystick.pipeline.runner import Run
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli.commands.pipeline import command
+from tallystick.cli.build.pipeline import command
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.runner import OUTPUT, Run

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick.cli.commands import upkeep
+from tallystick.cli.watch import scrub as scrubbing_command
 from tallystick.reading import explain, scrub
 from tallystick.reading.results import is_severe
 from tallystick.reading.scrubbing import Scrub
@@ -157,7 +157,7 @@ def test_a_log_that_changed_at_each_reading_is_counted_and_not_called_damaged(
         journal.append(b"kept")
     found = scrub(tmp_path, rate=0)
     found.logs = [replace(one, settled=False) for one in found.logs]
-    monkeypatch.setattr(upkeep, "scrub", lambda *_, **__: found)
+    monkeypatch.setattr(scrubbing_command, "scrub", lambda *_, **__: found)
     answer = run("scrub", tmp_path)
     assert "1 log, 0 damaged, 1 changing too fast" in " ".join(answer.out.split())
     assert answer.code == 0
@@ -175,7 +175,7 @@ def test_without_a_log_the_command_exits_with_2(tmp_path: Path, run: Run) -> Non
 def test_rates_are_read_as_people_write_them(
     rate: str, bytes_per_s: float, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tallystick.cli.commands import upkeep
+    from tallystick.cli.watch import scrub as scrubbing_command
 
     taken: list[float] = []
 
@@ -183,7 +183,7 @@ def test_rates_are_read_as_people_write_them(
         taken.append(rate)
         return tallystick.scrub(path, rate=0)
 
-    monkeypatch.setattr(upkeep, "scrub", noted)
+    monkeypatch.setattr(scrubbing_command, "scrub", noted)
     run("scrub", tmp_path, "--rate", rate)
     assert taken == [bytes_per_s]
 
@@ -207,7 +207,7 @@ def test_every_runs_passes_until_it_is_interrupted(
 
     with Journal(tmp_path / "log", settings=SMALL) as journal:
         journal.append(b"x")
-        monkeypatch.setattr("tallystick.cli.commands.upkeep.time.sleep", sleep)
+        monkeypatch.setattr("tallystick.cli.watch.scrub.time.sleep", sleep)
         answer = run("scrub", tmp_path, "--every", "1h", "--rate", "0", "--json")
     assert answer.code == 130
     passes = [json.loads(line) for line in answer.out.splitlines()]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli.commands import backlog, upkeep
+from tallystick.cli.watch import backlog, store
 from tallystick.indoubt.doctor import examine
 from tallystick.reading import explain
 from tallystick.records import Answer
@@ -214,7 +214,7 @@ def test_store_check_begins_with_the_answer(tmp_path: Path) -> None:
             shutil.copytree(path, copy)
             if damage:
                 damage(copy)
-            result = CliRunner().invoke(upkeep.check, [str(copy), *arguments])
+            result = CliRunner().invoke(store.check, [str(copy), *arguments])
             assert result.exit_code == code, result.output
             if arguments:
                 assert json.loads(result.output)["answer"] == word.lower().replace(" ", "-")

@@ -2,8 +2,9 @@
 
 In: arguments. Out: text for a person, JSON for a program (``--json``), and an exit code:
 0 fine, 1 damage or disagreement found, 2 cannot read or wrong usage. Each command stands in
-a module below ``commands``, as a click command, and is loaded when it is used. A new one needs its
-module and one line in `COMMANDS`.
+a module of its own, as a click command, in the package of its group on the help page (``look``,
+``act``, ``watch``, ``build``), and is loaded when it is used. A new one needs its module and one
+line in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -32,34 +33,34 @@ COMPLETE = "_TALLYSTICK_COMPLETE"
 """Variable by which a shell asks for completions, as click has it."""
 
 COMMANDS: dict[str, str] = {
-    "triage": "triage:command",
-    "explain": "explain:command",
-    "inspect": "inspect:command",
-    "verify": "inspect:verify_command",
-    "rows": "rows:command",
-    "history": "rows:history_command",
-    "asof": "rows:asof_command",
-    "diff": "rows:diff_command",
-    "sql": "sql:command",
-    "dump": "dump:command",
-    "export": "dump:export_command",
-    "indoubt": "indoubt:command",
-    "runbook": "indoubt:runbook_command",
-    "repair": "convert:repair_command",
-    "salvage": "convert:salvage_command",
-    "bundle": "convert:bundle_command",
-    "undo": "sql:undo_command",
-    "redo": "sql:redo_command",
-    "replay": "replay:command",
-    "convert": "convert:command",
-    "doctor": "indoubt:doctor_command",
-    "scrub": "upkeep:scrub_command",
-    "backlog": "backlog:command",
-    "store": "upkeep:store_command",
-    "pipeline": "pipeline:command",
-    "report": "pipeline:report_command",
-    "demo": "bench:demo_command",
-    "bench": "bench:command",
+    "triage": "look.triage:command",
+    "explain": "look.explain:command",
+    "inspect": "look.inspect:command",
+    "verify": "look.verify:command",
+    "rows": "look.rows:command",
+    "history": "look.history:command",
+    "asof": "look.asof:command",
+    "diff": "look.diff:command",
+    "sql": "look.sql:command",
+    "dump": "look.dump:command",
+    "export": "look.export:command",
+    "indoubt": "act.indoubt:command",
+    "runbook": "act.runbook:command",
+    "repair": "act.repair:command",
+    "salvage": "act.salvage:command",
+    "bundle": "act.bundle:command",
+    "undo": "act.undo:undo_command",
+    "redo": "act.undo:redo_command",
+    "replay": "act.replay:command",
+    "convert": "act.convert:command",
+    "doctor": "watch.doctor:command",
+    "scrub": "watch.scrub:command",
+    "backlog": "watch.backlog:command",
+    "store": "watch.store:command",
+    "pipeline": "build.pipeline:command",
+    "report": "build.report:command",
+    "demo": "build.demo:command",
+    "bench": "build.bench:command",
 }
 """Module of this package and name of each command, in the order of the help page."""
 
@@ -99,7 +100,7 @@ class _Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = resolve_name(f"tallystick.cli.commands.{COMMANDS[cmd_name]}")
+        command = resolve_name(f"tallystick.cli.{COMMANDS[cmd_name]}")
         assert isinstance(command, click.Command)
         return command
 

@@ -18,7 +18,7 @@ import pymysql
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli.commands.indoubt import doctor_command as command
+from tallystick.cli.watch.doctor import command
 from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.indoubt.doctor import Check, Level, branches, examine, volumes
 from tallystick.indoubt.doctor.databases import _clock, _tls

@@ -17,7 +17,7 @@ import sqlalchemy
 import sqlalchemy.orm
 from click.testing import CliRunner
 
-from tallystick.cli.commands.indoubt import command as indoubt_command
+from tallystick.cli.act.indoubt import command as indoubt_command
 from tallystick.errors import (
     HeuristicError,
     LogUnreadableError,

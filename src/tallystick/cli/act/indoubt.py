@@ -1,11 +1,9 @@
-"""``tallystick indoubt``: branches in doubt; ``tallystick doctor``: what would leave them."""
+"""``tallystick indoubt``: branches in doubt, listed, explained, settled by hand."""
 
 from __future__ import annotations
 
-import re
-import textwrap
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import click
 
 from tallystick.cli.addresses import require_database, urls_by_name
 from tallystick.cli.output import (
-    WIDTH,
     Printer,
     as_json,
     print_json,
@@ -23,9 +20,8 @@ from tallystick.cli.output import (
     say,
 )
 from tallystick.errors import TransactionUsageError
-from tallystick.indoubt.doctor import Check, Level, examine
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
-from tallystick.indoubt.runbook import act_of, acts_of, name_of, runbook
+from tallystick.indoubt.runbook import act_of, name_of
 from tallystick.indoubt.settle import open_store, refuse, settle
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
 from tallystick.reconcile.decision_table import Decision
@@ -35,11 +31,11 @@ from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
 
 _STORES = ("page-store:", "journal:")
-_OPTION = "--resource"
+OPTION = "--resource"
 
 paths_argument = click.argument("paths", nargs=-1, type=click.Path())
 resource_option = click.option(
-    _OPTION,
+    OPTION,
     "resources",
     multiple=True,
     metavar="NAME=URL",
@@ -48,16 +44,17 @@ resource_option = click.option(
 )
 
 
-def _named(
+def opened(
     ctx: click.Context, resources: tuple[str, ...], *, writing: bool = False
 ) -> dict[str, Resource]:
+    """Return the resources that are named on the command line, open until the command ends."""
     named: dict[str, Resource] = {}
     closing = ctx.with_resource(ExitStack())
-    for name, url in urls_by_name(resources, _OPTION).items():
+    for name, url in urls_by_name(resources, OPTION).items():
         if url.startswith(_STORES) and not writing:
             message = f"opening {url} would write: give its path as a log instead"
-            raise click.BadParameter(message, param_hint=_OPTION)
-        require_database(name, url, _OPTION)
+            raise click.BadParameter(message, param_hint=OPTION)
+        require_database(name, url, OPTION)
         store = open_store(name, url)
         if store is not None:
             closing.enter_context(store)
@@ -66,12 +63,13 @@ def _named(
     return named
 
 
-def _gather(
+def gather(
     ctx: click.Context, paths: tuple[str, ...], resources: tuple[str, ...], options: Any
 ) -> InDoubtReport:
+    """Return what is in doubt in logs and resources. Raises `click.UsageError` without any."""
     if not paths and not resources:
         raise click.UsageError("give paths of logs, or --resource, or both")
-    return list_in_doubt(paths, _named(ctx, resources), options=read_options(**options))
+    return list_in_doubt(paths, opened(ctx, resources), options=read_options(**options))
 
 
 @click.group()
@@ -100,15 +98,16 @@ def list_(
 
     Exit code 1 if there is one, or if it cannot be told whether there is; 2 if there is no log.
     """
-    report = _gather(ctx, paths, resources, options)
+    report = gather(ctx, paths, resources, options)
     if as_json:
         print_json(report.to_dict())
     else:
         _print_list(report)
-    ctx.exit(_exit_code(report))
+    ctx.exit(exit_code(report))
 
 
-def _exit_code(report: InDoubtReport) -> int:
+def exit_code(report: InDoubtReport) -> int:
+    """Return 0 where nothing is in doubt, 1 where something is or may be, 2 if nothing was read."""
     if not report.looked_at and not report.unproved:
         return 2
     return int(report.found or not report.whole)
@@ -177,7 +176,7 @@ def explain(
 
     GTRID is its beginning or the whole, in any spelling. Exit code 2 if it is not known here.
     """
-    report = _gather(ctx, paths, resources, options)
+    report = gather(ctx, paths, resources, options)
     found = _found(report, gtrid)
     waiting = [one for one in found if one in report.transactions]
     if as_json:
@@ -188,7 +187,7 @@ def explain(
             _print_absence(out, found[0].gtrid.hex(), report)
         for one in found:
             print_transaction(out, one)
-    ctx.exit(1 if waiting else _exit_code(replace(report, transactions=[], unnamed=[])))
+    ctx.exit(1 if waiting else exit_code(replace(report, transactions=[], unnamed=[])))
 
 
 def _found(report: InDoubtReport, gtrid: str) -> list[InDoubt]:
@@ -264,7 +263,7 @@ def settle_(
     if len(wanted) != 1:
         raise click.UsageError("say one of --commit, --rollback and --forget")
     check_coordinator_dir(coordinator)
-    live = _named(ctx, tuple(one for one in resources if not _is_store(one)))
+    live = opened(ctx, tuple(one for one in resources if not _is_store(one)))
     stores = [one.split(":", 1)[1] for one in resources if _is_store(one)]
     report = list_in_doubt([coordinator, *stores], live)
     (one, *_) = _found(report, gtrid)
@@ -278,7 +277,7 @@ def settle_(
         ctx.exit()
     if not yes:
         click.confirm(f"{wanted[0]} {one.gtrid.hex()}?", abort=True, err=True)
-    named = _named(ctx, resources, writing=True)
+    named = opened(ctx, resources, writing=True)
     done = settle(coordinator, named, one.gtrid, commit=None if forget else commit, force=force)
     for line in done:
         say(line)
@@ -309,81 +308,3 @@ def _print_look(
             in_database = (branch["log"] or "").startswith(LIVE) and act.typed
             typed = in_database or f"{outcome} of this branch"
             out.line(f"    in {act.branch.removeprefix(LIVE)}: {typed}", style="bold")
-
-
-@click.command(name="runbook")
-@paths_argument
-@resource_option
-@as_json
-@reading_options
-@click.pass_context
-def runbook_command(
-    ctx: click.Context,
-    /,
-    paths: tuple[str, ...],
-    resources: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Print what to type for each branch in doubt: Markdown, to be followed and signed.
-
-    Per branch the statement of its engine with the whole id, the evidence, and a line to sign;
-    first what a start of a coordinator would lose. Exits as 'indoubt list'.
-    """
-    report = _gather(ctx, paths, resources, options)
-    live = _named(ctx, resources)
-    if as_json:
-        acts = {
-            one.gtrid.hex(): [asdict(act) for act in acts_of(one, live)]
-            for one in report.transactions
-        }
-        print_json({**report.to_dict(), "acts": acts})
-    else:
-        out = Printer()
-        for line in runbook(report, paths, live):
-            out.line(line)
-    ctx.exit(_exit_code(report))
-
-
-_INDENT = " " * 9
-_COMMENT = re.compile(r"  (?=--|#)")
-
-
-def _print_check(out: Printer, check: Check) -> None:
-    """Print what was found, in lines of 80 columns, and what to type, whose commands stay whole."""
-    text = f"{check.subject}  {check.what}: {check.found}"
-    first, *more = textwrap.wrap(
-        text, WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
-    )
-    out.line((f"{check.level.value:9}", _STYLES[check.level]), first)
-    fits = len(_INDENT + check.type_next) <= WIDTH
-    typed = [check.type_next] if fits else _COMMENT.split(check.type_next, maxsplit=1)
-    for line in (*more, *typed):
-        if line:
-            out.line(_INDENT + line)
-
-
-_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
-
-
-@click.command(name="doctor")
-@click.argument("coordinator", type=click.Path(exists=True, file_okay=False))
-@resource_option
-@as_json
-@click.pass_context
-def doctor_command(
-    ctx: click.Context, coordinator: str, resources: tuple[str, ...], *, as_json: bool
-) -> None:
-    """Check the directory of a COORDINATOR and its databases, and say what to type.
-
-    Connections, TLS, rights, limits, durability, identities, renamed resources, clocks, disk.
-    Writes nothing. Exit code 1 if there is a problem; a warning is none.
-    """
-    checks = examine(coordinator, urls_by_name(resources, _OPTION))
-    if as_json:
-        print_json([check.to_dict() for check in checks])
-    else:
-        out = Printer()
-        for check in checks:
-            _print_check(out, check)
-    ctx.exit(1 if any(check.level is Level.PROBLEM for check in checks) else 0)

@@ -1,4 +1,4 @@
-"""``tallystick dump PATH`` and ``export PATH --to FORM``: every record, or a table, of all logs."""
+"""``tallystick dump PATH``: every record, counted, in context, as it comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
+from tallystick.cli.filtering import filter_options, wanted_of
 from tallystick.cli.output import (
     WIDTH,
     Printer,
@@ -17,23 +17,16 @@ from tallystick.cli.output import (
     body_text,
     end_listing,
     listed,
-    output_option,
-    output_target,
     path_argument,
     print_json_lines,
     read_options,
     reading_options,
-    say,
 )
-from tallystick.investigate.export import FORMATS, export
 from tallystick.investigate.records import Counts, Seen, follow, seen_records, statistics
-from tallystick.printable import counted
 from tallystick.records import Finding, Outcome
 
 BODY_MAX = 64
 """Characters of a body, or hex digits of one that is no text, that a person is shown."""
-TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
-
 _STYLES = {
     Outcome.TORN: "yellow",
     Outcome.CORRUPT: "bold red",
@@ -86,44 +79,6 @@ def command(
     )
     damaged = _print(records, as_json=as_json)
     end_listing(ctx, problems, damaged=damaged)
-
-
-@click.command()
-@path_argument
-@click.option("--to", "form", type=click.Choice(FORMATS), required=True, help="Form of the output.")
-@output_option
-@click.option("--table", type=click.Choice(TABLES), default="records", show_default=True)
-@click.option("--salvage", is_flag=True, help="Also records after damage, marked as such.")
-@click.option("--collection", help=COLLECTION_HELP)
-@filter_options
-@reading_options
-@click.pass_context
-def export_command(
-    ctx: click.Context,
-    /,
-    path: str,
-    form: str,
-    output: str | None,
-    table: str,
-    salvage: bool,
-    **options: Any,
-) -> None:
-    """Write a table of every log below PATH as JSON lines, CSV, Parquet or an Arrow stream."""
-    problems: list[Finding] = []
-    wanted = wanted_of(options)
-    rows = export(
-        path,
-        form,
-        output_target(form, output),
-        table=table,
-        salvage=salvage,
-        wanted=wanted,
-        options=read_options(**options),
-        problems=problems,
-    )
-    if output is not None:
-        say(f"{counted(rows, 'row')} of {table} in {output}", err=True)
-    end_listing(ctx, problems)
 
 
 def _print(records: Iterable[Seen], *, as_json: bool) -> bool:

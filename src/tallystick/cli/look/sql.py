@@ -1,7 +1,4 @@
-"""What speaks SQL: ``tallystick sql PATH "select ..."`` asks the tables of all logs below a path.
-
-``undo`` and ``redo`` print the statements that take a transaction back, or bring it in.
-"""
+"""``tallystick sql PATH "select ..."`` asks the tables of all logs below a path."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import contextlib
 import io
 import shutil
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -18,28 +14,20 @@ from tallystick.cli.output import (
     WIDTH,
     Printer,
     as_json,
-    end_listing,
     output_option,
     output_target,
     path_argument,
-    print_json_lines,
-    print_script,
     read_options,
     reading_options,
     say,
 )
 from tallystick.errors import TallystickError
-from tallystick.investigate import undo as undoing
 from tallystick.investigate.export import (
     FORMATS,
-    json_lines,
     refuse_input,
     write_batches,
-    write_whole,
 )
-from tallystick.investigate.undo import Reversal
 from tallystick.printable import counted
-from tallystick.records import Finding
 
 ROWS = 40
 """Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
@@ -166,68 +154,3 @@ def _complete(connection: Any) -> None:
 def _sentence(error: Exception) -> str:
     """Return what an error says, without the traceback that DuckDB adds to one of ours."""
     return str(error).partition(" Detail: Python exception")[0].strip()
-
-
-def _reversal_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.pass_context, reading_options, output_option, as_json,
-        click.option(
-            "--transaction",
-            required=True,
-            metavar="ID",
-            help="Its number in its log, or the beginning of its global id.",
-        ),
-        path_argument,
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-@click.command()
-@_reversal_options
-def undo_command(ctx: click.Context, /, **options: Any) -> None:
-    """Print statements that take a committed transaction back.
-
-    SQL for H2 and Derby, operations on records for journals, decisions for coordinators; with a
-    warning for each later change of the same row. Nothing is run. The exit code is 1 if the old
-    row of one cannot be told.
-    """
-    _print_reversals(ctx, undoing.undo, **options)
-
-
-@click.command()
-@_reversal_options
-def redo_command(ctx: click.Context, /, **options: Any) -> None:
-    """Print statements that bring in a lost or undone transaction again.
-
-    As undo does, in the order of the transaction. Nothing is run.
-    """
-    _print_reversals(ctx, undoing.redo, **options)
-
-
-def _print_reversals(
-    ctx: click.Context,
-    make: Callable[..., list[Reversal]],
-    path: str,
-    transaction: str,
-    as_json: bool,
-    output: str | None,
-    **given: Any,
-) -> None:
-    options, problems = read_options(**given), list[Finding]()
-    if output is not None:
-        refuse_input(output, path, options)
-    found = make(path, transaction, options=options, problems=problems)
-    dicts = [one.to_dict() for one in found]
-    text = "\n".join(one.text for one in found)
-    if output is not None:
-        write_whole(
-            output, lambda out: json_lines(out, dicts) if as_json else out.write(text.encode())
-        )
-        acts = sum(len(one.acts) for one in found)
-        say(f"{counted(acts, 'change')} in {output}; nothing was run", err=True)
-    elif as_json:
-        print_json_lines(dicts)
-    else:
-        print_script(text)
-    end_listing(ctx, problems, damaged=any(one.exit_code for one in found))

@@ -1,4 +1,4 @@
-"""``tallystick inspect PATH``, a summary of every log; ``verify PATH``, its findings only."""
+"""``tallystick inspect PATH``: what is in each log."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from tallystick.cli.output import (
     print_estate,
     print_findings,
     print_held_back,
-    print_json_lines,
     print_problems,
     print_surroundings,
-    progress,
-    read_options,
     reading_options,
     reply,
 )
-from tallystick.reading import inspect, verify
+from tallystick.reading import inspect
 from tallystick.reading.results import Inspection, Summary
 
 
@@ -34,27 +31,6 @@ from tallystick.reading.results import Inspection, Summary
 def command(path: str, as_json: bool, **options: Any) -> None:
     """Summarise every log below PATH: files, records, transactions, findings."""
     reply(inspect, path, _show, as_json=as_json, **options)
-
-
-@click.command(name="verify")
-@path_argument
-@as_json
-@reading_options
-@click.pass_context
-def verify_command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
-    """Print the findings of every log below PATH, and nothing where all is well.
-
-    With --json one object a line.
-    """
-    with progress("Verifying") as tell:
-        answer = verify(path, options=read_options(**options), progress=tell)
-    if as_json:
-        print_json_lines(finding.to_dict() for finding in answer.findings)
-    else:
-        out = Printer()
-        for finding in answer.findings:
-            out.finding(finding)
-    ctx.exit(answer.exit_code)
 
 
 def _show(out: Printer, answer: Inspection) -> None:

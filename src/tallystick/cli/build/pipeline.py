@@ -1,4 +1,4 @@
-"""``tallystick pipeline run``: logs to tables, here or on a cluster; ``report``: a page of them."""
+"""``tallystick pipeline run``: logs to tables, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from tallystick.pipeline.runner import Run
     from tallystick.pipeline.summary import RunSummary
+
 
 ALERTS_S = 10.0
 """Seconds between two looks for alerts where no log changes."""
@@ -176,18 +176,3 @@ def _bar() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda table, done, of: shown.update(
             task, description=table, completed=done, total=of
         )
-
-
-@click.command()
-@click.argument("tables", metavar="DIR", type=click.Path())
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page; DIR/report.html.")
-@as_json
-def report_command(tables: str, output: str | None, as_json: bool) -> None:
-    """Write one self-contained HTML page from the tables in DIR."""
-    from tallystick.report import write_report
-
-    path = write_report(tables, output or Path(tables) / "report.html")
-    if as_json:
-        print_json({"report": str(path)})
-    else:
-        say(str(path))

@@ -1,0 +1,36 @@
+"""``tallystick bundle PATH -o ticket.zip``: what a ticket needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tallystick.cli.interrupts import ended_by_signals
+from tallystick.cli.output import (
+    path_argument,
+    progress,
+    read_options,
+    reading_options,
+    say,
+)
+from tallystick.printable import counted
+from tallystick.rescue import bundle
+
+
+@click.command()
+@path_argument
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), required=True, help="The zip to write."
+)
+@reading_options
+def command(path: str, output: str, **options: Any) -> None:
+    """Pack what a ticket about the logs below PATH needs into a zip, without secrets.
+
+    In it are versions, what triage and explain say as JSON and as text, and each file with its size
+    and digests of its first and last 4 KiB. Bodies of records, keys and passwords never are; hosts
+    and users of URLs are masked, paths begin at PATH. The same logs give the same zip.
+    """
+    with ended_by_signals(), progress("Packing"):
+        count = bundle(path, output, options=read_options(**options))
+    say(f"{counted(count, 'file')} in {output}", err=True)

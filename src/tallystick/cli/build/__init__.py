@@ -1,0 +1,1 @@
+"""Tables, pages and figures made of logs."""

@@ -1,0 +1,28 @@
+"""``tallystick report DIR``: pages made from the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tallystick.cli.output import as_json, print_json, say
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command()
+@click.argument("tables", metavar="DIR", type=click.Path())
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page; DIR/report.html.")
+@as_json
+def command(tables: str, output: str | None, as_json: bool) -> None:
+    """Write one self-contained HTML page from the tables in DIR."""
+    from tallystick.report import write_report
+
+    path = write_report(tables, output or Path(tables) / "report.html")
+    if as_json:
+        print_json({"report": str(path)})
+    else:
+        say(str(path))

@@ -1,1 +1,0 @@
-"""One module per command; each has a `command` that `tallystick.cli` finds by the module's name."""

@@ -1,0 +1,79 @@
+"""``tallystick asof PATH``: the rows at a moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from tallystick.cli.filtering import (
+    COLLECTION_HELP,
+    moment_of,
+)
+from tallystick.cli.look.rows import row_lines
+from tallystick.cli.output import (
+    Printer,
+    as_json,
+    end_listing,
+    listed,
+    path_argument,
+    print_json_lines,
+    read_options,
+    reading_options,
+)
+from tallystick.investigate.asof import Known, Moment, RowThen, asof
+from tallystick.printable import counted
+from tallystick.records import Finding
+
+_KNOWN = {
+    Known.PART: "in part: other columns were last written before the log began",
+    Known.NOTHING: "it was there: it is changed later, and the log has no image of before",
+}
+
+
+@click.command()
+@path_argument
+@click.option("--time", metavar="TIME", callback=moment_of, help="After all commits up to it.")
+@click.option("--lsn", type=int, help="After all commits up to this one.")
+@click.option("--before", metavar="TX", help="Before a transaction: its number, or its global id.")
+@click.option("--table", "--collection", "table", help=COLLECTION_HELP)
+@as_json
+@reading_options
+@click.pass_context
+def command(
+    ctx: click.Context, /, path: str, table: str | None, as_json: bool, **options: Any
+) -> None:
+    """Print the rows below PATH as they were at a moment, and what of them cannot be known.
+
+    Rows that were last written before the log began are known where the database is beside it.
+    """
+    moment = Moment(*(options.pop(name) for name in ("time", "lsn", "before")))
+    if [moment.time, moment.lsn, moment.before].count(None) != 2:
+        raise click.UsageError("name one moment: --time, --lsn or --before")
+    problems: list[Finding] = []
+    found = asof(path, moment, table, options=read_options(**options), problems=problems)
+    if as_json:
+        print_json_lines((one.to_dict() for one in found), streams=True)
+    else:
+        _show_then(found)
+    end_listing(ctx, problems)
+
+
+def _show_then(found: Iterable[RowThen]) -> None:
+    out, counts, log = Printer(streams=True), Counter[str](), ("", "")
+    for one in found:
+        counts[one.known] += 1
+        if (one.system, one.log) != log:
+            log = one.system, one.log
+            out.line(f"{one.system}  {one.log}", style="bold")
+        row = one.to_dict() | {"kind": "", "after": one.image and one.image.hex(), "before": None}
+        for line in row_lines(row):
+            out.line(line)
+        if one.known is not Known.WHOLE:
+            out.line(f"      {_KNOWN[one.known]}", style="yellow")
+    out.line(f"{counted(counts.total(), 'row')}: {listed(counts)}", style="bold")
+    out.line(
+        "Rows that no record is about: only the database beside the log tells them.", style="dim"
+    )

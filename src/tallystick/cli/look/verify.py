@@ -1,0 +1,39 @@
+"""``tallystick verify PATH``: findings only, for scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tallystick.cli.output import (
+    Printer,
+    as_json,
+    path_argument,
+    print_json_lines,
+    progress,
+    read_options,
+    reading_options,
+)
+from tallystick.reading import verify
+
+
+@click.command(name="verify")
+@path_argument
+@as_json
+@reading_options
+@click.pass_context
+def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
+    """Print the findings of every log below PATH, and nothing where all is well.
+
+    With --json one object a line.
+    """
+    with progress("Verifying") as tell:
+        answer = verify(path, options=read_options(**options), progress=tell)
+    if as_json:
+        print_json_lines(finding.to_dict() for finding in answer.findings)
+    else:
+        out = Printer()
+        for finding in answer.findings:
+            out.finding(finding)
+    ctx.exit(answer.exit_code)

@@ -1,0 +1,1 @@
+"""Will it go well tomorrow? Commands for a log that works."""
