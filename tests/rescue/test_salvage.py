@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tallystick
 from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
+from tallystick.investigate.asof import Moment, asof
+from tallystick.pipeline.typed import table_of
 from tallystick.rescue import repair, salvage
 from tests.fixtures import fixture_dir
 from tests.rescue.kit import case, change, content, limited_file_size, names
@@ -37,6 +41,31 @@ def test_a_folder_for_derby_has_a_file_for_each_table_and_what_imports_it(tmp_pa
     assert [call.split("'")[5] for call in calls] == files[:-2]
     rows = [len((tmp_path / "out" / name).read_text().splitlines()) for name in files[:-2]]
     assert sum(rows) == found.brought.total() > 0
+
+
+@pytest.mark.parametrize("system", ["derby", "h2"])
+def test_a_folder_of_parquet_has_each_table_with_its_rows_in_its_types(
+    system: str, tmp_path: Path
+) -> None:
+    found = salvage(ESTATE / system, tmp_path / "out", "parquet")
+    files = {name.partition("-")[2]: name for name in names(tmp_path / "out")}
+    assert len(files) == len(found.brought)
+    for name in found.brought:
+        table = pq.read_table(tmp_path / "out" / files[f"{name.partition('.')[2]}.parquet"])
+        assert table.num_rows == found.brought[name]
+        then = [one.values or {} for one in asof(ESTATE / system, Moment(lsn=1 << 62), name)]
+        expected = [{column: str(one.get(column)) for column in table.column_names} for one in then]
+        rows = [{name: str(value) for name, value in row.items()} for row in table.to_pylist()]
+        assert sorted(map(str, rows)) == sorted(map(str, expected))
+        assert table.schema.field("ID").type in (pa.int32(), pa.int64())
+
+
+def test_a_value_that_no_column_of_parquet_holds_is_counted_and_null() -> None:
+    made, odd = table_of(
+        [{"A": "12", "B": "00ff"}, {"A": "x", "B": None}], [("A", "int"), ("B", "binary")]
+    )
+    assert made.to_pylist() == [{"A": 12, "B": b"\x00\xff"}, {"A": None, "B": None}]
+    assert odd == [{}, {"A": "x"}]
 
 
 def test_what_a_mend_brings_back_can_be_salvaged_after_it(tmp_path: Path) -> None:

@@ -155,6 +155,19 @@ def typed(
         yield pa.RecordBatch.from_arrays([*arrays, *of_feed], schema=schema)
 
 
+def table_of(
+    rows: Rows, columns: Iterable[tuple[str, str]]
+) -> tuple[pa.Table, list[dict[str, object]]]:
+    """Return rows of a collection as a table with these names and kinds of columns.
+
+    Values are those of JSON, binary as hexadecimal. A value that its column cannot hold is null,
+    and stands in the second list, which has a mapping for each row.
+    """
+    columns, rescued = tuple(columns), [dict[str, object]() for _ in rows]
+    arrays = [_column(rows, name, _arrow_type(kind), rescued) for name, kind in columns]
+    return pa.table(arrays, names=[name for name, _ in columns]), rescued
+
+
 def _key_changed(types: Sequence[str], rows: Rows, key: Sequence[str]) -> pa.Array:
     """Return `KEY_CHANGED` of rows; the old row of an update stands directly before the new one."""
     found: list[bool | None] = [None] * len(rows)

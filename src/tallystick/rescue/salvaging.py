@@ -1,7 +1,8 @@
 """What can be read of a log, or of the database around it, as something that loads.
 
-In: a path and a form. Out: a script in SQL, a folder that Derby imports, or a new log of the same
-system; and what was brought, and what could not be. The logs are only read. Memory: all rows.
+In: a path and a form. Out: a script in SQL, a folder that Derby imports, a folder of Parquet files,
+or a new log of the same system; and what was brought, and what could not be. The logs are only
+read. Memory: all rows.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from tallystick.systems.protocol import (
 from tallystick.systems.registry import system
 from tallystick.systems.surroundings import ALONE
 
-FORMS = ("h2-script", "derby-import", "journal")
+FORMS = ("h2-script", "derby-import", "parquet", "journal")
 _BROUGHT = (Fate.COMMITTED, Fate.LOST)
 _OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 _GIVEN_SCHEMAS = ("PUBLIC", "APP")
@@ -124,8 +125,9 @@ def salvage(
     """Write what can be read of the logs below ``path`` in one of `FORMS`.
 
     ``h2-script`` is a script that H2 runs, ``derby-import`` a folder with a file for each table and
-    the calls that import them, each best for tables of that engine; ``journal`` a new log of
-    the same system with all that can be believed. The target appears when it is whole.
+    the calls that import them, each best for tables of that engine; ``parquet`` a folder with a
+    file for each table; ``journal`` a new log of the same system with all that can be believed.
+    The target appears when it is whole.
 
     Raises:
         ValueError: there is no such form.
@@ -154,9 +156,12 @@ def salvage(
     if form == "h2-script":
         write_whole(place, lambda out: _script(out, tables, report))
         report.next = f"In H2: RUNSCRIPT FROM {_text(str(place))} CHARSET 'UTF-8';"
-    else:
-        with naming(place.absolute()), made_whole(place.absolute()) as folder:
-            _import_folder(folder, tables, report)
+        return report
+    fill = _parquet_folder if form == "parquet" else _import_folder
+    with naming(place.absolute()), made_whole(place.absolute()) as folder:
+        fill(folder, tables, report)
+    report.next = "Each table is a file, with its columns in their types."
+    if form == "derby-import":
         report.next = "In ij of Derby, started in this folder: run 'schema.sql'; run 'import.sql';"
     return report
 
@@ -299,11 +304,41 @@ def _script(out: IO[bytes], tables: list[_Table], report: Salvage) -> int:
     return report.brought.total()
 
 
+def _parquet_folder(folder: Path, tables: list[_Table], report: Salvage) -> None:
+    import pyarrow.parquet
+
+    from tallystick.pipeline.typed import table_of
+
+    for number, table in enumerate(tables, 1):
+        columns = table.collection.columns
+        rows = [
+            {one.name: _plain(_value(row, one, report)) for one in columns}
+            for row in table.rows.values()
+        ]
+        made, odd = table_of(rows, [(one.name, one.kind) for one in columns])
+        for one in columns:
+            for _ in (row for row in odd if one.name in row):
+                _leave(one, report)
+        with write_anew(folder / _file_name(number, table, "parquet")) as out:
+            pyarrow.parquet.write_table(made, out)
+
+
+def _file_name(number: int, table: _Table, form: str) -> str:
+    return f"{number:04}-{_SAFE.sub('_', table.name[1])}.{form}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: bytes are hexadecimal."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
 def _import_folder(folder: Path, tables: list[_Table], report: Salvage) -> None:
     calls = []
     for number, table in enumerate(tables, 1):
         schema, name = table.name
-        file = f"{number:04}-{_SAFE.sub('_', name)}.csv"
+        file = _file_name(number, table, "csv")
         with write_anew(folder / file) as out:
             for row in table.rows.values():
                 values = (_field(_value(row, c, report)) for c in table.collection.columns)
