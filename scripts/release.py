@@ -61,7 +61,7 @@ USES: dict[str, list[str]] = {
     "otel": ["import opentelemetry.trace, tallystick.services.transactions.tracing"],
     "django": ["import tallystick.services.transactions.integrations.django"],
     "testing": ["import tallystick.testing.simulate"],
-    "report": ["import tallystick.report.page, tallystick.report.charts"],
+    "report": ["import jinja2, tallystick.report"],
     "all": [*COMMANDS, ARROW, MANAGER.format("postgres, mysql, sqlalchemy")],
 }
 """Programs in Python, and commands, that must work where only this extra is installed."""
