@@ -170,10 +170,12 @@ def test_each_log_with_anything_to_say_has_a_small_page_of_its_own(many: Path) -
 
 
 def test_pages_of_logs_that_are_silent_now_go_and_files_of_others_stay(many: Path) -> None:
-    folder = write_report(many, many / "again.html").with_name("again-logs")
+    folder = write_report(many, many / "a #1.html").with_name("a #1-logs")
+    assert 'href="../a%20%231.html"' in (folder / "index.html").read_text("utf-8")
     (folder / "notes.txt").write_text("mine")
     (folder / f"{0:016x}.html").write_text("of an earlier report")
-    write_report(many, many / "again.html")
+    page = write_report(many, many / "a #1.html").read_text("utf-8")
+    assert 'href="a%20%231-logs/index.html"' in page
     assert (folder / "notes.txt").exists()
     assert not (folder / f"{0:016x}.html").exists()
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
@@ -57,7 +58,7 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
     path = Path(target).absolute()
     folder = path.with_name(f"{path.stem}-logs")
     data = load(Path(tables))
-    pages = _Pages(str(tables), data, path.name, folder.name)
+    pages = _Pages(str(tables), data, quote(path.name), quote(folder.name))
     try:
         LOCAL.mkdir(str(path.parent))
         if data.of_log:
