@@ -37,7 +37,7 @@ def _data(*rows: dict[str, Any], logs: int = 1) -> ReportData:
 
 
 def _names(data: ReportData) -> Names:
-    return Names([log for _, log in data.states])
+    return Names(data.systems)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,14 @@ def test_of_several_logs_of_a_system_the_sentence_says_which() -> None:
     assert headline(data, _names(data)).text.startswith("Do not start derby (d) yet")
 
 
+def test_the_page_of_a_log_names_the_coordinator_of_another() -> None:
+    part = ReportData(states={("derby", "/e/d"): Counter()})
+    part.add_due(LOST)
+    names = Names({"/e/d": "derby", "/e/bitronix": "bitronix", "/e/b/bitronix": "bitronix"})
+    found = headline(part, names)
+    assert found.text == "Do not start bitronix (bitronix) yet: 1 commit would be lost."
+
+
 def test_a_log_that_a_lost_commit_is_about_has_no_card_of_its_own() -> None:
     told = answer("/e/d", "loses", reason="commit-lost", transactions_at_stake=1)
     data = _data(LOST, told)
@@ -102,4 +110,4 @@ def test_a_log_that_a_lost_commit_is_about_has_no_card_of_its_own() -> None:
 
 
 def test_no_log_at_all_is_said() -> None:
-    assert headline(ReportData(), Names([])).text == "No log was found."
+    assert headline(ReportData(), Names({})).text == "No log was found."

@@ -7,9 +7,11 @@ global transaction or a log, with what is to be typed. The statements are those 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from tallystick.indoubt.listing import InDoubt, in_doubt_of
@@ -90,18 +92,28 @@ class Card:
 
 
 class Names:
-    """Names of logs below the folder that all of them share, which is said once."""
+    """Names of logs below the folder that all of them share, which is said once.
 
-    def __init__(self, logs: Sequence[str]) -> None:
-        self.common = ""
+    Args:
+        systems: the system of each log.
+    """
+
+    def __init__(self, systems: Mapping[str, str]) -> None:
+        self._systems, self._count = systems, Counter(systems.values())
+        logs, self.common = list(systems), ""
         if len({log.startswith("/") for log in logs}) == 1:
-            one = len(set(logs)) == 1
+            one = len(logs) == 1
             self.common = logs[0].rpartition("/")[0] if one else os.path.commonpath(logs)
 
     def __call__(self, path: str | None) -> str:
         """Return a path as it is below the common folder."""
         text = path or ""
         return text.removeprefix(f"{self.common}/") if self.common else text
+
+    def of_system(self, log: str) -> str:
+        """Return the system of a log, with its path where it is not the only one."""
+        system = self._systems.get(log, "")
+        return system if self._count[system] == 1 else f"{system} ({self(log)})".strip()
 
     @property
     def place(self) -> str:
@@ -122,11 +134,11 @@ def headline(data: ReportData, names: Names) -> Headline:
 def _first_sentence(data: ReportData, names: Names) -> tuple[str, str]:
     if data.losing:
         what = counted(data.lost, "commit") if data.lost else "commits"
-        return f"Do not start {_listed(data.losing, data, names)} yet: {what} would be lost.", BAD
+        return f"Do not start {_listed(data.losing, names)} yet: {what} would be lost.", BAD
     if data.refusing:
         one = len(data.refusing) == 1
         verb = "does not start with its log" if one else "do not start with their logs"
-        return f"{_listed(data.refusing, data, names)} {verb}.", BAD
+        return f"{_listed(data.refusing, names)} {verb}.", BAD
     if count := data.resolutions[Resolution.HEURISTIC_MISMATCH]:
         what = counted(count, "global transaction")
         return f"{what} went against the decision: mend the data by hand.", BAD
@@ -142,19 +154,10 @@ def _first_sentence(data: ReportData, names: Names) -> tuple[str, str]:
     return "Nothing is due, and nothing would be lost.", GOOD
 
 
-def _listed(logs: Iterable[str], data: ReportData, names: Names) -> str:
-    """Return the systems of these logs, with the path where more than one log has that system."""
-    systems = data.systems
-    of = list(systems.values())
-    shown = []
-    for log in logs:
-        system = systems.get(log, "")
-        alone = of.count(system) == 1 or len(of) == 1
-        shown.append(system if system and alone else f"{system} ({names(log)})".strip())
-    rest = len(shown) - _NAMED_MAX
-    if rest > 0:
-        return f"{', '.join(shown[:_NAMED_MAX])} and {rest:,} more"
-    return " and ".join(shown)
+def _listed(logs: Collection[str], names: Names) -> str:
+    """Return the first of these logs by their systems, and how many more there are."""
+    shown, rest = list(map(names.of_system, islice(logs, _NAMED_MAX))), len(logs) - _NAMED_MAX
+    return f"{', '.join(shown)} and {rest:,} more" if rest > 0 else " and ".join(shown)
 
 
 def cards(data: ReportData, names: Names, now: datetime) -> list[Card]:

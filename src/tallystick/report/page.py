@@ -100,7 +100,7 @@ class _Pages:
         self._first = first
         self._folder = folder
         self._now = datetime.now(UTC)
-        self._all = Names([log for _, log in data.states])
+        self._all = Names(data.systems)
         self._environment = _environment()
         self.names = {
             log: f"{blake2b(log.encode(errors='surrogateescape'), digest_size=8).hexdigest()}.html"
