@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import threading
@@ -501,3 +502,40 @@ def test_prepared_transactions_are_read_at_once_and_settled_without_being_read(
         with pytest.raises(TransactionUsageError, match="not in doubt"):
             journal.commit_prepared(found[0].transaction)
         assert not journal.prepared()
+
+
+def _leave(journal: Journal, record_id: int) -> None:
+    journal.transaction().add(record_id, b"left")
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
+def test_a_transaction_that_nothing_refers_to_any_more_is_rolled_back(
+    tmp_path: Path, shared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would hold its segment, and all later ones, for as long as the process runs."""
+    with Journal(tmp_path / "log", settings=SMALL, shared=shared) as journal:
+        for _ in range(3):
+            _leave(journal, 1)
+        with journal.transaction() as kept, journal.transaction() as prepared:
+            kept.add(2, b"kept")
+            prepared.add(3, b"prepared")
+            number = prepared.number
+            prepared.prepare()
+        del prepared
+        gc.collect()
+        journal.append_many([bytes(1000)] * 200)
+        assert journal.checkpoint() == 0  # records 2 and 3 are needed
+        journal.delete(2)
+        journal.rollback_prepared(number)
+        assert journal.checkpoint() > 3
+        assert list(journal.live_records()) == []
+        journal.add(1, b"free")
+    left = [one for one in caplog.records if "left without an end" in one.getMessage()]
+    assert len(left) == 3
+
+
+def test_many_transactions_that_are_left_take_no_memory(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        for _ in range(50):
+            _leave(journal, 1)
+        assert len(journal._left) <= 1

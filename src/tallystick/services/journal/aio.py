@@ -176,11 +176,11 @@ class AsyncJournal(BaseJournal):
 
     async def reclaim(self) -> int:
         """Free segments without live records, oldest first; returns how many."""
-        return await asyncio.to_thread(self._engine.reclaim)
+        return await asyncio.to_thread(self._reclaim)
 
     async def compact(self, *, force: bool = False) -> int:
         """Compact if it is due, or with ``force``; returns the number of segments freed."""
-        return await asyncio.to_thread(lambda: self._engine.compact(force=force))
+        return await asyncio.to_thread(lambda: self._compact(force=force))
 
     async def backup(
         self,

@@ -13,7 +13,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tallystick.arguments import DataClass, flag, integer, seconds
-from tallystick.errors import LogClosedError, TransactionUsageError
+from tallystick.errors import LogClosedError, LogWriteError, TransactionUsageError
+from tallystick.printable import logger
 from tallystick.records import NumberedRecord
 from tallystick.roles import (
     JournalEngine,
@@ -43,6 +44,7 @@ from tallystick.systems.registry import NATIVE
 if TYPE_CHECKING:
     from tallystick.services.journal.resource import JournalResource
 
+_log = logger("tallystick.journal")
 _TIME_MAX: Final = 1 << 40
 """Seconds: more than any record's time."""
 _Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
@@ -67,6 +69,8 @@ class BaseJournal(Uncopied):
         self._engine: JournalEngine = open_engine(
             system, self.path, shared=shared, settings=settings, key=key, fs=file_system(fs)
         )
+        self._left: list[int] = []
+        """The transactions that were left without an end."""
         self._order = threading.Lock()  # keeps `_ids` in the order of the log
         # None: what other processes share only their leader knows.
         self._ids: JournalIds | None = None
@@ -145,7 +149,25 @@ class BaseJournal(Uncopied):
             raise id_error(refusal, record_id, self.path)
 
     def _begin(self, face: type[_Transaction]) -> _Transaction:
-        return face(self._engine, self._numbers(), self._ids, self._order)
+        self._end_left()
+        return face(self._engine, self._numbers(), self._ids, self._order, self._left)
+
+    def _end_left(self) -> None:
+        """Roll back the transactions that nothing refers to any more: they hold segments."""
+        while self._left and not (self._forked or self._closed):
+            with uninterrupted, self._order:
+                if not self._left:  # another thread was first
+                    return
+                number = self._left[-1]
+                try:
+                    self._engine.rollback(number)
+                except LogWriteError:  # no room for it yet
+                    return
+                self._left.remove(number)
+            _log.warning(
+                "a transaction was left without an end; it is rolled back",
+                extra={"file": self.path, "transaction": number},
+            )
 
     def _settle(self, number: int, *, commit: bool) -> Ticket:
         """End a transaction that is prepared."""
@@ -200,7 +222,16 @@ class BaseJournal(Uncopied):
             tail.close()
 
     def _checkpoint(self, lsn: int | None) -> int:
+        self._end_left()
         return self._engine.reclaim(self._engine.next_lsn if lsn is None else lsn)
+
+    def _reclaim(self) -> int:
+        self._end_left()
+        return self._engine.reclaim()
+
+    def _compact(self, *, force: bool) -> int:
+        self._end_left()
+        return self._engine.compact(force=force)
 
     def _require_open(self) -> None:
         if self._forked:

@@ -148,7 +148,7 @@ class Journal(BaseJournal):
 
     def reclaim(self) -> int:
         """Free segments without live records, oldest first; returns how many."""
-        return self._engine.reclaim()
+        return self._reclaim()
 
     def compact(self, *, force: bool = False) -> int:
         """Write the live records of old segments again, if they are few, and free the segments.
@@ -159,7 +159,7 @@ class Journal(BaseJournal):
         Returns:
             The number of segments freed.
         """
-        return self._engine.compact(force=force)
+        return self._compact(force=force)
 
     def backup(
         self,

@@ -55,12 +55,22 @@ class BaseJournalTransaction(Uncopied):
         number: identifies the transaction in the log.
         ids: the ids of the journal; None if other processes share it: then their leader checks.
         order: the journal's lock, which keeps ``ids`` in the order of the log.
+        left: gets the number of the transaction if nothing refers to it any more before its end.
     """
 
+    _begun = False
+    """A record of it may be in the log."""
+
     def __init__(
-        self, engine: JournalEngine, number: int, ids: JournalIds | None, order: threading.Lock
+        self,
+        engine: JournalEngine,
+        number: int,
+        ids: JournalIds | None,
+        order: threading.Lock,
+        left: list[int],
     ) -> None:
         self.number = number
+        self._left = left
         self._phase = Phase.ACTIVE
         self.in_branch = False
         """It is a branch of a global transaction, which alone ends it."""
@@ -68,6 +78,11 @@ class BaseJournalTransaction(Uncopied):
         self._order = order
         self._ids = ids
         self._touched: TransactionIds = {}
+
+    def __del__(self) -> None:
+        # Nothing more is done here: this may run anywhere, also where the journal's lock is held.
+        if self._begun and self._phase is Phase.ACTIVE and not self.in_branch:
+            self._left.append(self.number)
 
     @property
     def prepared(self) -> bool:
@@ -77,6 +92,7 @@ class BaseJournalTransaction(Uncopied):
     def append(self, body: bytes) -> None:
         """Append a plain record."""
         self._require_active()
+        self._begun = True
         self._engine.append_in(self.number, body)
 
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> None:
@@ -99,6 +115,7 @@ class BaseJournalTransaction(Uncopied):
         record_id = id_of(record_id)
         with uninterrupted, self._order:
             self._check(change, record_id)
+            self._begun = True
             write(self.number, record_id, *arguments)
             note_change(self._touched, change, record_id)
 
