@@ -88,6 +88,13 @@ class Stream:
         return len(list(self.checkpoint.glob("commits/[0-9]*")))
 
     @property
+    def unnoted(self) -> bool:
+        """True if the last batch that was begun can be seen in the sink, and is not noted."""
+        begun = max((int(one.name) for one in self.checkpoint.glob("offsets/[0-9]*")), default=0)
+        noted = (self.checkpoint / "commits" / str(begun)).exists()
+        return any(self.rows.glob(f"batch-*{begun:012}")) and not noted
+
+    @property
     def written(self) -> int:
         """Changes of the target that can be seen: batches, or commits of a Delta table."""
         names = {"parquet": "_spark_metadata/[0-9]*", "delta": "_delta_log/[0-9]*.json"}

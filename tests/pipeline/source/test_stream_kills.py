@@ -207,6 +207,7 @@ class Forks(Drivers):
         part = steps / 5 if seconds is None else seconds
         killed = self._answer(1 + int(part * CHANGES), streams)
         assert killed == -signal.SIGKILL
+        self.between += any(one.unnoted for one in streams)
 
     def _answer(self, number: int, streams: list[Stream]) -> int:
         assert self.nursery is not None
