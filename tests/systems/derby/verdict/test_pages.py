@@ -268,6 +268,22 @@ def test_a_database_without_a_property_that_a_boot_needs_is_refused(
     assert verdict_of(path.parent).judgement.answer is Answer.REFUSES
 
 
+@pytest.mark.parametrize(
+    ("value", "answer", "text"),
+    [("", Answer.REFUSES, "no number"), ("4", Answer.CANNOT_TELL, "c4.dat is missing, and every")],
+)
+def test_a_property_that_was_cut_names_no_container(
+    value: str, answer: Answer, text: str, tmp_path: Path
+) -> None:
+    """49 where the file ends in the middle of its last property."""
+    path = killed(tmp_path) / "service.properties"
+    content = path.read_text("latin-1")
+    name = "SysconglomeratesIndex1Identifier="
+    path.write_text(content[: content.index(name)] + name + value, "latin-1")
+    found = verdict_of(path.parent).judgement
+    assert (found.answer, text in found.text) == (answer, True)
+
+
 def test_a_container_that_redo_meets_must_be_there_unless_a_drop_left_its_stub(
     tmp_path: Path,
 ) -> None:

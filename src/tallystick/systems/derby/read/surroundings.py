@@ -39,6 +39,8 @@ _REQUIRED: Final = (
     *(f"Sysschemas{one}Identifier" for one in ("", "Index1", "Index2")),
 )
 """Properties without each of which the database does not boot."""
+_NUMBERS: Final = _REQUIRED[1:]
+"""Those of them that are numbers of containers."""
 _DIGITS: Final = 10
 _LAYOUT: Final = "the layout of a database"
 
@@ -66,7 +68,7 @@ def read_at_boot(database: str) -> frozenset[int]:
         return frozenset()
     with source:
         found = properties_in(bytes(source.data))
-    numbers = (found.get(one, "") for one in _REQUIRED if one.endswith(("Identifier", "Id")))
+    numbers = (found.get(one, "") for one in _NUMBERS)
     return frozenset(int(one) for one in numbers if one.isdecimal() and len(one) < _DIGITS)
 
 
@@ -121,5 +123,9 @@ def _properties(database: str, names: frozenset[str]) -> Part:
     lacking = next((one for one in _REQUIRED if one not in found), None)
     if lacking is not None:
         text = f"{name} does not have the property {lacking}: the database does not boot (XCY03)."
+        return Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
+    numberless = next((one for one in _NUMBERS if not found[one].isdecimal()), None)
+    if numberless is not None:
+        text = f"{name} has no number as {numberless}: the database does not boot."
         return Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
     return Part(name, path, _LAYOUT, fits=True, why="It has what a boot needs.")

@@ -154,11 +154,16 @@ class Containers:
         for one in recovery.pages():
             if not one.page.segment:
                 met.setdefault(one.page.container, set()).add(one.page.number)
-        looked_at = read_at_boot(self._database)
+        looked_at = wanted = read_at_boot(self._database)
         stored = ((one, self._stored(f"c{one:x}.dat")) for one in {*looked_at, *listed})
         paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
         if sum(map(source_size, paths.values())) <= _EVERY_PAGE_MAX:
             looked_at = frozenset(paths)
+        for number in sorted(one for one in wanted if not self._is_there(one)):
+            part = f"{SEGMENT}/c{number:x}.dat"
+            why = f"{part} is missing, and every boot reads it."
+            path, by = f"{self._folder}/c{number:x}.dat", "service.properties"
+            yield Part(part, path, by, there=False, why=why, answer=Answer.CANNOT_TELL)
         for number in sorted(paths):
             part = f"{SEGMENT}/c{number:x}.dat"
             if Container(0, number) in changed:
