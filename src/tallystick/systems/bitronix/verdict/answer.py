@@ -46,7 +46,9 @@ def grounds(
     decisions = [one for one in found if one.what.startswith("decision")]
     if decisions:
         grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
-        yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
+        # A file of another time may have stood in the place of more of them.
+        count = None if pair.of_different_times() else len(decisions)
+        yield Ground("decision-changed", grave[0].meaning, AtStake(count))
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     if evidence.proves_its_end():
