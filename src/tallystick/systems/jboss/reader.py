@@ -353,7 +353,12 @@ class JournalReading:
         there = {one for one in self._ids.values() if one in wanted}
         if len(there) == len(wanted):
             return None
-        lost = given_up(wanted, reached.since, begun(self._evidence))
+        lost = given_up(
+            wanted,
+            reached.since,
+            begun(self._evidence),
+            self._evidence.analysis.unknown_deleted,
+        )
         first = next(one for one in wanted if one not in there) if lost is None else lost
         return Missing(f"file id {first}", found, certain=False, usual=lost is None)
 

@@ -11,7 +11,17 @@ from tallystick.records import Answer
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.format.messages import IDS_GIVEN
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
-from tests.systems.jboss.build import add, add_tx, commit, delete, delete_tx, file_name, image, read
+from tests.systems.jboss.build import (
+    add,
+    add_tx,
+    commit,
+    delete,
+    delete_tx,
+    file_name,
+    image,
+    read,
+    rollback,
+)
 
 SIZE = 1024
 
@@ -79,11 +89,15 @@ def following(folder: Path, gone: range, *items: Item) -> None:
     [
         ([delete(899), add(900)], SAFE),
         ([delete(898), add(900)], SAFE),
-        ([add_tx(899, 900), commit(899, 1)], SAFE),
+        ([add_tx(899, 900), commit(899, 1)], MISSING),  # its number tells of no record
+        ([delete(898), add_tx(899, 900), commit(899, 1)], SAFE),
+        ([delete_tx(901, 899), add(900), commit(901, 1)], SAFE),
+        ([delete_tx(901, 899), add(900)], MISSING),  # it never ended
+        ([delete_tx(901, 899), add(900), rollback(901)], MISSING),
+        ([delete_tx(898, 500), add_tx(899, 900), commit(899, 1), commit(898, 1)], MISSING),
         ([delete(897), add(900)], MISSING),
         ([add(900), delete(901)], MISSING),
         ([add(ID_BATCH + 7)], SAFE),
-        ([add(ID_BATCH + 90)], MISSING),
         ([delete(500)], SAFE),
     ],
 )
@@ -114,8 +128,8 @@ def test_files_of_a_compaction_have_ids_in_a_row(gone: int, tmp_path: Path) -> N
         first = 50 * number
         items = [replace(one, compact_count=1) for one in full(first)]
         put(tmp_path, 4 + number, number, items)
-    put(tmp_path, 4, 4, full(300))
-    put(tmp_path, 8, 8, [delete(301), add(350)])
+    put(tmp_path, 4, 4, full(200))
+    put(tmp_path, 8, 8, [delete(201), add(250)])
     put(tmp_path, 9, 9, [])
     assert judged(tmp_path) == SAFE
     (tmp_path / file_name("g3", gone)).unlink()
@@ -130,8 +144,8 @@ def test_files_of_a_compaction_of_which_all_records_are_deleted_are_no_loss(
         for number in (2, 3):
             items = [replace(one, compact_count=1) for one in full(50 * number)]
             put(tmp_path, 4 + number, number, items)
-        put(tmp_path, gone - 1, gone - 1, full(300))
-        put(tmp_path, 8, 8, [*deleted, add(300 + len(first))])
+        put(tmp_path, gone - 1, gone - 1, full(200))
+        put(tmp_path, 8, 8, [*deleted, add(200 + len(first))])
         put(tmp_path, 9, 9, [])
         assert judged(tmp_path) == answer
 
@@ -275,10 +289,10 @@ def test_the_delete_of_a_record_may_stand_in_an_earlier_life_of_a_later_file(
 def test_a_load_gives_ids_in_a_row(tmp_path: Path) -> None:
     """It explains ids before the first file without records, not those between two of them."""
     put(tmp_path, 1, 1, [add(1)])
-    put(tmp_path, 2, 7, [])
+    put(tmp_path, 2, 7, [], stale=record(2, delete(9)))
     put(tmp_path, 3, 8, [])
     assert judged(tmp_path) == SAFE
-    put(tmp_path, 3, 9, [])
+    put(tmp_path, 3, 9, [], stale=record(3, delete(9)))
     assert judged(tmp_path) == MISSING
 
 
@@ -304,8 +318,8 @@ def test_a_compaction_drops_the_delete_of_a_record_of_an_earlier_life(tmp_path: 
 def test_the_end_of_an_open_transaction_may_be_in_a_file_that_is_lost(tmp_path: Path) -> None:
     for items, answer in (([add(2)], SAFE), ([add_tx(9, 2)], MISSING)):
         put(tmp_path, 1, 1, [add(1), *items])
-        put(tmp_path, 2, 5, [])
-        put(tmp_path, 3, 6, [])
+        put(tmp_path, 2, 5, [], stale=record(2, delete(9)))
+        put(tmp_path, 3, 6, [], stale=record(3, delete(9)))
         assert judged(tmp_path) == answer
 
 
@@ -388,4 +402,115 @@ def test_files_that_wait_after_a_full_one_were_not_all_opened(
     put(tmp_path, 3, 3, full(300))
     for name, file_id in names.items():
         put(tmp_path, name, file_id, [])
+    assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize(("stale", "answer"), [(b"", SAFE), (record(2, delete(9)), MISSING)])
+def test_a_file_that_never_held_a_record_shows_that_none_behind_it_did(
+    stale: bytes, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Files 1 and 2 got new ids at loads; file 2 was created before any that may be lost."""
+    put(tmp_path, 1, 6, [add(90)])
+    put(tmp_path, 2, 8, [], stale=stale)
+    assert judged(tmp_path) == answer
+
+
+def broker(kills: int, number: int) -> int:
+    """An id that a broker gives after so many kills."""
+    return kills * ID_BATCH + number
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gone", "answer"),
+    [
+        (broker(0, 90), broker(1, 90), 1, SAFE),
+        (broker(0, 90), broker(2, 90), 2, SAFE),
+        (broker(1, 90), broker(3, 90), 2, SAFE),
+        (broker(0, 90), broker(1, 90), 2, MISSING),
+        (broker(1, 90), broker(1, 290), 1, MISSING),
+    ],
+)
+def test_a_load_takes_an_id_for_the_file_that_waits(
+    before: int, after: int, gone: int, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """The first file was current through so many kills; a lost file would need an id more."""
+    put(tmp_path, 1, 1, full(before))
+    put(tmp_path, 2 + gone, 2 + gone, [add(after)])
+    put(tmp_path, 3 + gone, 3 + gone, [])
+    assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize(("name", "answer"), [(1, SAFE), (3, MISSING)])
+def test_the_file_that_was_created_first_is_used_first(
+    name: int, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """A load has given it the id 3; where another was created first, that one may be lost."""
+    put(tmp_path, name, 3, [add(broker(1, 90))])
+    put(tmp_path, 4, 4, [], stale=b"")
+    assert judged(tmp_path) == answer
+
+
+def hornetq(folder: Path, name: int, file_id: int, items: list[Item]) -> None:
+    content = image("g3", file_id, items, SIZE)
+    (folder / file_name("g3", name)).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "answer"),
+    [
+        (4, {1: full(10), 2: [add(70)]}, MISSING),
+        (2, {1: [add(10)]}, SAFE),  # a load has given it the id 4
+    ],
+)
+def test_no_load_of_hornetq_deletes_a_file(
+    name: int, files: dict[int, list[Item]], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    for number, items in files.items():
+        hornetq(tmp_path, number, number, items)
+    hornetq(tmp_path, name, 4, [])
+    assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize(
+    ("copied", "items", "answer"),
+    [
+        (full(10), [add(60)], SAFE),
+        (full(10), [add(90)], MISSING),  # the last file is full, and 38 ids are named nowhere
+        (full(10)[:-2], [add(90)], SAFE),
+        (full(10)[:-2], [delete(60), add(90)], MISSING),  # it was copied to a file that is gone
+        (full(10)[:-2], [delete(88), add(90)], SAFE),  # the last that was there: all are done with
+    ],
+)
+def test_the_last_file_of_a_compaction_may_be_lost(
+    copied: list[Item], items: list[Item], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    put(tmp_path, 6, 1, [replace(one, compact_count=1) for one in copied])
+    put(tmp_path, 5, 5, items)
+    put(tmp_path, 7, 7, [])
+    assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize(
+    ("current", "waits", "answer"),
+    [
+        ([add(40), add_tx(42, 41)], 8, SAFE),  # it has room: no file was used after it
+        (
+            [*full(40)[:-2], add_tx(84, 83, b"long")],
+            8,
+            SAFE,
+        ),  # the next was created beside the others
+        ([*full(40)[:-2], add_tx(84, 83, b"long")], 10, MISSING),
+    ],
+)
+def test_a_compaction_of_hornetq_has_replaced_what_was_created_before_its_files(
+    current: list[Item], waits: int, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """An earlier compaction gave the id 6, or an end of the transaction is lost with it."""
+    for name, number, count in ((7, 1, 4), (9, 2, 1)):
+        hornetq(tmp_path, name, number, [replace(add(10 * number), compact_count=count)])
+    hornetq(tmp_path, 5, 5, current)
+    hornetq(tmp_path, waits, waits, [add(90)] if len(current) > 2 else [])
+    if len(current) > 2:
+        following = max(waits, 9) + 1
+        hornetq(tmp_path, following, following, [])
     assert judged(tmp_path) == answer

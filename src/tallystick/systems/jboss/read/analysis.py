@@ -92,7 +92,7 @@ class Analysis:
         again: ids of live records below one that was deleted before: they may be added again.
         heuristics: record id -> adds that may be heuristic outcomes, of live records.
         orphan_updates: live updates of ids that were never added: the file with the add is gone.
-        unknown_deletes: deletes of ids without an add, of records that were reclaimed or lost.
+        unknown_deleted: ids without an add that were deleted: the records were reclaimed or lost.
         added_twice: adds of ids that were live.
         of_nothing: deletes outside of transactions, and rollbacks, of which no earlier record is
             there: the type, and the id of the record or the transaction.
@@ -114,7 +114,7 @@ class Analysis:
     again: set[int] = field(default_factory=set)
     heuristics: dict[int, list[PlacedRecord]] = field(default_factory=dict)
     orphan_updates: dict[int, PlacedRecord] = field(default_factory=dict)
-    unknown_deletes: int = 0
+    unknown_deleted: array[int] = field(default_factory=lambda: array("q"))
     added_twice: list[PlacedRecord] = field(default_factory=list)
     of_nothing: list[tuple[RecordType, int]] = field(default_factory=list)
 
@@ -320,7 +320,7 @@ class Analyser:
         analysis = self.analysis
         first = analysis.live.pop(number, None)
         if first is None:
-            analysis.unknown_deletes += 1
+            analysis.unknown_deleted.append(number)
             if kind == DELETE:
                 analysis.of_nothing.append((RecordType.DELETE, number))
             return

@@ -126,6 +126,10 @@ class KnownFile(Protocol):
         """
         ...
 
+    def transactions_between(self, low: int, high: int) -> Iterable[int]:
+        """Return the numbers between these two of the transactions in this life."""
+        ...
+
 
 class ClassifiedFile:
     """A `KnownFile` whose ranges were classified one by one."""
@@ -186,6 +190,11 @@ class ClassifiedFile:
         pairs = ((item.record_id or 0, item.transaction or 0) for item in self._items())
         named = sorted({0, *chain.from_iterable(pairs)})
         return [named[max(bisect_left(named, one) - 1, 0)] for one in limits]
+
+    def transactions_between(self, low: int, high: int) -> set[int]:
+        """Return the numbers between these two of the transactions in this life."""
+        numbers = (item.transaction or 0 for item in self._items())
+        return {one for one in numbers if low < one < high}
 
     def _items(self) -> Iterator[Item]:
         return map(self.reading.item, filter(self.reading.belongs, self.reading.ranges))

@@ -189,7 +189,7 @@ def lost_elements(analysis: Analysis, ended: EndedTransaction) -> str:
     if holes := damaged_elements(analysis, ended):
         return holes
     gone = sum(count for _, count in _gone(analysis, ended.end.item))
-    return missing_files(analysis, ended.end.item) if analysis.unknown_deletes < gone else ""
+    return missing_files(analysis, ended.end.item) if len(analysis.unknown_deleted) < gone else ""
 
 
 def missing_files(analysis: Analysis, end: Item) -> str:

@@ -168,6 +168,12 @@ class PlainFile:
         named = np.unique(np.concatenate(([0], records.ids, records.transactions)))
         return [int(named[max(at - 1, 0)]) for at in np.searchsorted(named, limits)]
 
+    def transactions_between(self, low: int, high: int) -> list[int]:
+        """Return the numbers between these two of the transactions in this life."""
+        numbers = self._records().transactions
+        found: list[int] = np.unique(numbers[(numbers > low) & (numbers < high)]).tolist()
+        return found
+
     def _records(self) -> Chunk:
         rows = valid_rows(file_rows(self.file, self.shape))
         return chunk_of(self.shape, self.file.data(), rows)

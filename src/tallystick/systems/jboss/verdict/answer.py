@@ -123,8 +123,8 @@ def unexplained_ids(evidence: Evidence) -> list[range]:
     """Return the ranges of file ids without a file that no reuse of files explains."""
     unended = (one.elements for one in evidence.analysis.open if one.prepared is None)
     since = min(chain.from_iterable(unended), default=None)
-    spent = evidence.analysis.unknown_deletes > 0
-    return lost_ids(begun(evidence), spent=spent, open_since=since, given=evidence.given)
+    deleted = evidence.analysis.unknown_deleted
+    return lost_ids(begun(evidence), deleted, open_since=since, given=evidence.given)
 
 
 def _proof(evidence: Evidence) -> Iterator[Ground]:
@@ -157,7 +157,8 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         yield Ground("empty-after-full", f"{full} is full, and two files were opened after it.")
     if empty := empty_before_used(readings):
         yield Ground("room-left", f"{empty} is empty, and files with records come after it.")
-    for text in not_followed(readings, rooms_left(readings, block)):
+    rooms = rooms_left(readings, block)
+    for text in not_followed(readings, rooms, evidence.analysis.unknown_deleted):
         yield Ground("room-left", f"{text}, and the next record would have fit.")
     if readings:
         opened = not readings[-1].has_records or _created(evidence.journal, readings[-1])

@@ -10,8 +10,14 @@ An id without an owner is no loss in itself. A journal deletes files that it doe
 files more than once, and gives new ids to empty ones, or deletes them, at each load. But a file
 goes only when all that was added in it is done with. Ids of records rise, too: the id just before
 that of the first add after such a file is one that was live when that file was full, or one of its
-last. So a record, mostly a delete, that is there names it, or one next to it. Where instead many
-ids before that add are named nowhere, the records that had them may stand in a lost file.
+last. So it stands in an earlier file, or a delete that counts is there, of it or of one next to it.
+Where instead many ids before that add are accounted for nowhere, the records that had them may
+stand in a lost file. What a transaction that never ended deletes is not done with, and the number
+of a transaction is that of no record.
+
+Ids are spent by loads, and files are used in the order in which they were created. So where a
+broker was started as often as ids are missing while one file was current, or where a file was
+never used and every one before it is there, none is lost.
 
 A compaction replaces all files before the one that is current when it begins. It takes files that
 were opened, which have ids as well, and writes lower ones into their headers: those of the replaced
@@ -29,6 +35,7 @@ files, from the first on. So
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
@@ -46,14 +53,18 @@ UNNAMED_MAX = 1
 """Ids in a row that a broker gives to what it does not write, at work."""
 UNNAMED_AT_START_MAX = 16
 """The same at a start."""
+CREATED_MIN = 2
+"""Files that a journal creates when it begins."""
+OPENED_MAX = 2
+"""Files that are opened when a compaction begins: the current one, and the next."""
 RECORDS_OF_MESSAGE = 2
 """A message and its place in a queue."""
 
 
 def lost_ids(
     readings: Sequence[KnownFile],
+    deleted: Sequence[int],
     *,
-    spent: bool = False,
     open_since: int | None = None,
     given: range | None = None,
 ) -> list[range]:
@@ -65,13 +76,17 @@ def lost_ids(
 
     Args:
         readings: the files, by ascending id.
-        spent: whether a record that is nowhere is deleted.
+        deleted: the ids of records that are nowhere, and are deleted.
         open_since: the id of the first file with a part of a transaction that never ended: the end
             may have been in any file after it. None without such a transaction.
         given: the ids that the broker gave after its last start; None if they are not known.
     """
     compacted = [one for one in readings if is_compacted(one)]
+    if not compacted and _every_one_is_there(readings):
+        return []
     owned = {range(life, life + 1) for one in readings for life in _lives(one)}
+    owned |= set(_taken_by_loads(readings, given))
+    owned.add(_names_replaced(readings, compacted))
     opened = _opened_after(readings, compacted, owned)
     floor = max(_replaced(readings, compacted), opened.start - 2)
     owned |= {range(one, one + 1) for one in opened}
@@ -80,13 +95,60 @@ def lost_ids(
         owned |= {range(one, one + 1) for one in missing}
     last = max((one.effective_id for one in readings if one.has_records), default=0)
     empty = [one.effective_id for one in readings if one.effective_id > last]
-    if empty and last and _is_current(readings, last, open_since, given):
+    if (
+        empty
+        and last
+        and _is_current(readings, last, open_since, given)
+        and _opened_later(readings, last, deleted)
+    ):
         owned.add(range(last + 1, min(empty) + 1))
     gaps = [*_gaps_between(compacted), *_gaps(owned, floor)]
     told = [one for one in gaps if one.stop <= last]
-    known = _done_with(readings, told, spent=spent, open_since=open_since)
+    known = _done_with(readings, told, deleted, open_since=open_since)
     gone = _gone_of_compaction(readings, compacted, owned)
+    gone += _last_of_compaction(readings, compacted, deleted)
     return [*gone, *(gap for gap in gaps if gap not in known)]
+
+
+def _every_one_is_there(readings: Sequence[KnownFile]) -> bool:
+    """Return whether every file that ever held records is there, by a file that never did.
+
+    Files are used in the order in which they were created, so those after that one are empty. A
+    compaction of HornetQ takes them out of turn.
+    """
+    unused = (one for one in readings if not one.has_records and not one.facts.stale_ids)
+    least = min((number_of(one.file.name) for one in unused), default=0)
+    names = {number_of(one.file.name) for one in readings}
+    if not _opens_in_order(readings):
+        return least == 1
+    return least > 0 and names.issuperset(range(1, least))
+
+
+def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Iterator[range]:
+    """Yield the ids between files with records that went with loads while the first was current.
+
+    A load takes at least one id, for the file that waits. How often a broker was started between
+    two record ids is told by the ids: after a kill it goes on with the next batch of them, and
+    ``given`` begins at the last start. A lost file would need one id more.
+    """
+    used = [one for one in readings if one.has_records]
+    for before, after in pairwise(used):
+        ids = range(before.effective_id + 1, after.effective_id)
+        begin, end = before.first_added(), after.first_added()
+        if not ids or is_compacted(before) or begin is None or end is None:
+            continue
+        loads = end // ID_BATCH - begin // ID_BATCH
+        if given is not None and begin < given.start <= end and not _started(given.start):
+            loads += 1
+        if len(ids) <= loads:
+            yield ids
+    for one in used[:1]:
+        first, number = one.first_added(), number_of(one.file.name)
+        if first is None or number != 1 or is_compacted(one) or one.facts.stale_ids:
+            continue
+        # If it had been used before, three would have had ids before it got a new one.
+        if 1 < one.effective_id <= CREATED_MIN + 1 + first // ID_BATCH:
+            yield range(1, one.effective_id)
 
 
 def _replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
@@ -121,6 +183,25 @@ def _opened_after(
     followed = compacted and current and range(ids.stop, ids.stop + 1) in owned
     sure = followed and free and created and _opens_in_order(readings)
     return ids if sure else range(1, 1)
+
+
+def _names_replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> range:
+    """Return ids that files had which a compaction of HornetQ has replaced; empty if none did.
+
+    It creates its files once the next one is current, and that which waits then beside them. What
+    has a lower id is older, though it is above that of the current file where an earlier compaction
+    gave it: unless it is the one that waited, and is used once the current one is full.
+    """
+    current = _current_then(readings, compacted)
+    names = sorted(number_of(one.file.name) for one in compacted)
+    if _opens_in_order(readings) or not current or not names or names[0] < current:
+        return range(1, 1)
+    waits = any(names[0] < number_of(one.file.name) < names[-1]
+                for one in readings if one not in compacted)  # fmt: skip
+    files = [one for one in readings if one.effective_id >= current]
+    later = any(one.has_records for one in files[1:])
+    roomy = _room(files[0]) >= max(one.facts.largest for one in readings)
+    return range(current + 1, names[0]) if waits or (roomy and not later) else range(1, 1)
 
 
 def _room(file: KnownFile) -> int:
@@ -166,6 +247,27 @@ def _gone_of_compaction(
     return found
 
 
+def _last_of_compaction(
+    readings: Sequence[KnownFile], compacted: Sequence[KnownFile], deleted: Sequence[int]
+) -> list[range]:
+    """Return the id that the last file of a compaction had, if it is gone and was not done with.
+
+    The files that are there end in a full one, or records were deleted that came after those in
+    them and before what was added since; but many of these are named nowhere.
+    """
+    current = _current_then(readings, compacted)
+    first = _first_added(readings, current) if compacted and current else None
+    if first is None or _started(first):
+        return []
+    low = max(one.named_below([first])[0] for one in compacted)
+    high = max((one for one in deleted if low < one < first), default=low)
+    full = _room(compacted[-1]) < max(one.facts.largest for one in compacted)
+    if first - high - 1 <= UNNAMED_AT_START_MAX or not (full or high > low):
+        return []
+    last = compacted[-1].effective_id
+    return [range(last + 1, last + 2)]
+
+
 def _deleted_between(
     readings: Sequence[KnownFile], before: KnownFile | None, after: KnownFile
 ) -> int:
@@ -200,6 +302,26 @@ def _is_current(
     return open_since is None and not is_compacted(file)
 
 
+def _opened_later(readings: Sequence[KnownFile], last: int, deleted: Sequence[int]) -> bool:
+    """Return whether the first file after the last one with records can have the id that it has.
+
+    A load of Artemis deletes files that are empty, where its pool is full, or gives them new ids.
+    One of HornetQ deletes none: the first of them has another name then. A file that was created
+    later has the next id, or that after those of a compaction whose files are gone: deletes
+    of what was copied are there then, and before these ids no files but the one that was current
+    for the compaction, and the one that waited.
+    """
+    first = min((one for one in readings if one.effective_id > last), key=_id)
+    if _opens_in_order(readings) or number_of(first.file.name) != first.effective_id:
+        return True
+    copied = [bool(is_compacted(one)) for one in readings if one.has_records]
+    return copied.count(False) <= OPENED_MAX and (bool(deleted) or any(copied))
+
+
+def _id(reading: KnownFile) -> int:
+    return reading.effective_id
+
+
 def is_current(readings: Sequence[KnownFile]) -> bool:
     """Return whether nothing was appended after the newest file, though no file follows it.
 
@@ -211,7 +333,11 @@ def is_current(readings: Sequence[KnownFile]) -> bool:
 
 
 def _done_with(
-    readings: Sequence[KnownFile], gaps: Sequence[range], *, spent: bool, open_since: int | None
+    readings: Sequence[KnownFile],
+    gaps: Sequence[range],
+    deleted: Sequence[int],
+    *,
+    open_since: int | None,
 ) -> list[range]:
     """Return of which ids the files were done with, by the records after them.
 
@@ -219,7 +345,7 @@ def _done_with(
     beginning of a transaction that never ended every number must be named: its end takes none.
     """
     before = {gap: next(one for one in readings if one.effective_id >= gap.stop) for gap in gaps}
-    unnamed = _ids_unnamed(readings, [one.effective_id for one in before.values()])
+    unnamed = _ids_unnamed(readings, [one.effective_id for one in before.values()], deleted)
     found = []
     for gap, one in before.items():
         count = unnamed[one.effective_id]
@@ -230,43 +356,58 @@ def _done_with(
             continue
         begins = place > 0 and is_compacted(readings[place - 1]) and not is_compacted(one)
         limit = UNNAMED_AT_START_MAX if begins else UNNAMED_MAX
-        if begins or spent if count is None else count <= limit:
+        if begins or deleted if count is None else count <= limit:
             found.append(gap)
     return found
 
 
-def not_followed(readings: Sequence[KnownFile], places: Iterable[tuple[str, int]]) -> list[str]:
+def not_followed(
+    readings: Sequence[KnownFile], places: Iterable[tuple[str, int]], deleted: Sequence[int]
+) -> list[str]:
     """Return the texts of the places where records may have stood before a file, of that id.
 
     A compaction that was interrupted changes files as well: the first add in the next one follows
     what is named before it.
     """
     found = list(places)
-    unnamed = _ids_unnamed(readings, [file_id for _, file_id in found])
+    unnamed = _ids_unnamed(readings, [file_id for _, file_id in found], deleted)
     counts = ((text, unnamed[file_id]) for text, file_id in found)
     return [text for text, count in counts if count is None or count > UNNAMED_MAX]
 
 
-def _ids_unnamed(readings: Sequence[KnownFile], ids: Sequence[int]) -> dict[int, int | None]:
-    """Return how many record ids before the first that is added from a file on are named nowhere.
+def _ids_unnamed(
+    readings: Sequence[KnownFile], ids: Sequence[int], deleted: Sequence[int]
+) -> dict[int, int | None]:
+    """Return how many record ids before the first that is added from a file on are unaccounted for.
+
+    Those that stand in an earlier file are, and so are those of records that were deleted, and of
+    transactions that stand in a later file. Any other that a later file names may be that of a
+    record which was lost with the file that added it.
 
     Args:
         readings: the files, by ascending id.
         ids: those of files.
+        deleted: the ids of records that are nowhere, and are deleted.
 
     Returns:
         The number by file id; 0 at a start with new ids, None where nothing is added.
     """
     firsts = {one: _first_added(readings, one) for one in ids}
     limits = sorted({first for first in firsts.values() if first is not None})
-    below = dict.fromkeys(limits, 0)
-    for one in readings if limits else ():
-        for limit, found in zip(limits, one.named_below(limits), strict=True):
-            below[limit] = max(below[limit], found)
-    return {
-        one: None if first is None else _unnamed(first, below[first])
-        for one, first in firsts.items()
-    }
+    gone = sorted({0, *deleted})
+    named = [(one, one.named_below(limits)) for one in readings if limits]
+    found: dict[int, int | None] = {}
+    for file_id, first in firsts.items():
+        if first is None or _started(first):
+            found[file_id] = None if first is None else 0
+            continue
+        at = limits.index(first)
+        below = [numbers[at] for one, numbers in named if one.effective_id < file_id]
+        low = max(*below, gone[bisect_left(gone, first) - 1], 0)
+        later = (one for one in readings if one.effective_id >= file_id)
+        taken = {number for one in later for number in one.transactions_between(low, first)}
+        found[file_id] = first - low - 1 - len(taken)
+    return found
 
 
 def _first_added(readings: Sequence[KnownFile], file_id: int) -> int | None:
@@ -274,16 +415,14 @@ def _first_added(readings: Sequence[KnownFile], file_id: int) -> int | None:
     return next((found for one in later if (found := one.first_added()) is not None), None)
 
 
-def _unnamed(first: int, below: int) -> int:
-    return 0 if _started(first) else first - below - 1
-
-
 def _started(first: int | None) -> bool:
     """Return whether an id is one of the first that a broker gives after a start."""
     return first is not None and 0 <= first % ID_BATCH <= UNNAMED_AT_START_MAX
 
 
-def given_up(ids: range, since: int, readings: Sequence[KnownFile]) -> int | None:
+def given_up(
+    ids: range, since: int, readings: Sequence[KnownFile], deleted: Sequence[int]
+) -> int | None:
     """Return one of these ids that a file had which held records and is gone, or was used again.
 
     None if nothing tells of one. ``ids`` lie between a file that is there and the next one; of
@@ -295,7 +434,7 @@ def given_up(ids: range, since: int, readings: Sequence[KnownFile]) -> int | Non
     earlier = (life for one in readings for life in one.facts.earlier_ids)
     reused = (life for life in earlier if life in ids and life > since and life not in there)
     plain = extension_of(readings[0].file.name) == "amq" and not any(map(is_compacted, readings))
-    lost = (max(one.start, ids.start) for one in (lost_ids(readings) if plain else ())
+    lost = (max(one.start, ids.start) for one in (lost_ids(readings, deleted) if plain else ())
             if one.start < ids.stop and one.stop > ids.start)  # fmt: skip
     owned = [range(life, life + 1) for one in readings for life in _lives(one) if life in ids]
     gaps = _gaps([*owned, range(ids.stop, ids.stop + 1)], ids.start - 1)
