@@ -20,6 +20,7 @@ import tallystick
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
 from tallystick.systems.h2.read.files import open_file
+from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.protocol import ReadOptions
 from tests.interop.differential import around
 from tests.interop.differential.around import UNDAMAGED, Damage, damage_beside
@@ -29,6 +30,7 @@ from tests.interop.differential.originals import (
     OTHERS,
     Database,
     Found,
+    Journal,
     Manager,
     Original,
     Rows,
@@ -42,6 +44,8 @@ ANOTHER = 1_000_000
 SECTOR = 512
 ALTERED_MAX = 200
 """Bytes within records; more than those are no values that were altered."""
+COUNTED = frozenset({"ADD", "UPDATE", "ADD_TX", "UPDATE_TX"})
+"""Records of a journal that say how often a compaction has copied them."""
 EARLIER, ALTERED = "an earlier state", "values altered"
 CRASH_ALIKE = "as a crash leaves it"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
@@ -233,8 +237,11 @@ def crash_alike(system: Original, whole: Whole, copy: Path) -> bool:
     """Return whether the damage is one that a crash of a sound machine can leave as well.
 
     Of H2's log the last pages are zeros, as if they had never been written: the engine writes one
-    after the other, and acknowledges before it writes.
+    after the other, and acknowledges before it writes. The last file of a compaction of a journal
+    ends earlier, or is not there, as if what is lost had not been live then.
     """
+    if isinstance(system, Journal):
+        return _less_was_copied(system, whole, copy)
     if not isinstance(system, Database) or system.name == "derby":
         return False
     path, *parts = system.files(whole.folder)
@@ -253,6 +260,35 @@ def crash_alike(system: Original, whole: Whole, copy: Path) -> bool:
     }
     zeros = all(_page(after, at, size) == bytes(size) for at in differing)
     return bool(differing) and zeros and differing == set(pages[-len(differing) :])
+
+
+def _less_was_copied(system: Journal, whole: Whole, copy: Path) -> bool:
+    """Return whether only copies at the end of a compaction are gone, which nothing later names.
+
+    A file that is gone left no id behind: it was created after all that are there.
+    """
+    names = [one.name for one in system.files(whole.folder)]
+    changed = [one for one in names if not _equal(whole.folder / one, copy / one)]
+    data = {one: (whole.folder / one).read_bytes() for one in names}
+    records = [one for one in tallystick.scan(whole.folder) if one.outcome is Outcome.VALID]
+    places = [(Path(one.file).name, one) for one in records]
+    copies = {name for name, one in places if one.type in COUNTED and data[name][one.offset + 5]}
+    if len(changed) != 1 or changed[0] != next(
+        (one for one in reversed(names) if one in copies), ""
+    ):
+        return False
+    path, before = copy / changed[0], data[changed[0]]
+    after = path.read_bytes() if path.exists() else b""
+    own = [one for name, one in places if name == changed[0]]
+    ends = [one.offset + (one.length or 0) for one in own] if path.exists() else [0]
+    kept = next((end for end in ends if not after[end:].strip(b"\0")), len(before))
+    ids = [max(number_of(one), int.from_bytes(data[one][8:16])) for one in names]
+    created_last = number_of(changed[0]) == max(ids)
+    if before[:kept] != after[:kept] or len(after) not in (0, len(before)):
+        return False
+    gone = {one.record_id for one in own if one.offset >= kept}
+    later = {one.record_id for name, one in places if name not in copies}
+    return bool(gone) and not gone & (later - {None}) and (path.exists() or created_last)
 
 
 def _page(data: bytes, number: int, size: int) -> bytes:

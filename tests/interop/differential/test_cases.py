@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tallystick.systems.jboss.format.layout import Item
 from tests.interop.differential.around import DERBY
 from tests.interop.differential.cases import (
     ALTERED,
@@ -23,7 +25,7 @@ from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damag
 from tests.interop.differential.originals import ORIGINALS, Whole, states_of
 from tests.systems.h2.kit import opened
 from tests.systems.h2.verdict.test_damage import base
-from tests.systems.jboss.build import add, image, write
+from tests.systems.jboss.build import add, image, update, write
 
 HORNETQ = ORIGINALS["hornetq"]
 
@@ -182,6 +184,47 @@ def test_damage_to_heads_is_within_heads(whole: Whole, tmp_path: Path) -> None:
 
 def test_there_is_no_head_where_there_is_no_record(tmp_path: Path) -> None:
     assert damage_head(tmp_path, random.Random(1)) == "none"
+
+
+def copied(number: int) -> Item:
+    return replace(add(number), compact_count=1)
+
+
+@pytest.mark.parametrize(
+    ("later", "keep", "alike"),
+    [
+        (add(9), 0, True),  # the last file of the compaction: nothing was left for it
+        (add(9), 1, True),  # its end
+        (add(9), 2, False),  # nothing is changed
+        (update(4), 0, False),  # that record was there
+        (update(4), 1, False),
+        (update(3), 1, True),
+    ],
+)
+def test_a_compaction_that_copied_less_leaves_the_same_bytes(
+    later: Item, keep: int, alike: bool, tmp_path: Path
+) -> None:
+    last = [copied(3), copied(4)]
+    for name, items in (("whole", last), ("copy", last[:keep])):
+        (tmp_path / name).mkdir()
+        files = {6: image("g3", 1, [copied(1), copied(2)], fill=b"\0")}
+        files |= {4: image("g3", 4, [later]), 5: image("g3", 5, [])}
+        files |= {7: image("g3", 2, items, fill=b"\0")} if items else {}
+        write(tmp_path / name, "g3", files)
+    whole = Whole(tmp_path / "whole", tmp_path / "older", [])
+    assert crash_alike(HORNETQ, whole, tmp_path / "copy") is alike
+
+
+@pytest.mark.parametrize("begin", [0, 5, 30])
+def test_a_compaction_that_copied_less_ends_with_a_record(begin: int, tmp_path: Path) -> None:
+    for name in ("whole", "copy"):
+        (tmp_path / name).mkdir()
+        data = bytearray(image("g3", 1, [copied(3), copied(4)], fill=b"\0"))
+        if name == "copy":
+            data[16 + begin :] = bytes(len(data) - 16 - begin)
+        write(tmp_path / name, "g3", {3: bytes(data), 2: image("g3", 2, [add(9)])})
+    whole = Whole(tmp_path / "whole", tmp_path / "older", [])
+    assert not crash_alike(HORNETQ, whole, tmp_path / "copy")
 
 
 H2 = ORIGINALS["h2-1.4.200"]
