@@ -514,3 +514,16 @@ def test_a_compaction_of_hornetq_has_replaced_what_was_created_before_its_files(
         following = max(waits, 9) + 1
         hornetq(tmp_path, following, following, [])
     assert judged(tmp_path) == answer
+
+
+@pytest.mark.parametrize("file_id", [0x201, 0x10001])
+def test_a_record_of_an_earlier_life_under_an_id_far_above_all_others_is_odd_and_no_loss(
+    file_id: int, tmp_path: Path
+) -> None:
+    """A bit of it was flipped; a load passes over it as before."""
+    put(tmp_path, 2, 2, [add(20), delete(9)])
+    put(tmp_path, 3, 3, [])
+    content = bytearray(earlier([add(9), add(10)]))
+    content[17:21] = file_id.to_bytes(4, "big")
+    (tmp_path / file_name("g3", 1)).write_bytes(content)
+    assert judged(tmp_path) == ODD
