@@ -21,6 +21,7 @@ from tests.systems.jboss.build import (
     image,
     read,
     rollback,
+    update,
 )
 
 SIZE = 1024
@@ -92,6 +93,7 @@ def following(folder: Path, gone: range, *items: Item) -> None:
         ([add_tx(899, 900), commit(899, 1)], MISSING),  # its number tells of no record
         ([delete(898), add_tx(899, 900), commit(899, 1)], SAFE),
         ([delete_tx(901, 899), add(900), commit(901, 1)], SAFE),
+        ([update(899), delete(899), add(900)], SAFE),  # as brokers acknowledge
         ([delete_tx(901, 899), add(900)], MISSING),  # it never ended
         ([delete_tx(901, 899), add(900), rollback(901)], MISSING),
         ([delete_tx(898, 500), add_tx(899, 900), commit(899, 1), commit(898, 1)], MISSING),

@@ -324,6 +324,8 @@ class Analyser:
             if kind == DELETE:
                 analysis.of_nothing.append((RecordType.DELETE, number))
             return
+        if number in analysis.orphan_updates:
+            analysis.unknown_deleted.append(number)
         negatives = analysis.file_counts[order].negatives
         negatives[first] += 1
         for each in analysis.updates.pop(number, ()):
