@@ -113,6 +113,17 @@ def _as_nobody() -> Iterator[None]:
         os.seteuid(mine)
 
 
+@pytest.mark.parametrize("name", [one for one in OPENERS if one not in LIVE])
+def test_an_empty_path_is_refused_and_nothing_is_made_in_the_current_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a setting that was not set: ``os.environ.get("LOG_FOLDER", "")``."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="path is empty"):
+        OPENERS[name]("")
+    assert list(tmp_path.iterdir()) == []
+
+
 @EVERY_OPENER
 def test_a_folder_that_may_not_be_written_is_a_documented_error(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

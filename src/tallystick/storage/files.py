@@ -218,8 +218,12 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
     Raises:
         TypeError: it is no path.
+        ValueError: it is empty, as a setting is that nobody has set.
     """
-    return str(Path(a_path(path)).absolute())
+    place = a_path(path)
+    if not place:
+        raise ValueError('a path is empty; name a folder, or "." for the current one')
+    return str(Path(place).absolute())
 
 
 def file_system(value: object, name: str = "fs") -> FileSystem:
