@@ -1,12 +1,15 @@
-"""A folder that `FileSystem.mkdir` has returned from is durable, whoever has made it."""
+"""Folders that are made are durable, whoever has made them; a whole one is made or none."""
 
 from __future__ import annotations
 
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
-from tallystick.storage.local import LocalFileSystem
+from tallystick.storage.local import LocalFileSystem, made_whole
+from tests.interrupts import bytecodes_of, handlers, interrupted
 
 
 def test_a_folder_that_a_killed_process_has_made_is_made_durable(
@@ -32,3 +35,20 @@ def test_a_parent_that_may_not_be_read_is_no_reason_to_refuse_its_folder(
     monkeypatch.setattr(fs, "sync_dir", refuse)
     (tmp_path / "log").mkdir()
     fs.mkdir(str(tmp_path / "log"))
+
+
+def test_a_folder_that_is_not_made_whole_is_removed_wherever_a_signal_arrives(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "copy"
+
+    def make() -> None:
+        with made_whole(target) as unfinished:
+            (unfinished / "file").touch()
+
+    points = bytecodes_of(make)
+    with handlers():
+        for point in range(points):
+            shutil.rmtree(target, ignore_errors=True)
+            interrupted(make, point, signal.SIGINT)
+            assert list(tmp_path.iterdir()) in ([], [target]), point

@@ -25,6 +25,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO, Final, TypeAlias
 
 from tallystick.errors import LogClosedError, LogLockedError, LogWriteError
@@ -38,6 +39,7 @@ from tallystick.storage.files import (
     write_all,
 )
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 UNFINISHED = ".converting"
 """Suffix of a converted log's folder until all of its files are there."""
@@ -571,9 +573,8 @@ def naming(target: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def made_whole(folder: Path) -> Iterator[Path]:
-    """Give a new folder to convert a log into; at the end, durable, it gets the name ``folder``.
+class made_whole:  # noqa: N801 - used as a function
+    """A new folder to convert a log into; at the end, durable, it gets the name ``folder``.
 
     It is removed if the block fails. What the block writes into files it has to sync itself.
 
@@ -583,8 +584,48 @@ def made_whole(folder: Path) -> Iterator[Path]:
     Raises:
         LogWriteError: there is something, or what makes it was cut short, or still runs.
     """
-    _require_free(folder)
-    unfinished = folder.with_name(folder.name + UNFINISHED)
+
+    def __init__(self, folder: Path) -> None:
+        _require_free(folder)
+        self._folder = folder
+        self._unfinished = folder.with_name(folder.name + UNFINISHED)
+        self._made = False
+
+    def __enter__(self) -> Path:
+        try:
+            with uninterrupted:
+                _make(self._unfinished)
+                self._made = True
+        except BaseException:
+            self._remove()
+            raise
+        return self._unfinished
+
+    @starts_unchecked
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with uninterrupted:
+            if error is not None:
+                self._remove()
+                return
+            try:
+                LOCAL.sync_dir(str(self._unfinished))
+                self._unfinished.rename(self._folder)
+            except BaseException:
+                self._remove()
+                raise
+            LOCAL.sync_dir(str(self._folder.parent))
+
+    def _remove(self) -> None:
+        if self._made:  # who makes it, removes it
+            shutil.rmtree(self._unfinished, ignore_errors=True)
+
+
+def _make(unfinished: Path) -> None:
     try:
         unfinished.mkdir(FOLDER_MODE, parents=True)
     except FileExistsError:
@@ -593,14 +634,6 @@ def made_whole(folder: Path) -> Iterator[Path]:
             file=str(unfinished),
             advice="If nothing runs, remove this folder and type the command again",
         ) from None
-    try:
-        yield unfinished
-        LOCAL.sync_dir(str(unfinished))
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    LOCAL.sync_dir(str(folder.parent))
 
 
 def _require_free(folder: Path) -> None:
