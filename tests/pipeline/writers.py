@@ -151,7 +151,7 @@ class NativeWriter(Writer):
 
     def _open(self) -> TallyLog:
         log = TallyLog(self.path, settings=self.settings)
-        readers = [KeepForReader(offset, MoveDisposer("")) for offset in self._offsets()]
+        readers = [KeepForReader(offset, MoveDisposer("nowhere")) for offset in self._offsets()]
         log.ask_before_reclaiming(lambda path: all(one.agrees(path) for one in readers))
         return log
 

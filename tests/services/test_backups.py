@@ -39,7 +39,7 @@ def test_a_backup_inside_its_own_log_is_refused_and_writes_nothing(
         OPENED[kind](tmp_path / "log copy").close()
 
 
-@pytest.mark.parametrize("target", ["full", ""])
+@pytest.mark.parametrize("target", ["full", "."])
 @pytest.mark.parametrize("kind", OPENED)
 def test_a_backup_to_a_folder_with_other_files_is_refused_and_writes_nothing(
     kind: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,3 +54,5 @@ def test_a_backup_to_a_folder_with_other_files_is_refused_and_writes_nothing(
         assert sorted(tmp_path.rglob("*")) == names
         with pytest.raises(LogUnreadableError, match="cannot be the name"):
             log.backup("no\0name")
+        with pytest.raises(ValueError, match="a path is empty"):
+            log.backup("")

@@ -199,12 +199,13 @@ class PageStore(Uncopied):
             LogWriteError: the target is not empty, is inside this store, or cannot be written.
         """
         self._health.require_writable()
-        require_apart(os.fspath(target), str(self.path))
+        place = absolute(target)
+        require_apart(place, str(self.path))
 
         def copy() -> None:
-            folder = Path(target).absolute()
-            claim_target(self._fs, str(folder))
-            with writing_backup(os.fspath(target)):
+            folder = Path(place)
+            claim_target(self._fs, place)
+            with writing_backup(place):
                 self._opened.copy(self._fs, folder)
 
         self._transactions.checkpoints.run_holding(copy)

@@ -258,7 +258,7 @@ def test_a_target_that_is_not_empty_or_taken_is_refused_and_left_alone(
             with pytest.raises(LogWriteError, match=r"absent or empty|inside the log"):
                 journal.backup(target)
             assert sorted(path.name for path in target.iterdir()) == before
-        with pytest.raises(LogWriteError, match="absent or empty"):
+        with pytest.raises(ValueError, match="a path is empty"):
             journal.backup("")
         inner: list[Exception] = []
 

@@ -34,6 +34,9 @@ from tallystick.systems.bitronix.verdict.differences import differences
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.held_back import held_back
 
+_LOOKED_FOR_MAX = 64
+"""Most open decisions of which the oldest is told."""
+
 
 def verdict(
     pair: DualFiles,
@@ -79,16 +82,19 @@ def _strict(
 def _held_back(pair: DualFiles, evidence: Evidence) -> dict[str, Any]:
     """Return the oldest open decision that a change of files has carried over.
 
-    Each change copies it into the other file, until its branches are committed.
+    Each change copies it into the other file, until its branches are committed. Nothing is told of
+    more open decisions than `_LOOKED_FOR_MAX`: each is looked for in both files.
     """
-    gtrid = next(iter(evidence.decisions), None)
-    if gtrid is None:
+    if len(evidence.decisions) > _LOOKED_FOR_MAX:
         return {}
-    found = [(part, [*part.records_of(gtrid)]) for part in pair.order()]
-    if not all(records for _, records in found):
+    order = pair.order()
+    every = ((gtrid, [[*part.records_of(gtrid)] for part in order]) for gtrid in evidence.decisions)
+    carried = [one for one in every if all(one[1])]
+    if not carried:
         return {}
-    part, ((offset, first), *_) = found[0]
-    sizes = [sum(len(one.encode()) for _, one in records) for _, records in found]
+    gtrid, found = min(carried, key=lambda one: (one[1][0][0][1].time, one[0]))
+    part, (offset, first) = order[0], found[0][0]
+    sizes = [sum(len(one.encode()) for _, one in records) for records in found]
     since = ""
     if pair.counts_since_1970:
         with suppress(ValueError, OverflowError, OSError):  # a time that no calendar has

@@ -5,7 +5,8 @@ In: the pieces of a log. Out: a `LogAnalysis`. Memory grows with what is open, d
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ from tallystick.systems.derby.format.record_body import Body, kind_of
 from tallystick.systems.derby.read.files import LogBytes
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.read.transactions import Numbers, TransactionCollector
+from tallystick.systems.derby.read.transactions import TransactionCollector
 from tallystick.systems.derby.runs.pieces import file_pieces
 from tallystick.systems.runs import RunCount
 
@@ -182,21 +183,30 @@ class LogAnalysis:
             self.checkpointing.difference_update(chunk.begun())
 
     def _add_ends(self, chunk: Chunk) -> None:
-        """Take in the ends of dropped records; a number begins again in the next boot."""
+        """Take in the ends of dropped records, each with what is known by then."""
         from tallystick.systems.derby.runs.transactions import (
             BEGINS,
             CHANGES,
+            FIRST,
             INTERNAL,
             NUMBER,
-            boots,
             summed,
         )
 
-        for boot in boots(Numbers(), chunk):
-            for number, *row in summed(boot)[[NUMBER, BEGINS, INTERNAL, CHANGES]].T.tolist():
+        columns = summed(chunk)[[FIRST, NUMBER, BEGINS, INTERNAL, CHANGES]]
+        begun: deque[tuple[int, int, int, int, int]] = deque(zip(*columns.tolist(), strict=True))
+
+        def know_until(place: float) -> None:
+            while begun and begun[0][0] <= place:
+                _, number, *row = begun.popleft()
                 self._know(number, *map(bool, row))
-            ends = (End(chunk.file, *one) for one in boot.ends(self.mark, self.checkpointing))
-            self.lost_ends += (one for one in ends if self._is_missed(one.transaction))
+
+        for one in chunk.ends(self.mark, self.checkpointing):
+            end = End(chunk.file, *one)
+            know_until(end.place)
+            if self._is_missed(end.transaction):
+                self.lost_ends.append(end)
+        know_until(math.inf)
 
     def _follow(self, body: Body | None) -> None:
         """Take in what a dropped record says of its transaction."""
