@@ -102,10 +102,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is in no sample, and leave out the other parts of what is run in turns."""
+    """Mark what is in no sample, and leave out the other parts of what is run in turns.
+
+    What is `soak` by hand is no case to choose from: its short form is.
+    """
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled"):
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("soak"):
             cases[item.nodeid.partition("[")[0]].append(item)
     for name, all_cases in cases.items():
         (count,) = all_cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]
