@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.services.journal import Journal
-from tests.interrupts import Tally
+from tests.interrupts import Tally, bytecodes_of, handlers, interrupted
 from tests.sweeps import Sweep
 
 
@@ -122,3 +123,16 @@ def test_an_interrupted_call_of_a_journal_loses_and_poisons_nothing(
         assert not list(journal.live_records())
         assert not journal.prepared()
     record_property("figure", str(tally))
+
+
+def test_no_signal_gets_lost_as_a_transaction_is_dropped(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+
+        def drop() -> None:
+            left = journal.transaction()
+            left.append(b"never committed")
+
+        points = bytecodes_of(drop)
+        with handlers():
+            lost = [at for at in range(points) if interrupted(drop, at, signal.SIGINT) is None]
+        assert lost == []

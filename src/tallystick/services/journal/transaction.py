@@ -47,6 +47,9 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
+_ACTIVE = Phase.ACTIVE
+
+
 class BaseJournalTransaction(Uncopied):
     """Records that become live together; what both faces share.
 
@@ -79,10 +82,13 @@ class BaseJournalTransaction(Uncopied):
         self._ids = ids
         self._touched: TransactionIds = {}
 
+    @starts_unchecked
     def __del__(self) -> None:
         # Nothing more is done here: this may run anywhere, also where the journal's lock is held.
-        if self._begun and self._phase is Phase.ACTIVE and not self.in_branch:
-            self._left.append(self.number)
+        # And nothing is called: what a signal's handler raised in here would get lost.
+        if self._begun and self._phase is _ACTIVE and not self.in_branch:
+            left = self._left
+            left += (self.number,)
 
     @property
     def prepared(self) -> bool:
