@@ -21,7 +21,7 @@ The last two rows are the gaps between ranges; `tallystick.systems.jboss.read.sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -119,9 +119,12 @@ def read_file(journal: JournalFiles, file: JournalFile, *, last: bool) -> FileRe
     data = file.data()
     second = SECOND_SHAPE.get(shape.name)
     rows = list(scan(data, shape, file.stamp, second=second))
-    ids = ((one.file_id, number_of(one.name)) for one in journal.files if one.header is not None)
-    # In format 2 a header is renewed before records follow: no id is far above the others.
-    most = max(chain.from_iterable(ids)) + len(journal.files) if shape.compact else FILE_ID_MASK
+
+    def most() -> int:  # of all files, and seldom asked for
+        # In format 2 a header is renewed before records follow: no id is far above the others.
+        ids = ((one.file_id, number_of(one.name)) for one in journal.files if one.header)
+        return max(chain.from_iterable(ids)) + len(journal.files) if shape.compact else FILE_ID_MASK
+
     ranges = classify(data, rows, file.stamp, shape.header_size, last=last, most=most)
     unheaded = next((one.row.file_id for one in ranges if one.reason == UNHEADED), None)
     return FileReading(file, shape, ranges, unheaded)
@@ -155,7 +158,13 @@ def nothing_follows(journal: JournalFiles, file: JournalFile) -> bool:
 
 
 def classify(
-    data: memoryview, rows: Sequence[Row], stamp: int, start: int, *, last: bool, most: int
+    data: memoryview,
+    rows: Sequence[Row],
+    stamp: int,
+    start: int,
+    *,
+    last: bool,
+    most: Callable[[], int],
 ) -> list[Classified]:
     """Return the ranges of one file that are records, by offset and without overlaps.
 
@@ -165,7 +174,7 @@ def classify(
         stamp: the stamp of its header.
         start: offset of the first record.
         last: no later file has records.
-        most: no file was used again under a higher id.
+        most: returns an id above which no file was used again.
 
     Takes time linear in the rows and in the bytes that are not records.
     """
@@ -219,13 +228,13 @@ def _limits(rows: Sequence[Row], end: int) -> list[int]:
     return limits
 
 
-def _unheaded_id(rows: Sequence[Row], stamp: int, most: int) -> int | None:
+def _unheaded_id(rows: Sequence[Row], stamp: int, most: Callable[[], int]) -> int | None:
     """Return the higher id under which the file was reused without a new header.
 
     Its records, up to the first one under the header's id, carry it; None if they do not.
     """
     found = [row for row in rows if row.status in (VALID, STALE)]
-    if not found or not most >= found[0].file_id > stamp > 0:
+    if not found or not found[0].file_id > stamp > 0 or found[0].file_id > most():
         return None
     began = found[0].file_id
     own = next((row.offset for row in found if row.status == VALID), None)
