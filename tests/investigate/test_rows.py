@@ -24,11 +24,15 @@ from tallystick.reading.names import log_name
 from tallystick.reading.survey import read_arrow, scan, survey
 from tallystick.records import Change, Clock, Fate, Finding, Kind, Row
 from tallystick.roles import Operation, OperationCode
+from tallystick.systems.jboss.format.bodies import PACKED_MAGIC, ObjectState, pack_object_state
+from tallystick.systems.jboss.format.participants import SUBORDINATE, TRANSACTION
+from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.systems.protocol import LogReading
 from tallystick.systems.registry import open_persist_log
 from tests.fixtures import cases, fixture_dir
 from tests.indoubt.estates import EXAMPLES
 from tests.systems.derby.logs import copy, flip
+from tests.systems.jboss.format import test_participants as encoded
 
 
 def readings(folder: Path) -> Iterator[LogReading]:
@@ -241,6 +245,48 @@ def test_decisions_are_rows_of_their_resources() -> None:
     }  # fmt: skip
 
 
+DOUBT = frozenset({Fate.IN_DOUBT})
+NARAYANA = fixture_dir("brokers") / "narayana/tx-object-store"
+HALTED = "0:ffff7f000001:a661:6b070de7:17"
+FIRST, PLAIN = "java:/first", "Participants$Plain"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (Filter(transaction=HALTED), [(FIRST, "committing"), (PLAIN, "committing")]),
+        (Filter(table=FIRST), [(FIRST, "committing")]),
+        (Filter(frozenset({Fate.UNKNOWN})), [(PLAIN, "heuristic")]),
+        (Filter(DOUBT), []),
+    ],
+)
+def test_decisions_in_a_journal_of_narayana_are_rows_of_their_resources(
+    wanted: Filter, told: list[tuple[str, str]]
+) -> None:
+    found = [one.change for one in rows(NARAYANA, wanted)]
+    assert [(one.collection, (one.values or {})["decision"]) for one in found] == told
+    for one in found:  # its ids are those to type on
+        assert one.gtrid is not None
+        again = Filter(gtrid=one.gtrid.hex()[:-4], transaction=one.transaction, key=one.key)
+        assert one in [each.change for each in rows(NARAYANA, again)]
+
+
+def test_a_subordinate_that_is_prepared_is_in_doubt(tmp_path: Path) -> None:
+    raw = PACKED_MAGIC + encoded.number(1) + encoded.xid() + encoded.text("other")
+    state = raw + encoded.state(encoded.branch(), status=encoded.PREPARED).removeprefix(
+        PACKED_MAGIC
+    )
+    body = pack_object_state(ObjectState(bytes(27) + b"\1", TRANSACTION + SUBORDINATE, state))
+    with CircularJournal(
+        str(tmp_path), JournalSettings(prefix="jbossts", extension="txlog")
+    ) as log:
+        log.append_add_record(1, 0, body).wait()
+    found = [one.change for one in rows(tmp_path, Filter(DOUBT))]
+    assert [(one.collection, one.gtrid, one.transaction) for one in found] == [
+        ("java:/db", encoded.XID.gtrid, "0:0:0:0:1")
+    ]
+
+
 @pytest.mark.parametrize("system", ["derby", "h2"])
 def test_a_row_is_found_by_the_value_of_a_column(system: str) -> None:
     """Updates of Derby have the columns that they change alone, and no key among them."""
@@ -272,7 +318,6 @@ def test_rows_from_before_the_log_are_found_by_the_value_of_a_column() -> None:
 
 ESTATE = EXAMPLES / "mid-phase-two"
 GTRID = "62616e6b2d3100000000004e6e5100000059"
-DOUBT = frozenset({Fate.IN_DOUBT})
 
 
 @pytest.mark.parametrize(

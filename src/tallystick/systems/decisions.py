@@ -17,19 +17,24 @@ FATES = {
     State.ROLLING_BACK: Fate.UNDONE,
     State.UNDECIDED: Fate.UNDONE,
     State.ACTIVE: Fate.UNDONE,
+    State.PREPARED: Fate.IN_DOUBT,
     State.INCOMPLETE: Fate.LOST,
 }
 """By the state of a coordinator's transaction what becomes of its decision; else it is unknown."""
 
 
 def decision_rows(transactions: Iterable[Transaction], lost: Container[bytes]) -> Iterator[Row]:
-    """Yield what a coordinator's log says of its transactions; ``lost`` are gtrids."""
+    """Yield what a coordinator's log says of its transactions; ``lost`` are gtrids.
+
+    The transaction of a row is its own id in the log, where that is another one than the gtrid.
+    """
     for one in transactions:
         fate = Fate.LOST if one.gtrid in lost else FATES.get(one.state, Fate.UNKNOWN)
         file, offset = one.evidence or (next(iter(one.files), ""), 0)
+        gtrid = (one.gtrid or b"").hex()
         change = Change(
-            one.system, one.log, 0, 0, Kind.DECISION, "", (one.gtrid or b"").hex(), file, offset,
-            gtrid=one.gtrid, time=one.last_time,
+            one.system, one.log, 0, 0, Kind.DECISION, "", gtrid or one.key, file, offset,
+            transaction=None if one.key == gtrid else one.key, gtrid=one.gtrid, time=one.last_time,
         )  # fmt: skip
         yield from _of_each(
             change, fate, one.participants, one.state.value.replace("_", " "), one.open_participants

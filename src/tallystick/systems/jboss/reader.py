@@ -28,6 +28,7 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import logical_name
+from tallystick.systems.decisions import decision_rows
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
 from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
 from tallystick.systems.jboss.applications.surroundings import (
@@ -422,11 +423,13 @@ class JournalReading:
     def fated_changes(self) -> Iterator[Row]:
         """Yield the changes of all transactions as these end, then those that do not end.
 
-        Memory grows with open transactions, and with the ids of live records of collections.
+        Of a journal of Narayana also, at last, the decisions by resource. Memory grows with open
+        transactions, and with the ids of live records of collections.
         """
         size = configured_size(self.journal.files, self._options.settings)
         found = rows_of(self.journal, self.source.path, size)
-        return collection_rows(self.collections(), found, self._queue_names)
+        kept = collection_rows(self.collections(), found, self._queue_names)
+        return chain(kept, decision_rows(self._coordinated, ()))
 
     def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield nothing: a journal holds all that is live."""

@@ -21,7 +21,7 @@ from tallystick.systems.jboss.format.participants import (
 
 UID = bytes(UID_SIZE - 1) + b"\x07"
 XID = Xid(131077, gtrid=b"one transaction", bqual=b"branch")
-FINISHED, ROLLED_BACK, COMMITTING = 7, 3, 6
+FINISHED, ROLLED_BACK, PREPARED, COMMITTING = 7, 3, 5, 6
 UNKNOWN_TYPE = 141
 
 BRANCH = Participant(
@@ -53,12 +53,18 @@ def branch(outcome: int = FINISHED, *, stored_object: bytes | None = None) -> by
     return head + named + stored + packed(UID) + text(None)
 
 
-def state(prepared: bytes, heuristic: bytes = b"", *, with_transaction: bool = True) -> bytes:
+def state(
+    prepared: bytes,
+    heuristic: bytes = b"",
+    *,
+    with_transaction: bool = True,
+    status: int = COMMITTING,
+) -> bytes:
     ids = packed(UID) * 2 if with_transaction else packed(bytes(UID_SIZE))
     end = number(463)
     later = number(1) + heuristic + end if heuristic else number(0)
     head = PACKED_MAGIC + text("#ARJUNA#") + ids + bytes(8) + number(0)
-    return head + prepared + end + later + number(COMMITTING) + number(0) + number(0)
+    return head + prepared + end + later + number(status) + number(0) + number(0)
 
 
 def test_participants_of_both_lists_are_read() -> None:
