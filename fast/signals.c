@@ -27,6 +27,13 @@ static unsigned long main_thread;
 static int depth;   /* of blocks that are open; 0 also while signals are let through */
 static int letting; /* calls, one in the other, that let signals through */
 
+#define ROOM 200 /* calls, one in the other, that a block can make in any case */
+
+static PyObject *getframe;                  /* sys._getframe */
+static int limit;                           /* on recursion, as it was before room was made */
+static int rooms;                           /* threads for which the limit is raised now */
+static _Thread_local int open_here, room_here; /* blocks; whether room is made for them */
+
 static int in_main(void) { return PyThread_get_thread_ident() == main_thread; }
 
 static uint64_t bit(int one) { return (uint64_t)1 << (one - 1); }
@@ -124,12 +131,56 @@ static PyObject *caught_signal(PyObject *Py_UNUSED(self), PyObject *const *args,
 static PyMethodDef catcher_method = {"catch", (PyCFunction)(void (*)(void))caught_signal,
                                      METH_FASTCALL, NULL};
 
+/* -- room for the calls of a block ----------------------------------------------------------- */
+
+/* Are there more frames than so many? Calls of C functions, which may count, are not known. */
+static int is_deeper(int frames) {
+    PyObject *count = PyLong_FromLong(frames);
+    PyObject *frame = count ? PyObject_CallFunctionObjArgs(getframe, count, NULL) : NULL;
+    int deeper = frame || !PyErr_ExceptionMatches(PyExc_ValueError);
+    Py_XDECREF(count), Py_XDECREF(frame);
+    PyErr_Clear();
+    return deeper;
+}
+
+static void make_room(void) {
+    if (open_here++ || room_here || !is_deeper(Py_GetRecursionLimit() / 2)) return;
+    room_here = 1;
+    if (rooms++) return;
+    limit = Py_GetRecursionLimit();
+    Py_SetRecursionLimit(limit + ROOM);
+}
+
+static void end_room(void) {
+    if (!rooms || --rooms) return;
+    if (Py_GetRecursionLimit() == limit + ROOM) Py_SetRecursionLimit(limit);
+}
+
+static void leave_room(void) {
+    if (--open_here || !room_here) return;
+    room_here = 0;
+    end_room();
+}
+
+/* Call what belongs to the application: no room was made for that, and it may open blocks. */
+static PyObject *call_of_application(PyObject *call) {
+    int blocks = open_here, room = room_here;
+    if (room && is_deeper(limit)) {
+        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+        return NULL;
+    }
+    open_here = room_here = 0;
+    PyObject *done = PyObject_CallObject(call, NULL);
+    open_here = blocks, room_here = room;
+    return done;
+}
+
 /* -- the block ----------------------------------------------------------------------------- */
 
 static void enter(void) {
     if (depth || letting)
         depth++;
-    else if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) /* others run no handlers */
+    else
         install();
 }
 
@@ -142,14 +193,25 @@ static int leave(void) {
     return caught || raised ? deliver() : 0;
 }
 
+/* Others run no handlers, and have limits of their own on recursion. */
+static int in_first_interpreter(void) {
+    return PyInterpreterState_GetID(PyInterpreterState_Get()) == 0;
+}
+
 static PyObject *block_enter(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none)) {
-    if (in_main()) enter();
+    if (in_first_interpreter()) {
+        make_room();
+        if (in_main()) enter();
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *block_exit(PyObject *Py_UNUSED(self), PyObject *const *Py_UNUSED(args),
                             Py_ssize_t Py_UNUSED(count)) {
-    if (in_main() && depth && leave() < 0) return NULL;
+    if (in_first_interpreter()) {
+        leave_room();
+        if (in_main() && depth && leave() < 0) return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -174,9 +236,8 @@ static PyObject *block_interruptible(PyObject *Py_UNUSED(self), PyObject *args) 
 
 static PyObject *block_outside(PyObject *Py_UNUSED(self), PyObject *call) {
     PyObject *done = NULL;
-    if (!in_main() || depth != 1 || letting || caught || raised)
-        return PyObject_CallObject(call, NULL);
-    if (leave() == 0) done = PyObject_CallObject(call, NULL);
+    if (!in_main() || depth != 1 || letting || caught || raised) return call_of_application(call);
+    if (leave() == 0) done = call_of_application(call);
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
     enter();
@@ -191,6 +252,10 @@ static PyObject *block_after_fork(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
         letting = 0;
         restore();
         Py_CLEAR(raised);
+    }
+    if (rooms) { /* of threads that are not here */
+        rooms = 1 + room_here;
+        end_room();
     }
     Py_RETURN_NONE;
 }
@@ -249,7 +314,8 @@ static PyObject *new_uninterrupted(void) {
     if (!(module = PyImport_ImportModule("_signal"))) return NULL;
     PyObject *getsignal = function_of("getsignal", METH_O);
     PyObject *signal = function_of("signal", METH_FASTCALL);
-    if (!getsignal || !signal) return NULL;
+    getframe = Py_XNewRef(PySys_GetObject("_getframe"));
+    if (!getsignal || !signal || !getframe) return NULL;
     get = PyCFunction_GetFunction(getsignal);
     set = (Fast)(void (*)(void))PyCFunction_GetFunction(signal);
     default_action = PyObject_GetAttrString(module, "SIG_DFL");

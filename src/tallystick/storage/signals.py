@@ -10,6 +10,10 @@ belong together begins with ``with uninterrupted:``. It replaces every such hand
 takes a note. Blocks can be nested: the outermost one counts. They are short. Where such a block has
 to wait for other threads, `Bell.wait` and the like let one interrupt through.
 
+`RecursionError` comes out of any call, too, once a program has used up its stack. So a block that
+begins where more than half of it is used has room for `ROOM` more calls: the limit on recursion is
+raised until it ends. What it calls of the application has no more room than without it.
+
 Other threads, and subinterpreters, run no handlers: there a block costs a comparison. In the main
 thread it costs the compiled core half a microsecond, and its twin `Uninterrupted` a few: each block
 looks at all handlers, as nobody tells when one of them changes.
@@ -41,6 +45,8 @@ except ImportError:
 _signal, _getsignal = _fast.signal, _fast.getsignal
 _NUMBERS = tuple(sorted(map(int, signal.valid_signals())))
 _AFTER_YIELD_FROM = 2
+ROOM = 200
+"""Calls, one in the other, that a block can make in any case."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 
@@ -61,6 +67,15 @@ def starts_unchecked(function: _Function) -> _Function:
     return function
 
 
+def _is_deeper(frames: int) -> bool:
+    """Return whether there are more frames; calls of C functions, which may count, it misses."""
+    try:
+        sys._getframe(frames + 1)
+    except ValueError:
+        return False
+    return True
+
+
 class Uninterrupted:
     """The block in which no signal handler runs: ``with uninterrupted:``; there is one object.
 
@@ -68,8 +83,8 @@ class Uninterrupted:
     """
 
     __slots__ = (
-        "_catcher", "_caught", "_depth", "_handlers", "_known", "_letting", "_main", "_numbers",
-        "_raised", "_replaced", "_swapped",
+        "_catcher", "_caught", "_depth", "_handlers", "_known", "_letting", "_limit", "_main",
+        "_numbers", "_raised", "_replaced", "_rooms", "_swapped",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -92,6 +107,12 @@ class Uninterrupted:
         self._raised: tuple[BaseException, ...] = ()
         """What handlers have raised as the block was entered or left."""
         self._catcher = self._catch
+        self._limit = 0
+        """On recursion, as it was before it was raised; 0 if it is not raised."""
+        self._rooms: dict[int, int] = {}
+        """Threads for whose blocks it is raised, and how many of these are open, one in the other.
+
+        In the main thread the outermost one counts, which may be tried again."""
 
     # No statement here between two that belong together calls anything or loops: there are no
     # other places for a handler to run.
@@ -101,6 +122,8 @@ class Uninterrupted:
         # A signal may have arrived just before: its handler runs here, and this is tried again.
         try:
             self._enter()
+        except RecursionError:  # no call is left for it, and none was made
+            raise
         except BaseException as first:
             self._raised += (first,)
             try:
@@ -110,11 +133,13 @@ class Uninterrupted:
                 self._enter()
 
     def _enter(self) -> None:
-        if threading.get_ident() != self._main:
+        if (thread := threading.get_ident()) != self._main:
+            self._make_room(thread, self._rooms.get(thread, 0) + 1)
             return
         if self._depth or self._letting:
             self._depth += 1
             return
+        self._make_room(thread, 1)
         if self._swapped:
             self._restore()
         handlers = [*map(_getsignal, _NUMBERS)]
@@ -146,13 +171,15 @@ class Uninterrupted:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if threading.get_ident() == self._main:
+        if (thread := threading.get_ident()) == self._main:
             if self._depth > 1 or self._letting:
                 self._depth -= 1
                 if not self._depth and self._caught:
                     self._deliver()
             else:
                 self._leave()
+        elif self._limit:
+            self._end_room(thread)
 
     def _leave(self) -> None:
         # A handler that is in force again may run while the others are not yet.
@@ -173,8 +200,32 @@ class Uninterrupted:
         before = [*map(_signal, self._numbers, self._replaced)]
         if before.count(self._catcher) < len(before):
             self._keep_newer(before)
+        if self._limit:
+            self._end_room(threading.get_ident())
         self._swapped = False
         self._depth = 0
+
+    # In the other threads each block looks, as the outermost one is not known there.
+
+    def _make_room(self, thread: int, blocks: int) -> None:
+        if thread not in self._rooms and not _is_deeper(sys.getrecursionlimit() // 2):
+            return
+        self._rooms[thread] = blocks
+        if not self._limit:
+            self._limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(self._limit + ROOM)
+
+    def _end_room(self, thread: int) -> None:
+        blocks = self._rooms.pop(thread, 1) - 1
+        if blocks:
+            self._rooms[thread] = blocks
+        elif not self._rooms:
+            if sys.getrecursionlimit() == self._limit + ROOM:
+                try:
+                    sys.setrecursionlimit(self._limit)
+                except RecursionError:  # not possible this deep: a later block does it
+                    return
+            self._limit = 0
 
     def _keep_newer(self, before: list[Any]) -> None:
         """Put handlers back that were installed during the block."""
@@ -226,8 +277,15 @@ class Uninterrupted:
         Only the outermost block is left for it. What a handler raises comes out of this call. If
         one is due already, it runs at the end of the block, and the call belongs to the block.
         """
-        inner = threading.get_ident() != self._main or self._depth != 1 or self._letting
-        if inner or self._caught or self._raised:
+        if (thread := threading.get_ident()) in self._rooms and _is_deeper(self._limit):
+            raise RecursionError("maximum recursion depth exceeded")
+        if (
+            thread != self._main
+            or self._depth != 1
+            or self._letting
+            or self._caught
+            or self._raised
+        ):
             return call()
         try:
             self._leave()
@@ -241,6 +299,10 @@ class Uninterrupted:
         if self._swapped and inside != self._main:
             self._caught, self._raised, self._letting = (), (), 0
             self._restore()
+        if self._limit:
+            self._rooms = {one: n for one, n in self._rooms.items() if one == self._main}
+            self._rooms[self._main] = self._rooms.get(self._main, 0) + 1
+            self._end_room(self._main)
 
     def handlers(self) -> list[Any]:
         """Return the handlers that this block keeps from running."""
