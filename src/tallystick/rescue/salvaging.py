@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,6 +40,7 @@ from tallystick.systems.protocol import (
     Collection,
     Column,
     Dialect,
+    Importable,
     KnowsFates,
     KnowsRowsBefore,
     ReadOptions,
@@ -46,7 +48,7 @@ from tallystick.systems.protocol import (
 from tallystick.systems.registry import system
 from tallystick.systems.surroundings import ALONE
 
-FORMS = ("h2-script", "derby-import", "parquet", "journal")
+FORMS = ("h2-script", "derby-import", "parquet", "journal", "artemis-xml")
 _BROUGHT = (Fate.COMMITTED, Fate.LOST)
 _OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 _GIVEN_SCHEMAS = ("PUBLIC", "APP")
@@ -126,7 +128,8 @@ def salvage(
 
     ``h2-script`` is a script that H2 runs, ``derby-import`` a folder with a file for each table and
     the calls that import them, each best for tables of that engine; ``parquet`` a folder with a
-    file for each table; ``journal`` a new log of the same system with all that can be believed.
+    file for each table; ``journal`` a new log of the same system with all that can be believed;
+    ``artemis-xml`` the messages that wait, as ``artemis data imp`` sends them to a broker.
     The target appears when it is whole.
 
     Raises:
@@ -147,6 +150,8 @@ def salvage(
     report = Salvage(str(origin), str(place), form)
     if form == "journal":
         return _journal(found, place, report)
+    if form == "artemis-xml":
+        return _import(found, place, report)
     tables = _tables(found, report)
     if not tables:
         raise _without_tables(found)
@@ -191,6 +196,27 @@ def _journal(found: Survey, place: Path, report: Salvage) -> Salvage:
     elif name == NATIVE:
         report.notes.append("times and offsets of records are those of the new log")
     report.next = made.next
+    return report
+
+
+def _import(found: Survey, place: Path, report: Salvage) -> Salvage:
+    every = [one for one in found.readings() if isinstance(one, Importable) and one.holds_messages]
+    if len(every) != 1:
+        what = "two journals of messages are" if every else "no journal of messages of Artemis is"
+        advice = "Name one" if every else "tallystick salvage --help says which form is for which"
+        raise LogUnreadableError(f"{what} here", file=found.path, advice=advice)
+
+    def write(out: IO[bytes]) -> int:
+        report.brought, report.left, note = every[0].write_import(out)
+        report.notes.append(note)
+        return report.brought.total()
+
+    write_whole(place, write)
+    if report.left and not report.brought.total():
+        place.unlink()
+        report.target = ""
+        return report
+    report.next = f"At a running broker: artemis data imp --input {shlex.quote(report.target)}"
     return report
 
 

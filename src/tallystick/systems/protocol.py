@@ -6,10 +6,11 @@ In: the files of one folder. Out: which logs are in it (`System.detect`), and fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from tallystick.arguments import time_zone
 from tallystick.errors import LogUnreadableError, TallystickError
@@ -679,6 +680,20 @@ class KnowsFates(Protocol):
         Values are as applications know them where the reading knows columns. The committed ones
         are those of ``changes()``, but for what a restart drops of these.
         """
+        ...
+
+
+@runtime_checkable
+class Importable(Protocol):
+    """A `LogReading` of which the original can import what is in it, where it is running."""
+
+    @property
+    def holds_messages(self) -> bool:
+        """Whether there is something to import in a log of this kind."""
+        ...
+
+    def write_import(self, out: IO[bytes]) -> tuple[Counter[str], Counter[str], str]:
+        """Write what it imports; return what that brings, what is left, and what else to know."""
         ...
 
 

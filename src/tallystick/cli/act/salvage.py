@@ -36,7 +36,7 @@ def command(
 
     h2-script is a script that H2 runs; derby-import a folder of files, with the calls that import
     them; parquet a folder with a file for each table; journal a new log of the same system, with
-    all that can be believed.
+    all that can be believed; artemis-xml the messages that wait in Artemis, for artemis data imp.
     Tables are as of the end of the log, with commits that a restart drops; rows in doubt are left.
     Of a table its columns are made, not its indexes and constraints. Exits with 1 if anything is
     left.

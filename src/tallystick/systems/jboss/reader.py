@@ -5,11 +5,12 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
@@ -30,11 +31,14 @@ from tallystick.records import (
 from tallystick.storage.source import logical_name
 from tallystick.systems.decisions import decision_rows
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
+from tallystick.systems.jboss.applications.imports import NOTE, Waiting, write_import
 from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
 from tallystick.systems.jboss.applications.surroundings import (
     BINDINGS,
+    MESSAGE_EXTENSIONS,
     Known,
     UserTypes,
+    folder_of,
     is_bindings,
     surroundings_of,
 )
@@ -58,7 +62,7 @@ from tallystick.systems.jboss.engine.loader import (
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
-from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item
+from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item, RecordType
 from tallystick.systems.jboss.format.messages import IDS_GIVEN, ids_given
 from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
@@ -431,6 +435,33 @@ class JournalReading:
         kept = collection_rows(self.collections(), found, self._queue_names)
         return chain(kept, decision_rows(self._coordinated, ()))
 
+    @property
+    def holds_messages(self) -> bool:
+        """Whether it is a journal of messages."""
+        return self._extension in MESSAGE_EXTENSIONS
+
+    def write_import(self, out: IO[bytes]) -> tuple[Counter[str], Counter[str], str]:
+        """Write what ``artemis data imp`` sends to a broker; memory grows with what waits."""
+        size = configured_size(self.journal.files, self._options.settings)
+        waiting = Waiting()
+        prepared = {
+            str(one.transaction)
+            for one in self.transactions()
+            if one.evidence_type == RecordType.PREPARE.name
+        }
+        waiting.take(rows_of(self.journal, self.source.path, size), prepared)
+        queues, addresses = (
+            {one.key: one.values for one in self._bound(name)} for name in ("queues", "addresses")
+        )
+        brought, left = write_import(
+            out,
+            waiting,
+            {key: one for key, one in queues.items() if one is not None},
+            [one for one in addresses.values() if one is not None],
+            folder_of("large-messages", self.source.path),
+        )
+        return brought, left, NOTE
+
     def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield nothing: a journal holds all that is live."""
         del collection
@@ -451,6 +482,10 @@ class JournalReading:
     def _queue_addresses(self, folder: str) -> dict[int, str]:
         found = self._bindings(folder)
         return queue_addresses(found.changes()) if found.source.files else {}
+
+    def _bound(self, collection: str) -> Iterator[Change]:
+        found = self._bindings(folder_of(BINDINGS, self.source.path))
+        return found.changes_of(collection) if found.source.files else iter(())
 
     def _bindings(self, folder: str) -> JournalReading:
         files = [f"{folder}/{name}" for name in sorted(names_beside(folder)) if is_bindings(name)]

@@ -135,6 +135,11 @@ def _places(folder: str) -> tuple[str, dict[str, _Place]]:
     return broker, places
 
 
+def folder_of(part: str, folder: str) -> str:
+    """Return where the broker of the journal in a folder keeps a part."""
+    return _places(folder)[1][part][0]
+
+
 def is_bindings(name: str) -> bool:
     """Return whether a file is one of a journal of bindings, by its name."""
     return extension_of(logical_name(name)) == "bindings"

@@ -10,6 +10,7 @@ import datetime
 import json
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from tallystick.errors import LogFormatError
@@ -34,18 +35,22 @@ _CORE = 1
 _AMQP = range(2, 6)
 _HEAD_AFTER_BODY = 13
 """What the number before the body counts besides the body."""
-_BODY_KINDS = {0: "default", 2: "object", 3: "text", 4: "bytes", 5: "map", 6: "stream"}
+BODY_KINDS = {0: "default", 2: "object", 3: "text", 4: "bytes", 5: "map", 6: "stream"}
 _ROUTING = {0: "multicast", 1: "anycast"}
 
 _FIXED = {2: ">?", 3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
-_NULL, _BYTES, _STRING, _CHAR = 0, 4, 10, 11
+NULL, BYTES, STRING, CHAR = 0, 4, 10, 11
+"""Types of properties, besides those of fixed length."""
 
 
 class _Reader:
-    """Reads Artemis's encodings; raises `LogFormatError` where the bytes end."""
+    """Reads Artemis's encodings; raises `LogFormatError` where the bytes end.
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+    ``errors`` says what becomes of a half of a surrogate pair, which Java allows in a text.
+    """
+
+    def __init__(self, data: bytes, errors: str = "replace") -> None:
+        self.data, self.at, self.errors = data, 0, errors
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
@@ -60,79 +65,135 @@ class _Reader:
         return self.take(1) != b"\0"
 
     def text(self) -> str:
-        return self.take(self.number(">i")).decode("utf-16-le", "replace")
+        return self.take(self.number(">i")).decode("utf-16-le", self.errors)
 
     def text_or_none(self) -> str | None:
         return self.text() if self.flag() else None
 
-    def properties(self) -> dict[str, object]:
-        return {self.text(): self._value() for _ in range(self.number(">i") if self.flag() else 0)}
+    def properties(self) -> dict[str, tuple[int, object]]:
+        """Return code of the type and value of each property."""
+        count = self.number(">i") if self.flag() else 0
+        return {self.text(): self._value(self.number(">b")) for _ in range(count)}
 
-    def _value(self) -> object:
-        kind = self.number(">b")
+    def _value(self, kind: int) -> tuple[int, object]:
         if kind in _FIXED:
             form = _FIXED[kind]
-            return struct.unpack(form, self.take(struct.calcsize(form)))[0]
-        if kind == _STRING:
-            return self.text()
-        if kind == _CHAR:
-            return chr(self.number(">H"))
-        if kind == _BYTES:
-            return self.take(self.number(">i")).hex()
-        if kind == _NULL:
-            return None
+            return kind, struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        if kind == STRING:
+            return kind, self.text()
+        if kind == CHAR:
+            return kind, chr(self.number(">H"))
+        if kind == BYTES:
+            return kind, self.take(self.number(">i")).hex()
+        if kind == NULL:
+            return kind, None
         raise LogFormatError("unknown type of a property", offset=self.at, found=str(kind))
+
+
+@dataclass(slots=True)
+class CoreMessage:
+    """A message as the broker stores it.
+
+    Attributes:
+        kind: the code of its type, as in `BODY_KINDS`.
+        expiration: in milliseconds; 0 for never.
+        timestamp: in milliseconds.
+        properties: code of the type and value by name; bytes as hexadecimal digits.
+        body: None of a large one, whose body is a file.
+    """
+
+    message_id: int
+    address: str | None
+    user_id: bytes | None
+    kind: int
+    durable: bool
+    expiration: int
+    timestamp: int
+    priority: int
+    properties: dict[str, tuple[int, object]] = field(default_factory=dict)
+    body: bytes | None = None
+
+    def columns(self) -> Values:
+        """Return the columns of the collection of messages that the headers fill."""
+        named = {name: value for name, (_, value) in self.properties.items()}
+        return {
+            "message_id": self.message_id,
+            "address": self.address,
+            "user_id": None if self.user_id is None else str(UUID(bytes=self.user_id)),
+            "type": BODY_KINDS.get(self.kind, str(self.kind)),
+            "durable": self.durable,
+            "expiration": _moment(self.expiration),
+            "timestamp": _moment(self.timestamp),
+            "priority": self.priority,
+            "properties": json.dumps(named, ensure_ascii=False),
+        }
+
+
+def core_message(user_type: int, body: bytes, errors: str = "replace") -> CoreMessage | None:
+    """Return a message; None of another protocol, and where the bytes are something else."""
+    reader = _Reader(body, errors)
+    try:
+        if user_type == LARGE_MESSAGE:
+            return _headers(reader)
+        if user_type != MESSAGE or reader.number(">b") != _CORE:
+            return None
+        reader.number(">q")
+        reader.text_or_none()
+        encoded = _Reader(reader.take(reader.number(">i")), errors)
+        content = encoded.take(encoded.number(">i") - _HEAD_AFTER_BODY)
+        found = _headers(encoded)
+    except LogFormatError:
+        return None
+    found.body = content
+    return found
 
 
 def message(user_type: int, body: bytes) -> Values | None:
     """Return the columns of a message."""
-    reader = _Reader(body)
-    try:
-        if user_type == LARGE_MESSAGE:
-            return {"protocol": "core, large"} | _headers(reader)
-        if user_type == OLD_MESSAGE:
-            return {"protocol": "core, before 2.0"}
-        protocol = reader.number(">b")
-        if protocol != _CORE:
-            name = "amqp" if protocol in _AMQP else f"number {protocol}"
-            return {"protocol": name, "message_id": reader.number(">q")}
-        return {"protocol": "core"} | _core(reader)
-    except LogFormatError:
+    if user_type == OLD_MESSAGE:
+        return {"protocol": "core, before 2.0"}
+    protocol = int.from_bytes(body[:1], signed=True)
+    if user_type == MESSAGE and protocol != _CORE:
+        name = "amqp" if protocol in _AMQP else f"number {protocol}"
+        return None if len(body) < 9 else {
+            "protocol": name, "message_id": int.from_bytes(body[1:9], signed=True)
+        }  # fmt: skip
+    found = core_message(user_type, body)
+    if found is None:
         return None
+    if found.body is None:
+        return {"protocol": "core, large"} | found.columns()
+    return {"protocol": "core"} | found.columns() | _content(found)
 
 
-def _core(reader: _Reader) -> Values:
-    reader.number(">q")
-    reader.text_or_none()
-    encoded = _Reader(reader.take(reader.number(">i")))
-    content = encoded.take(encoded.number(">i") - _HEAD_AFTER_BODY)
-    found = _headers(encoded)
-    inside = _Reader(content)
+def _content(found: CoreMessage) -> Values:
+    """Return the body of a message, and its text where it has one."""
+    content = found.body or b""
+    inside, text = _Reader(content), Values()
     try:
-        match found["type"]:
+        match BODY_KINDS.get(found.kind):
             case "text":
-                found["text"] = inside.text_or_none()
+                text["text"] = inside.text_or_none()
             case "map":
-                found["text"] = json.dumps(inside.properties(), ensure_ascii=False)
+                named = {name: value for name, (_, value) in inside.properties().items()}
+                text["text"] = json.dumps(named, ensure_ascii=False)
     except LogFormatError:
         pass  # another client may have given the type and put in something else
-    return found | {"body": content.hex()}
+    return text | {"body": content.hex()}
 
 
-def _headers(reader: _Reader, properties: dict[str, object] | None = None) -> Values:
-    found: Values = {"message_id": reader.number(">q"), "address": reader.text_or_none()}
-    found["user_id"] = str(UUID(bytes=reader.take(16))) if reader.flag() else None
-    kind = reader.number(">b")
-    found["type"] = _BODY_KINDS.get(kind, str(kind))
-    found["durable"] = reader.flag()
-    found["expiration"] = _moment(reader.number(">q"))
-    found["timestamp"] = _moment(reader.number(">q"))
-    found["priority"] = reader.number(">b")
-    named = reader.properties()
-    if properties is not None:
-        properties.update(named)
-    found["properties"] = json.dumps(named, ensure_ascii=False)
-    return found
+def _headers(reader: _Reader) -> CoreMessage:
+    return CoreMessage(
+        message_id=reader.number(">q"),
+        address=reader.text_or_none(),
+        user_id=reader.take(16) if reader.flag() else None,
+        kind=reader.number(">b"),
+        durable=reader.flag(),
+        expiration=reader.number(">q"),
+        timestamp=reader.number(">q"),
+        priority=reader.number(">b"),
+        properties=reader.properties(),
+    )
 
 
 def queue(body: bytes) -> Values | None:
@@ -183,14 +244,13 @@ def large_size(body: bytes) -> int | None:
 
     None as well where the file is packed: it says the size before.
     """
-    reader = _Reader(body)
     try:
-        found: dict[str, object] = {}
-        _headers(reader, found)
+        named = _headers(_Reader(body)).properties
     except LogFormatError:
         return None
-    size = found.get(_LARGE_SIZE)
-    return size if isinstance(size, int) and not found.get(_PACKED) else None
+    _, size = named.get(_LARGE_SIZE, (NULL, None))
+    _, packed = named.get(_PACKED, (NULL, None))
+    return size if isinstance(size, int) and not packed else None
 
 
 def ids_given(notes: Iterable[tuple[int, bytes]]) -> range | None:

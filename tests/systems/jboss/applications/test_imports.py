@@ -1,0 +1,123 @@
+"""The XML that Artemis imports has what waits, and says what it leaves.
+
+That the original imports it is shown in tests/interop/imports.
+"""
+
+from __future__ import annotations
+
+import struct
+import xml.etree.ElementTree as ET
+from base64 import urlsafe_b64decode
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from tallystick.cli import tallystick
+from tallystick.errors import LogUnreadableError
+from tallystick.systems.jboss.format.messages import (
+    ACKNOWLEDGED,
+    LARGE_MESSAGE,
+    MESSAGE,
+    PAGE_COUNT,
+    REFERENCE,
+)
+from tallystick.systems.jboss.live.log import CircularJournal
+from tests.systems.jboss.applications.test_tables import journal, queue, write_bindings
+from tests.systems.jboss.format import test_messages as encoded
+
+LEFT, GONE = 3, 4
+"""Queues: one that the bindings have, and one that they do not."""
+
+
+def salvaged(folder: Path, target: Path) -> Result:
+    arguments = ["salvage", str(folder), "--as", "artemis-xml", "--to", str(target)]
+    return CliRunner().invoke(tallystick, arguments)
+
+
+def send(log: CircularJournal, number: int, words: bytes, *queues: int) -> None:
+    body = encoded.core(words, encoded.headers(encoded.BYTES, encoded.PROPERTIES))
+    log.append_add_record(number, MESSAGE, body)
+    for one in queues:
+        log.append_update_record(number, REFERENCE, queue(one))
+
+
+def bodies(target: Path) -> list[bytes]:
+    # Of our own making: no entity is in it.
+    root = ET.parse(target).getroot()
+    return [
+        b"".join(urlsafe_b64decode(piece) for piece in (one.text or "").split())
+        for one in root.iter("body")
+    ]
+
+
+def test_what_waits_is_brought_and_what_is_left_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_bindings(tmp_path / "data/bindings")
+    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+        send(log, 10, b"taken", LEFT)
+        log.append_update_record(10, ACKNOWLEDGED, queue(LEFT))
+        send(log, 11, b"waits", LEFT, GONE)
+        send(log, 12, b"deleted", LEFT)
+        log.append_delete_record(12)
+        send(log, 13, b"\x1f\x8b", LEFT)
+        log.append_add_record(14, LARGE_MESSAGE, encoded.headers(encoded.BYTES))
+        log.append_update_record(14, REFERENCE, queue(LEFT))
+        log.append_add_record(15, MESSAGE, b"\2" + queue(15))
+        log.append_update_record(15, REFERENCE, queue(LEFT))
+        log.append_add_record(16, PAGE_COUNT, queue(LEFT) + struct.pack(">q", 5))
+        log.append_update_record_transactional(1, 11, ACKNOWLEDGED, queue(LEFT))
+        log.append_prepare_record(1)
+        log.append_add_record_transactional(2, 17, MESSAGE, b"\1")
+        log.append_update_record_transactional(2, 17, REFERENCE, queue(LEFT))
+        log.append_rollback_record(2).wait()
+    ran = salvaged(tmp_path / "data", tmp_path / "out.xml")
+    assert ran.exit_code == 1, ran.output
+    assert bodies(tmp_path / "out.xml") == [b"waits", b"\x1f\x8b"]
+    for line in (
+        "brought: 2 messages for left",
+        "left: 1 acknowledgements in doubt, whose messages are brought",
+        "left: 5 messages for a queue, in pages",
+        "left: 1 messages for a queue that the bindings beside do not have",
+        "left: 1 messages for a queue, in another protocol or damaged",
+        "left: 1 messages for a queue, whose file of a large body is missing",
+        "left: 2 properties that are one character",
+    ):
+        assert line in ran.output
+
+
+def test_a_prepared_transaction_of_which_a_record_is_damaged_is_not_brought(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data").mkdir()
+    write_bindings(tmp_path / "data/bindings")
+    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+        send(log, 10, b"whole", LEFT)
+        body = encoded.core(b"doubtful", encoded.headers(encoded.BYTES))
+        log.append_add_record_transactional(1, 11, MESSAGE, body)
+        log.append_update_record_transactional(1, 11, REFERENCE, queue(LEFT))
+        log.append_update_record_transactional(1, 11, 99, b"unknown to all readers")
+        log.append_prepare_record(1).wait()
+    for path in (tmp_path / "data/journal").iterdir():
+        data = bytearray(path.read_bytes())
+        at = data.find(b"unknown to all readers")
+        if at >= 0:
+            data[at + 22 : at + 26] = bytes(4)  # its size, at its end
+            path.write_bytes(data)
+    ran = salvaged(tmp_path / "data", tmp_path / "out.xml")
+    assert bodies(tmp_path / "out.xml") == [b"whole"], ran.output
+    assert "left: 1 messages for a queue, in doubt" in ran.output
+
+
+def test_where_nothing_can_be_brought_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+        send(log, 10, b"waits", LEFT)
+        log.append_add_record(11, 99, b"").wait()
+    ran = salvaged(tmp_path / "data", tmp_path / "out.xml")
+    assert ran.exit_code == 1
+    assert "nothing was written" in ran.output
+    assert not (tmp_path / "out.xml").exists()
+    write_bindings(tmp_path / "data/bindings")
+    ran = salvaged(tmp_path / "data/bindings", tmp_path / "out.xml")
+    assert isinstance(ran.exception, LogUnreadableError)
+    assert "no journal of messages" in str(ran.exception)
