@@ -60,17 +60,17 @@ static uint32_t checksum(PyObject *crc32, char *data, size_t size) {
 static int is_in_place(LogEnd *at) {
 #ifdef STATX_NLINK
     struct statx some;
-    if (statx(at->fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &some) == 0 &&
-        some.stx_mask & STATX_NLINK) {
+    unsigned asked = STATX_NLINK | STATX_INO | STATX_SIZE;
+    if (statx(at->fd, "", AT_EMPTY_PATH, asked, &some) == 0 && (some.stx_mask & asked) == asked) {
         int same = some.stx_ino == at->inode &&
                    makedev(some.stx_dev_major, some.stx_dev_minor) == at->device;
-        return !same ? EBADF : some.stx_nlink ? 0 : ENOENT;
+        return !same ? EBADF : !some.stx_nlink ? ENOENT : some.stx_size < at->end ? ENODATA : 0;
     }
 #endif
     struct stat now;
     if (fstat(at->fd, &now) < 0) return errno;
     if (now.st_ino != at->inode || (unsigned long long)now.st_dev != at->device) return EBADF;
-    return now.st_nlink ? 0 : ENOENT;
+    return !now.st_nlink ? ENOENT : (uint64_t)now.st_size < at->end ? ENODATA : 0;
 }
 
 /* Return 0, or an errno. No room for a write is no error of the log, unlike that of a sync: what was
@@ -99,6 +99,8 @@ static int failed(LogEnd *at) {
     else if (errno == EBADF)
         PyErr_SetString(PyExc_OSError,
                         "other code of this process has closed the file by its descriptor");
+    else if (errno == ENODATA)
+        PyErr_SetString(PyExc_OSError, "another program has cut the file");
     else if (errno)
         PyErr_SetFromErrno(PyExc_OSError);
     return at->error != 0;

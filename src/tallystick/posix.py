@@ -67,9 +67,9 @@ def after_fork_in_child(call: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=call)
 
 
-_AT_EMPTY_PATH, _STATX_NLINK, _STATX_SIZE = 0x1000, 4, 256
-_STATX = struct.Struct("=IIQI")
-"""What was told, size of a block, attributes, links: how the ``struct statx`` of Linux begins."""
+_AT_EMPTY_PATH, _LINKS_AND_SIZE, _STATX_LENGTH = 0x1000, 0x204, 256
+_STATX = struct.Struct("=I12xI20xQ")
+"""What was told, links, size in bytes: at the beginning of the ``struct statx`` of Linux."""
 _statx: Any = None
 if sys.platform == "linux":
     try:
@@ -82,16 +82,17 @@ if sys.platform == "linux":
         )  # fmt: skip
 
 
-def links(descriptor: int) -> int:
-    """Return how many names an open file has. Raises `OSError`.
+def links_and_size(descriptor: int) -> tuple[int, int]:
+    """Return how many names an open file has, and its size in bytes. Raises `OSError`.
 
     Its times are not asked for: where a kernel tells them finely (Linux 6.13), the next write would
     have to write them down, and its sync takes half as long again.
     """
     if _statx is not None:
-        found = ctypes.create_string_buffer(_STATX_SIZE)
-        if _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_NLINK, found) == 0:
-            told, _, _, names = _STATX.unpack_from(found)
-            if told & _STATX_NLINK:
-                return int(names)
-    return os.fstat(descriptor).st_nlink
+        found = ctypes.create_string_buffer(_STATX_LENGTH)
+        if _statx(descriptor, b"", _AT_EMPTY_PATH, _LINKS_AND_SIZE, found) == 0:
+            told, names, size = _STATX.unpack_from(found)
+            if told & _LINKS_AND_SIZE == _LINKS_AND_SIZE:
+                return names, size
+    status = os.fstat(descriptor)
+    return status.st_nlink, status.st_size

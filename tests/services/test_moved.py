@@ -327,3 +327,25 @@ def test_nothing_is_acknowledged_into_files_that_were_deleted(name: str, tmp_pat
     finally:
         with contextlib.suppress(TallystickError, OSError):
             subject.close()
+
+
+# What grows with each write cannot tell: CloudTran's files begin empty.
+@pytest.mark.both_cores
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if "cloudtran" not in name])
+def test_nothing_is_acknowledged_into_files_that_another_program_has_cut(
+    name: str, tmp_path: Path
+) -> None:
+    open_it, _ = SUBJECTS[name]
+    (tmp_path / "fixed").mkdir()
+    subject = open_it(str(tmp_path / "log"))
+    try:
+        subject.put(1)
+        for path in files_below(tmp_path / "log"):
+            if not path.name.startswith("shared."):  # mapped: the process would be ended (SIGBUS)
+                os.truncate(path, 0)  # as `> FILE` and logrotate's copytruncate do
+        for number in (2, 3):
+            with pytest.raises((TallystickError, OSError)):
+                subject.put(number)
+    finally:
+        with contextlib.suppress(TallystickError, OSError):
+            subject.close()

@@ -29,7 +29,15 @@ from types import TracebackType
 from typing import BinaryIO, Final, TypeAlias
 
 from tallystick.errors import LogClosedError, LogLockedError, LogWriteError
-from tallystick.posix import O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_PLAIN, fcntl, links, pread
+from tallystick.posix import (
+    O_DIRECTORY,
+    O_NOFOLLOW,
+    O_NONBLOCK,
+    O_PLAIN,
+    fcntl,
+    links_and_size,
+    pread,
+)
 from tallystick.storage.files import (
     VECTOR_MAX,
     Bytes,
@@ -159,7 +167,14 @@ class _Folder(_Descriptor):
 class LocalFile(_Descriptor):
     """A file of the operating system."""
 
-    __slots__ = ()
+    __slots__ = ("_least",)
+
+    def __init__(
+        self, path: str, flags: int, mode: int = FILE_MODE, *, at: _Place | None = None
+    ) -> None:
+        super().__init__(path, flags, mode, at=at)
+        self._least = self.size()
+        """The size that it has at least, unless another program has cut it."""
 
     def pread(self, size: int, offset: int) -> bytes:
         """Read bytes; see `File.pread`."""
@@ -173,12 +188,16 @@ class LocalFile(_Descriptor):
         """Write bytes; see `File.pwrite`."""
         # The plain case first: this is the hot path of a log with one caller.
         written = os.pwrite(self.fd, data, offset)
+        if offset + written > self._least:
+            self._least = offset + written
         if type(data) is not bytes or written != len(data):
             rest = memoryview(data).cast("B")[written:]
             write_all(self._write_some, rest, offset + written)
 
     def _write_some(self, data: Bytes, offset: int) -> int:
-        return os.pwrite(self.fd, data, offset)
+        written = os.pwrite(self.fd, data, offset)
+        self._least = max(self._least, offset + written)
+        return written
 
     def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
         """Write buffers; see `File.pwritev`."""
@@ -186,6 +205,7 @@ class LocalFile(_Descriptor):
             some = buffers[start : start + VECTOR_MAX]
             total = sum(memoryview(buffer).nbytes for buffer in some)
             written = os.pwritev(self.fd, some, offset)
+            self._least = max(self._least, offset + written)
             if written != total:
                 write_all(self._write_some, b"".join(some)[written:], offset + written)
             offset += total
@@ -194,8 +214,11 @@ class LocalFile(_Descriptor):
         """Sync the file; see `File.datasync`."""
         fd = self.fd
         _datasync(fd)
-        if links(fd) == 0:
+        links, size = links_and_size(fd)
+        if links == 0:
             self._refuse_removed(fd)
+        if size < self._least:
+            raise OSError(errno.ENODATA, "another program has cut the file", self.path)
 
     def _refuse_removed(self, fd: int) -> None:
         """Raise `FileNotFoundError`, unless the file system counts no links."""
@@ -210,7 +233,9 @@ class LocalFile(_Descriptor):
 
     def truncate(self, size: int) -> None:
         """Set the size; see `File.truncate`."""
+        self._least = min(self._least, size)  # first, as another thread may sync the file
         os.ftruncate(self.fd, size)
+        self._least = size
 
     def size(self) -> int:
         """Return the size in bytes."""
