@@ -11,6 +11,11 @@ import pytest
 
 import tallystick
 
+OPTIONAL = (
+    "click", "cryptography", "django", "duckdb", "fsspec", "greenlet", "jinja2", "numba", "numpy",
+    "opentelemetry", "oracledb", "psycopg", "pyarrow", "pymysql", "pyspark", "rich", "sqlalchemy",
+    "transaction", "zstandard",
+)  # fmt: skip
 HEAVY = ("numpy", "pyarrow", "pyspark", "click", "rich", "sqlalchemy", "psycopg", "numba")
 
 
@@ -94,3 +99,50 @@ with tempfile.TemporaryDirectory() as folder:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert answer.stdout.strip() == "[b'one', b'two']", answer.stderr[-2000:]
+
+
+def run_without_extras(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program where no package of an extra can be imported."""
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({OPTIONAL}))\n"
+    command = [sys.executable, "-c", hidden + program]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_every_public_name_is_there_without_any_extra(tmp_path: Path) -> None:
+    program = "from tallystick import *\nimport tallystick\nprint(*sorted(tallystick.__all__))"
+    answer = run_without_extras(program, tmp_path)
+    assert answer.stdout.split() == sorted(tallystick.__all__), answer.stderr[-2000:]
+
+
+JOURNAL = "tallystick.Journal('log', {})"
+MANAGER = "tallystick.TransactionManager('coordinator', {{'a': '{}://u@127.0.0.1:1/x'}})"
+SERVICES = "import tallystick.services.transactions"
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    [
+        (JOURNAL.format("key=lambda: bytes(32)"), "crypto"),
+        (JOURNAL.format("key=lambda: bytes(32), shared=True"), "crypto"),
+        (JOURNAL.format("settings={'compression': 'zstd'}"), "zstd"),
+        (JOURNAL.format("settings={'compression': 'zstd'}, shared=True"), "zstd"),
+        (MANAGER.format("postgresql"), "postgres"),
+        (MANAGER.format("mariadb"), "mysql"),
+        (f"{SERVICES}.resources.sqlalchemy", "sql"),
+        (f"{SERVICES}.zope", "zope"),
+        (f"{SERVICES}.integrations.django", "django"),
+        ("import tallystick.testing.simulate", "testing"),
+        ("tallystick.read_arrow('.')", "arrow"),
+        ("tallystick.sql('.')", "investigate"),
+        ("list(tallystick.scan('s3://bucket/log'))", "remote"),
+        ("import tallystick.report", "arrow"),
+        ("import pyspark_tallystick", "spark"),
+    ],
+)
+def test_what_needs_an_extra_names_it_and_makes_no_log(
+    program: str, extra: str, tmp_path: Path
+) -> None:
+    answer = run_without_extras(f"import tallystick\n{program}", tmp_path)
+    assert f"'tallystick[{extra}]'" in answer.stderr.splitlines()[-1], answer.stderr[-2000:]
+    assert answer.stderr.splitlines()[-1].startswith("tallystick.errors.MissingExtraError: ")
+    assert not tmp_path.joinpath("log").exists()

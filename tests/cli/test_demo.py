@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import filecmp
+import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import tallystick
 from tests.cli.conftest import Run
 from tests.indoubt.estates import EXAMPLES
 
@@ -30,3 +35,23 @@ def test_the_demo_overwrites_nothing(run: Run, tmp_path: Path) -> None:
         assert (answer.code, answer.out) == (2, "")
         assert "exists; name a folder that does not" in answer.err
     assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_demo_writes_the_estate_of_a_package_that_is_a_zip(tmp_path: Path) -> None:
+    package, wheel = Path(tallystick.__file__).parent, tmp_path / "tallystick.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        for folder, name in ((package, "tallystick"), (EXAMPLES, "tallystick/cli/estate")):
+            for one in folder.rglob("*"):
+                if one.is_file() and "__pycache__" not in one.parts:
+                    packed.write(one, f"{name}/{one.relative_to(folder)}")
+    answer = subprocess.run(
+        [sys.executable, "-m", "tallystick", "demo", "here"],
+        env=os.environ | {"PYTHONPATH": str(wheel)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    compared = filecmp.dircmp(EXAMPLES, tmp_path / "here")
+    assert (compared.left_only, compared.right_only) == ([], [])

@@ -14,9 +14,10 @@ import pytest
 
 import tallystick
 from tallystick.errors import LogUnreadableError
-from tallystick.investigate import sql as module
+from tallystick.investigate import sql_views as module
 from tallystick.investigate.rows import rows
-from tallystick.investigate.sql import LogTable, sql
+from tallystick.investigate.sql import sql
+from tallystick.investigate.sql_views import LogTable
 from tallystick.pipeline.change_feed import SOURCE_TABLES
 from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, Task, find, tasks

@@ -7,8 +7,9 @@ commands of first aid say of them. They come with the package; in a checkout the
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
@@ -16,8 +17,8 @@ import click
 from tallystick.cli.output import Printer
 from tallystick.printable import shell_quoted
 
-_ESTATES = (
-    Path(__file__).resolve().parents[1] / "estate",
+_ESTATES: tuple[Traversable, ...] = (
+    files("tallystick.cli").joinpath("estate"),
     Path(__file__).resolve().parents[4] / "examples" / "estate",
 )
 _WALK = (
@@ -39,7 +40,7 @@ def command(ctx: click.Context, folder: str) -> None:
     if source is None:
         raise click.UsageError("the example estate is not installed with this package")
     try:
-        shutil.copytree(source, folder)
+        _write(source, Path(folder))
     except FileExistsError:
         raise click.UsageError(f"{folder} exists; name a folder that does not") from None
     out, where = Printer(), shell_quoted(folder)
@@ -53,6 +54,16 @@ def command(ctx: click.Context, folder: str) -> None:
     out.line("Go on with these:", style="bold")
     for name in ("explain", "runbook", "dump", "inspect --json"):
         out.line(f"  tallystick {name} {where}")
+
+
+def _write(source: Traversable, folder: Path) -> None:
+    """Write a folder of the package, which may stand in a zip, to a new one."""
+    folder.mkdir(parents=True)
+    for one in source.iterdir():
+        if one.is_dir():
+            _write(one, folder / one.name)
+        else:
+            folder.joinpath(one.name).write_bytes(one.read_bytes())
 
 
 def _run(ctx: click.Context, arguments: list[str]) -> None:

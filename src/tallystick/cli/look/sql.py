@@ -56,7 +56,7 @@ def command(
     derby."APP.ACCOUNTS". Without QUERY, statements are read from standard input; on a terminal
     with a prompt. Nothing is written but --output. --json is --to jsonl.
     """
-    from tallystick.investigate.sql import Error, sql, statements
+    from tallystick.investigate.sql import sql
 
     form = form or ("jsonl" if as_json else None)
     if output is not None and form is None:
@@ -64,6 +64,8 @@ def command(
     if output is not None:
         refuse_input(output, path)
     with sql(path, options=read_options(**options)) as connection:
+        from tallystick.investigate.sql_views import Error, statements
+
         if query is None and sys.stdin.isatty():
             _prompt(connection)
             return
@@ -104,7 +106,7 @@ def _show(found: Any) -> None:
 
 def _prompt(connection: Any) -> None:
     """Answer statements that are typed, each ended by a semicolon, until the input ends."""
-    from tallystick.investigate.sql import Error, statements
+    from tallystick.investigate.sql_views import Error, statements
 
     _complete(connection)
     say("Statements end with a semicolon; SHOW ALL TABLES; lists the views; Ctrl-D ends.", err=True)

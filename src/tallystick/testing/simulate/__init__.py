@@ -7,14 +7,19 @@ many seeds; a failure is made short and tells the line that runs it again. See
 
 from __future__ import annotations
 
-from tallystick.testing.simulate.explore import Exploration, explore, shortened
-from tallystick.testing.simulate.scheduler import DeadlockError, EndlessError
-from tallystick.testing.simulate.simulation import (
-    Outcome,
-    Simulation,
-    SimulationError,
-    simulate,
-)
+from tallystick.errors import MissingExtraError
+
+try:
+    from tallystick.testing.simulate.explore import Exploration, explore, shortened
+    from tallystick.testing.simulate.scheduler import DeadlockError, EndlessError
+    from tallystick.testing.simulate.simulation import (
+        Outcome,
+        Simulation,
+        SimulationError,
+        simulate,
+    )
+except ImportError as error:
+    raise MissingExtraError(str(error.name), "testing") from error
 
 __all__ = [
     "DeadlockError",

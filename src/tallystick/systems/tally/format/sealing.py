@@ -47,6 +47,18 @@ class WrongKeyError(CorruptLogError):
     """A whole group cannot be decrypted by this key: another one, one of no size that keys have."""
 
 
+def require_packages(compression: str, key: bytes | None) -> None:
+    """Ask for what groups are to be sealed with, before the first of them is written.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    if COMPRESSIONS[compression] == ZSTD:
+        _zstandard()
+    if key is not None:
+        _aes(key)
+
+
 def compress(data: bytes, flag: int) -> bytes:
     """Compress ``data`` by the method of the flag."""
     if flag == ZLIB:

@@ -26,7 +26,7 @@ from tallystick.storage.opening import closes, lock_log, opens_log, start_thread
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.tally.format.layout import LOCK_NAME, NUMBER_MAX, segment_name
-from tallystick.systems.tally.format.sealing import KeyProvider
+from tallystick.systems.tally.format.sealing import KeyProvider, require_packages
 from tallystick.systems.tally.live.appender import LogEnd
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
 from tallystick.systems.tally.live.groups.encoder import GroupEncoder
@@ -94,6 +94,7 @@ class TallyLog(Uncopied):
         self.path = path = absolute(path)
         self.settings = settings or Settings()
         self.key = secret_of(key, "key")
+        require_packages(self.settings.compression, self.key)
         claim.require_folder(fs, path, self.key)
         fs.mkdir(path)
         self._lock = lock_log(fs, posixpath.join(path, LOCK_NAME), whole=True)

@@ -39,7 +39,7 @@ from tallystick.storage.signals import starts_unchecked, uninterrupted
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
-from tallystick.systems.tally.format.sealing import BatchSealing, KeyProvider
+from tallystick.systems.tally.format.sealing import BatchSealing, KeyProvider, require_packages
 from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
 from tallystick.systems.tally.live.groups.refusals import Refusals
@@ -139,6 +139,7 @@ class SharedTallyLog(Uncopied):
         self._closed = False
         self._numbers_lock = threading.Lock()
         self._free_numbers = iter(range(0))
+        require_packages(self.settings.compression, self.key)
         claim.require_folder(fs, self.path, self.key)
         fs.mkdir(self.path)
         self.fs = fs.hold(self.path)

@@ -1,0 +1,275 @@
+"""The tables of logs as views of a DuckDB connection.
+
+In: paths. Out: a connection with a view for each table of the data source, and one for each
+collection, in its own columns, in a schema by the name of its system. A query reads the columns
+that it asks for, of the logs that its conditions on ``log`` and ``system`` leave, as a stream.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tallystick.errors import TallystickError
+from tallystick.investigate.rows import row_batches, row_schema
+from tallystick.pipeline.change_feed import SOURCE_TABLES
+from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.planning import Piece, Plan, Task, find, tasks
+from tallystick.pipeline.task import execute
+from tallystick.pipeline.typed import OF_FEED, catalogue_of
+from tallystick.printable import logger
+from tallystick.reading.names import log_name
+from tallystick.reading.survey import survey
+from tallystick.systems.protocol import LogSource, ReadOptions, Split, Stretch, chosen_splits
+from tallystick.systems.registry import system
+
+Error = duckdb.Error
+"""What DuckDB raises, for a statement or for what a reader raised."""
+
+_LOGGER = logger("tallystick")
+
+_LOCKED = (
+    # A query reads these logs and nothing else, and writes nothing, wherever its text comes from.
+    "SET temp_directory = ''",
+    "SET python_enable_replacements = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def connect(paths: tuple[str, ...], options: ReadOptions) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the views of all logs below the paths; see `tallystick.sql`."""
+    asked = _Asked(paths, given=options)
+    plan = find(asked.paths)
+    connection = duckdb.connect(":memory:")
+    for name in SOURCE_TABLES:
+        table = LogTable(replace(asked, table=name), plan)
+        connection.from_arrow(table).create_view(name)
+    connection.from_arrow(RowTable(asked, plan)).create_view("rows")
+    _add_collections(connection, asked, plan)
+    for one in _LOCKED:
+        connection.execute(one)
+    return connection
+
+
+def statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    """Return the single statements of a text. Raises `Error` if it is no SQL."""
+    return [one.query for one in connection.extract_statements(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked(SourceOptions):
+    """Options of the data source whose secrets are values: they stay in this process."""
+
+    given: ReadOptions = field(default_factory=ReadOptions)
+
+    @property
+    def reading(self) -> ReadOptions:
+        return self.given
+
+
+def _add_collections(
+    connection: duckdb.DuckDBPyConnection, asked: SourceOptions, plan: Plan
+) -> None:
+    """Add a view for each collection whose columns all logs of its system agree on."""
+    for (kind, name), found in catalogue_of(plan.logs, asked.reading).items():
+        columns = tuple((one.name, one.kind) for one in next(iter(found)).columns)
+        if len(found) > 1 or OF_FEED.keys() & dict(columns):
+            about = {"system": kind, "collection": name}
+            _LOGGER.warning("collection has no view: its columns differ by log", extra=about)
+            continue
+        logs = Plan([one for one in plan.logs if one.system == kind], plan.problems)
+        typed = replace(asked, table="changes", collection=name, typed=columns, history=True)
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{kind}"; USE "{kind}"')
+        connection.from_arrow(LogTable(typed, logs)).create_view(name)
+    connection.execute("USE memory.main")
+
+
+class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
+    """One table of logs as a dataset of Arrow, as far as engines ask for one.
+
+    Args:
+        options: Which table, and how to read it.
+        plan: The logs.
+    """
+
+    def __init__(self, options: SourceOptions, plan: Plan) -> None:
+        self._options, self._plan = options, plan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return self._options.schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - Arrow's name
+        **_others: Any,
+    ) -> Scan:
+        """Return a scan of the rows that a filter leaves, in these columns.
+
+        Args:
+            columns: Names; None for all. The filter may have others.
+            filter: Applied whole: engines do not apply again what they hand over.
+            _others: What Arrow has for files: sizes of batches, readahead.
+        """
+        schema = self.schema
+        asked = schema.names if columns is None else columns
+        if filter is not None:
+            asked = [*asked, *_columns_of(filter, schema)]
+        read = tuple(dict.fromkeys(asked)) or (schema.names[0],)
+        names = schema.names if columns is None else list(columns)
+        projected = pa.schema([schema.field(name) for name in names])
+        return Scan(projected, self._batches(read, filter), filter)
+
+    def _batches(
+        self, columns: tuple[str, ...], wanted: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the table in these columns, of the logs that a filter leaves."""
+        read, plan = replace(self._options, columns=columns), self._plan
+        if read.table != "global_transactions":  # judged together
+            plan = Plan(self._logs(wanted), plan.problems)
+        for task in self._tasks(read, plan, wanted):
+            yield from execute(task, read)
+
+    def _tasks(self, read: SourceOptions, plan: Plan, wanted: pc.Expression | None) -> list[Task]:
+        """Return what is to be read: of logs that tell where that is, parts of them."""
+        if read.table != "records" or read.salvage or wanted is None:
+            return tasks(read, plan)
+        left = {log: self._splits(log, wanted) for log in plan.logs}
+        others = [log for log in plan.logs if left[log] is None]
+        parts = [
+            Task(tuple(Piece(log, one) for one in splits)) for log, splits in left.items() if splits
+        ]
+        return parts + tasks(read, Plan(others, plan.problems))
+
+    def _splits(self, log: LogSource, wanted: pc.Expression) -> list[Split] | None:
+        try:
+            reading = system(log.system).read(log, self._options.reading)
+            return chosen_splits(reading, lambda few: _stretches_with(few, self.schema, wanted))
+        except (TallystickError, OSError):
+            return None  # who reads the whole log says why
+
+    def _logs(self, wanted: pc.Expression | None) -> list[LogSource]:
+        logs = self._plan.logs
+        return logs if wanted is None else _logs_with(logs, self.schema, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What engines take of a scanner of Arrow.
+
+    Arrow's own reads ahead in a thread, also where nobody wants more: of an answer that is cut by
+    ``LIMIT`` it then waits for the interpreter as that ends, or for a lock that waits for it. Here
+    whoever asks for a batch reads it.
+    """
+
+    projected_schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    wanted: pc.Expression | None
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._projected())
+
+    def to_table(self) -> pa.Table:
+        """Return all rows."""
+        return pa.Table.from_batches(self._projected(), self.projected_schema)
+
+    def _projected(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            found = pa.Table.from_batches([batch])
+            if self.wanted is not None:
+                found = found.filter(self.wanted)
+            yield from found.select(self.projected_schema.names).to_batches()
+
+
+class RowTable(LogTable):
+    """The rows of logs, whatever their fate, as `tallystick.investigate.rows` has them."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of rows."""
+        return row_schema()
+
+    def _batches(
+        self, columns: tuple[str, ...], wanted: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        left = {log_name(one) for one in self._logs(wanted)}
+        for path in self._options.paths:
+            found = survey(path, options=self._options.reading)
+            found.logs = [one for one in found.logs if log_name(one) in left]
+            for batch in row_batches(found):
+                yield batch.select(columns)
+
+
+def _columns_of(wanted: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the columns that an expression needs: those without which Arrow cannot bind it."""
+    return [name for name in schema.names if not _binds(wanted, _without(schema, name))]
+
+
+def _without(schema: pa.Schema, name: str) -> pa.Schema:
+    return schema.remove(schema.get_field_index(name))
+
+
+def _binds(wanted: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        ds.Scanner.from_batches(iter(()), schema=schema, filter=wanted)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _logs_with(logs: list[LogSource], schema: pa.Schema, wanted: pc.Expression) -> list[LogSource]:
+    """Return the logs of which a row can be what is wanted, by their name and system alone.
+
+    Arrow has that for folders that are named after a value: each log is such a folder.
+    """
+    names: dict[str, Callable[[LogSource], str]] = {
+        "system": lambda log: log.system, "log": log_name, "_log": log_name,
+    }  # fmt: skip
+    told = {name: of for name, of in names.items() if name in schema.names}
+    known = [_all(ds.field(name) == of(log) for name, of in told.items()) for log in logs]
+    return [logs[number] for number in _possible(known, schema, wanted)]
+
+
+def _stretches_with(
+    stretches: Sequence[Stretch], schema: pa.Schema, wanted: pc.Expression
+) -> list[Stretch]:
+    """Return the stretches of which a record can be what is wanted, by LSN and time alone."""
+    known = [_between("sequence", one.lsns) & _between("time", one.times) for one in stretches]
+    return [stretches[number] for number in _possible(known, schema, wanted)]
+
+
+def _between(name: str, bounds: tuple[int, int | None]) -> pc.Expression:
+    # Arrow reduces a filter by single comparisons of what may be null, and by no others.
+    column, (least, most) = ds.field(name), bounds
+    after = (column >= least) | column.is_null()
+    return after if most is None else after & ((column <= most) | column.is_null())
+
+
+def _possible(
+    known: Sequence[pc.Expression], schema: pa.Schema, wanted: pc.Expression
+) -> list[int]:
+    """Return the numbers of what a filter leaves, by what is known of each."""
+    folders = ds.FileSystemDataset.from_paths(
+        [str(number) for number in range(len(known))], schema=schema,
+        format=ds.IpcFileFormat(), filesystem=pa.fs.LocalFileSystem(), partitions=known,
+    )  # fmt: skip
+    return sorted(int(one.path) for one in folders.get_fragments(filter=wanted))
+
+
+def _all(conditions: Iterable[pc.Expression]) -> pc.Expression:
+    return functools.reduce(operator.and_, conditions)
