@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest_plugins = [
     "tests.forked",
@@ -29,6 +29,13 @@ BOTH_CORES = tuple(
 # One example may be slow on a busy machine; the number of examples is the limit, not time.
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)
+# Whether a change is noticed, as `make mutants` asks, takes no smaller example of it.
+settings.register_profile(
+    "mutants",
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 settings.load_profile("default")
 
 
