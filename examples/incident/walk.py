@@ -1,9 +1,9 @@
 """An incident from the first look to the counted money; in a new folder, or the empty one given.
 
-With Java and Maven, Bitronix 2.1.4 moves money between a real Derby and a real H2 and is killed
-between the two commits; then three things are damaged, each as it happens. Without them, or with
-``--packed``, the same is shown on packed logs, up to the runbook. Every command is typed by you as
-it stands here.
+With Java and Maven, Bitronix 2.1.4 moves money between a real Derby and a real H2, notes it in a
+real Artemis and is killed between the commits; then three things are damaged, each as it happens.
+Without them, or with ``--packed``, the same is shown on packed logs, up to the runbook. Every
+command is typed by you as it stands here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 JARS = (
-    "org.codehaus.btm:btm:2.1.4", "org.slf4j:slf4j-nop:1.6.4", "com.h2database:h2:1.4.200",
-    "org.apache.derby:derby:10.14.2.0",
+    "org.slf4j:slf4j-nop:2.0.16", "org.codehaus.btm:btm:2.1.4", "com.h2database:h2:1.4.200",
+    "org.apache.derby:derby:10.14.2.0", "org.apache.activemq:artemis-server:2.40.0",
+    "org.apache.activemq:artemis-jms-client:2.40.0",
 )  # fmt: skip
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tallystick</groupId><artifactId>incident</artifactId><version>1</version><dependencies>
@@ -62,11 +63,11 @@ def main() -> int:
     if program is None:
         print("\nThe packed logs end here: a start needs Java, Maven and whole databases.")
         return 0
-    say("5. Bitronix, Derby and H2 start on the copy. Is all the money there?")
+    say("5. Bitronix, Derby, H2 and Artemis start on the copy. Is all the money there?")
     counted = java(program, "count", mended)
     print(counted, end="")
     pairs = [line.split(" ")[1::2] for line in counted.splitlines() if " of " in line]
-    return int(len(pairs) != 2 or any(there != due for there, due in pairs))
+    return int(len(pairs) != 3 or any(there != due for there, due in pairs))
 
 
 def damage(logs: Path) -> None:
