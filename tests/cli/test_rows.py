@@ -63,6 +63,8 @@ def test_a_file_is_written_where_it_is_named_and_nowhere_else(run: Run, tmp_path
         (["--gtrid", "62616e6b"], "Give more of it"),
         (["--gtrid", "abcd"], "no global transaction here begins with 'abcd'"),
         (["--since", "yesterday"], "is no time. Expected as"),
+        (["--since", "2026-01-02", "--until", "2026-01-01"], "the first time that is asked for"),
+        (["--from-lsn", "3", "--to-lsn", "2"], "the first LSN that is asked for is after the last"),
     ],
 )
 def test_what_cannot_be_meant_is_an_error_and_nothing_is_written(
@@ -82,6 +84,15 @@ def test_a_table_that_is_not_there_names_the_nearest(run: Run) -> None:
     answer = run("export", ESTATE, "--to", "jsonl", "--collection", "APP.ACCOUNTS")
     assert (answer.code, answer.out) == (2, "")
     assert "the table records has no table to filter by" in answer.err
+
+
+@pytest.mark.parametrize("command", [["rows", ESTATE, "--key"], ["history", ESTATE]])
+def test_a_column_that_no_table_has_names_the_nearest(run: Run, command: list[object]) -> None:
+    answer = run(*command, "balanc=3")
+    assert (answer.code, answer.out) == (2, "")
+    assert "no table here has a column 'balanc'" in answer.err
+    assert "Did you mean BALANCE" in answer.err
+    assert run(*command, "balance=3").code == 0
 
 
 def test_no_row_is_said_and_is_no_error(run: Run) -> None:

@@ -74,6 +74,8 @@ def test_what_cannot_be_answered_is_an_error_of_one_sentence(
     answer = run("sql", log, query, "--to", "jsonl")
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
+    assert "\\n" not in answer.err
+    assert "^" not in answer.err
 
 
 def test_what_a_log_holds_is_shown_not_obeyed(run: Run, tmp_path: Path) -> None:

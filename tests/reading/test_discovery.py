@@ -82,6 +82,19 @@ def test_a_file_stands_for_its_log(tree: Path) -> None:
     assert found.others == []
 
 
+@pytest.mark.parametrize("typed", ["{name}", "./{name}", "{above}//{name}", "{above}/./{name}"])
+def test_a_file_is_found_however_its_path_is_typed(
+    tree: Path, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log, *_) = discover(tree, known=SYSTEMS).logs
+    file = Path(log.files[0])
+    monkeypatch.chdir(file.parent)
+    found = discover(typed.format(name=file.name, above=file.parent), known=SYSTEMS)
+    assert [Path(one).name for log in found.logs for one in log.files] == [
+        Path(one).name for one in log.files
+    ]
+
+
 def test_a_file_that_is_no_log_is_the_only_one_named(tree: Path) -> None:
     found = discover(tree / "a/notes.txt", known=SYSTEMS)
     assert found.logs == []

@@ -52,7 +52,7 @@ def rows(
     Raises:
         TransactionUsageError: no transaction has the number; no global transaction begins with the
             id, or more than one does.
-        UnsupportedFormatError: there is no such table; it names the nearest ones.
+        UnsupportedFormatError: there is no such table or column; it names the nearest ones.
     """
     found = survey(path, options=options)
     for row, _ in _timed_rows(found, wanted):
@@ -121,10 +121,13 @@ def _dicts(rows: Iterable[tuple[Row, Clock]]) -> Iterator[dict[str, Any]]:
 def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
     wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
     names, taken, before = set[str](), False, len(found.problems)
+    columns = set[str]()
 
     def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
         clock = found.clock_for(reading, wanted)
         meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
+        if isinstance(reading, Catalogued):
+            columns.update(column.name for one in reading.collections() for column in one.columns)
         fits = replace(wanted, key=None).of_rows(clock)
         for row in rows_of(reading, names):
             if (meant is None or meant.is_of(row.change)) and fits(row):
@@ -146,6 +149,22 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
     for name in (table, resource):
         if name is not None:
             require_table(name, names, found)
+    if wanted.key is not None and columns:
+        _require_column(wanted.key, columns, found)
+
+
+def _require_column(key: str, columns: set[str], found: Survey) -> None:
+    """Raise the error that names the nearest columns, where a key names one that is not there."""
+    column, separator, _ = key.partition("=")
+    folded = {one.casefold(): one for one in sorted(columns)}
+    if not separator or column.casefold() in folded:
+        return
+    near = [folded[one] for one in get_close_matches(column.casefold(), folded, n=3, cutoff=0.4)]
+    raise UnsupportedFormatError(
+        f"no table here has a column {column!r}, and no row the key {key!r}",
+        file=found.path,
+        advice=f"Did you mean {', '.join(near)}?" if near else _listed(sorted(columns)),
+    )
 
 
 class _MeantKey:

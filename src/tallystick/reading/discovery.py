@@ -8,6 +8,7 @@ for whatever could not be read. Nothing is dropped silently.
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -174,7 +175,7 @@ def _single_file(path: str) -> str | None:
     if kind is not None:  # reading it might wait for ever, or change what is there
         advice = "Give a file or a folder; of a device its contents, copied to a file"
         raise LogUnreadableError(f"this is {kind}, and not read", file=path, advice=advice)
-    return None if stat.S_ISDIR(mode) else path
+    return None if stat.S_ISDIR(mode) else posixpath.join(parent(path), Path(path).name)
 
 
 def _narrow(found: Discovery, path: str) -> None:

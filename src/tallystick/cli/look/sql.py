@@ -154,5 +154,6 @@ def _complete(connection: Any) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what an error says, without the traceback that DuckDB adds to one of ours."""
-    return str(error).partition(" Detail: Python exception")[0].strip()
+    """Return what an error says, in a line, without the traceback that DuckDB adds to ours."""
+    text = str(error).partition(" Detail: Python exception")[0]
+    return " ".join(part for line in text.splitlines() if (part := line.strip(" ^")))
