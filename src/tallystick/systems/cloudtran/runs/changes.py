@@ -6,7 +6,9 @@ number.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 
 from tallystick.errors import LogUnreadableError
@@ -17,11 +19,14 @@ from tallystick.systems.cloudtran.format.entries import (
     OperationKind,
     PlacedEntry,
     signed,
+    unsigned,
 )
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.runs.pieces import Piece
+
+Blocks = Callable[[int | None], Iterable[BlockOccurrence]]
 
 CHANGE_KINDS = {
     OperationKind.OPAQUE: Kind.UNKNOWN,
@@ -66,7 +71,7 @@ def _carried_entries(piece: Piece, plain: IntervalSet) -> Iterator[tuple[Entry, 
 
 
 def changes_between(
-    occurrences: Callable[[int | None], Iterable[BlockOccurrence]],
+    occurrences: Blocks,
     log: str,
     after: int | None,
     until: int,
@@ -77,35 +82,74 @@ def changes_between(
 
     ``occurrences`` gives blocks in order; those up to a number may be missing, with None none.
 
-    An entry that is carried forward was in an earlier block, and is left out. With ``after`` None
-    it is given where that block is not there.
+    An entry that is carried forward was in an earlier block, and is left out. Where that block is
+    not there, as blocks are missing or no step came before, it is given before the next greater
+    number, as in a reading of the whole log, wherever it is carried to.
 
     Raises:
         LogUnreadableError: blocks are gone or damaged, and are not to be skipped.
     """
-    carried = carried_changes(occurrences(None), log) if after is None else []
-    orphans = {key: [*some] for key, some in groupby(carried, lambda one: one.commit_sequence)}
     last = after
+    orphans = _Orphans.after(occurrences, log, None) if after is None else None
     for occurrence in occurrences(after):
         block = occurrence.block
         if not block.readable or (last is not None and block.prologue.sequence <= last):
             continue
+        gap, beyond = last is not None and block.prologue.sequence > last + 1, False
         if block.prologue.sequence > until:
-            return
-        if not skip_lost and last is not None and block.prologue.sequence > last + 1:
+            if gap or orphans is None or orphans.closed:
+                return
+            beyond = True  # what is missing before it is of this step
+        if gap and not skip_lost:
             raise LogUnreadableError(
                 "records were given up before they were read, or are damaged",
                 file=occurrence.file.path, offset=block.offset,
-                expected=f"block {last + 1}", found=f"block {block.prologue.sequence}",
+                expected=f"block {(last or 0) + 1}", found=f"block {block.prologue.sequence}",
                 advice="Let the disposer wait for the stream: option holdFolder",
             )  # fmt: skip
+        if gap:
+            orphans = orphans or _Orphans.after(occurrences, log, last)
+            orphans.closed = False
         last = block.prologue.sequence
         for _, placed in _persisting([occurrence]):
-            if placed.entry.carried_forward:
-                yield from orphans.pop(signed(placed.entry.number), ())
-            else:
-                offset, _ = block.place_of(placed)
-                yield from entry_changes(placed.entry, offset, occurrence.file.path, log)
+            entry = placed.entry
+            if orphans is not None:
+                yield from orphans.until(entry)
+            if entry.carried_forward:
+                continue
+            if beyond:
+                return
+            offset, _ = block.place_of(placed)
+            yield from entry_changes(entry, offset, occurrence.file.path, log)
+
+
+@dataclass(slots=True)
+class _Orphans:
+    """The changes of entries that are only carried, by number, ascending.
+
+    ``closed`` is False as long as no new entry has come since blocks were missing.
+    """
+
+    waiting: deque[tuple[int, list[Change]]]
+    closed: bool = False
+
+    @classmethod
+    def after(cls, occurrences: Blocks, log: str, known: int | None) -> _Orphans:
+        """Return those that no step up to the block ``known`` has given; with None all."""
+        highest = 0
+        for occurrence, placed in _persisting(occurrences(None)) if known else ():
+            if known is not None and occurrence.block.prologue.sequence > known:
+                break
+            highest = max(highest, placed.entry.number)
+        carried = carried_changes(occurrences(None), log)
+        found = groupby(carried, lambda one: unsigned(one.commit_sequence))
+        return cls(deque((number, [*some]) for number, some in found if number > highest))
+
+    def until(self, entry: Entry) -> Iterator[Change]:
+        """Yield those up to the number of an entry."""
+        while self.waiting and self.waiting[0][0] <= entry.number:
+            yield from self.waiting.popleft()[1]
+        self.closed |= not entry.carried_forward
 
 
 def _persisting(
