@@ -88,6 +88,11 @@ class Stream:
         return len(list(self.checkpoint.glob("commits/[0-9]*")))
 
     @property
+    def begun(self) -> int:
+        """Batches that Spark has begun."""
+        return len(list(self.checkpoint.glob("offsets/[0-9]*")))
+
+    @property
     def unnoted(self) -> bool:
         """True if the last batch that was begun can be seen in the sink, and is not noted."""
         begun = max((int(one.name) for one in self.checkpoint.glob("offsets/[0-9]*")), default=0)
@@ -173,6 +178,7 @@ def main(given: argparse.Namespace) -> None:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(streams[0].folder / "warehouse"),
+        "spark.local.dir": str(streams[0].folder / "local"),  # a killed one leaves copies of jars
         # It lives for seconds: optimising compilation would take most of them.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
