@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,25 @@ def test_what_comes_later_changes_no_row(tmp_path: Path) -> None:
     found = {one.key: one.image for one in asof(tmp_path, Moment(lsn=lsn))}
     assert found["1"] == b"first"
     assert "2" not in found
+
+
+def test_rows_that_come_and_go_later_cost_no_memory(tmp_path: Path) -> None:
+    peaks = []
+    for pairs in (100, 300, 3_000):  # the first loads what is needed
+        log = tmp_path / str(pairs)
+        with Journal(log) as journal:
+            journal.add(1, b"first")
+            lsn = [one.sequence for one in scan(log)][-1]
+            for begin in range(2, 2 + pairs, 100):
+                with journal.transaction() as transaction:
+                    for number in range(begin, begin + 100):
+                        transaction.add(number, b"")
+                        transaction.delete(number)
+        tracemalloc.start()
+        assert [one.key for one in asof(log, Moment(lsn=lsn))] == ["1"]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] - peaks[1] < 2_700 * 60
 
 
 def test_a_row_from_before_the_log_is_told_by_the_database_or_not_known(

@@ -1,11 +1,12 @@
 """Rows as they were at a moment, as far as a log and the database beside it tell.
 
 In: a path and a `Moment`. Out: the rows of that moment, each with how much of it is known. Memory
-holds the rows, not the log.
+holds these rows, and of rows that were added later and are still there their keys.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -169,7 +170,7 @@ class _Then:
     def at(self, field: str, limit: int) -> Iterator[RowThen]:
         """Yield the rows after the changes whose field is up to the limit."""
         self._take_before()
-        born = set[tuple[str, str]]()
+        born = defaultdict[str, set[str]](set)
         for row in rows_of(self._reading, self._names):
             change = row.change
             if row.fate is not Fate.COMMITTED or self._table not in (
@@ -179,9 +180,9 @@ class _Then:
             if getattr(change, field) <= limit:
                 self._take(change)
             elif change.kind is Kind.ADD:
-                born.add((change.collection, change.key))
+                born[change.collection].add(change.key)
             elif change.kind in (Kind.UPDATE, Kind.DELETE):
-                self._take_later(change, born)
+                self._take_later(change, born[change.collection])
         yield from self._rows.values()
 
     def _take_before(self) -> None:
@@ -215,10 +216,13 @@ class _Then:
                 *self._log, *place, known, values, change.after, change.commit_sequence
             )
 
-    def _take_later(self, change: Change, born: set[tuple[str, str]]) -> None:
-        """Note that a row was there, as it is changed later."""
+    def _take_later(self, change: Change, born: set[str]) -> None:
+        """Note that a row was there, as it is changed later; unless it was added in between."""
         place = change.collection, change.key
-        if place not in self._rows and place not in born:
+        if change.key in born:
+            if change.kind is Kind.DELETE:
+                born.remove(change.key)
+        elif place not in self._rows:
             values = change.values if change.kind is Kind.DELETE else None
             told = values is not None or change.before is not None
             known = Known.WHOLE if told else Known.NOTHING

@@ -1,0 +1,157 @@
+"""What questions to a log cost beside reading it: processor time, and the peak of memory.
+
+``python benchmarks/questions.py [SYSTEM ...] [--mib 256] [--ask NAME ...]`` writes a log of each
+system by its own writer and asks it, each question in a process of its own that has asked it of a
+small log first. ``reader`` is what making the columns that the question needs costs without SQL;
+*anonymous* is the peak of memory without the pages of files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tables_scan import WRITERS
+
+import tallystick
+from tallystick.investigate.asof import Moment, asof
+from tallystick.investigate.diff import diff
+from tallystick.investigate.rows import rows
+from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.planning import find, tasks
+from tallystick.pipeline.task import execute
+from tallystick.reading.filters import Filter
+
+SMALL_MIB = 3
+SAMPLE_S = 0.02
+
+
+def read(table: str, *columns: str) -> Callable[[str], int]:
+    """Make columns of a table as SQL does, and count their rows."""
+
+    def ask(path: str) -> int:
+        options = SourceOptions((path,), table=table, columns=columns)
+        plan = find(options.paths)
+        return sum(one.num_rows for task in tasks(options, plan) for one in execute(task, options))
+
+    return ask
+
+
+def sql(query: str) -> Callable[[str], int]:
+    """Ask an open connection in SQL, and count the rows of the answer."""
+    return lambda path: len(_connected(path).execute(query).fetchall())
+
+
+@cache
+def _connected(path: str) -> Any:
+    return tallystick.sql(path)
+
+
+def counted(wanted: Callable[[str], Filter]) -> Callable[[str], int]:
+    """Count the rows that a filter leaves."""
+    return lambda path: sum(1 for _ in rows(path, wanted(path)))
+
+
+def _key(path: str) -> str:
+    return next(rows(path)).change.key
+
+
+def _last(path: str) -> int:
+    options = SourceOptions((path,), table="changes", columns=("commit_sequence",))
+    batches = (
+        one for task in tasks(options, find(options.paths)) for one in execute(task, options)
+    )
+    return max(max(one.column(0).to_pylist(), default=0) for one in batches)
+
+
+def _middle(path: str) -> int:
+    return _last(path) // 2
+
+
+ASKED: dict[str, Callable[[str], int]] = {
+    "connection": lambda path: bool(tallystick.sql(path)),
+    "reader: kind": read("records", "kind"),
+    "kind": sql("SELECT kind, count(*) FROM records GROUP BY kind"),
+    "reader: transaction": read("records", "transaction"),
+    "transaction having": sql(
+        "SELECT transaction, count(*) AS n FROM records GROUP BY transaction HAVING n > 1000"
+    ),
+    "reader: time": read("records", "time"),
+    "time": sql("SELECT count(*) FROM records WHERE time < 5"),
+    "no time": sql("SELECT count(*) FROM records"),
+    "reader: changes": read("changes"),
+    "changes in SQL": sql("SELECT count(*), max(kind), max(after) FROM changes"),
+    "changes of one commit": sql("SELECT * FROM changes WHERE commit_sequence = 5"),
+    "rows": counted(lambda _: Filter()),
+    "history": counted(lambda path: Filter(key=_key(path))),
+    "asof": lambda path: sum(1 for _ in asof(path, Moment(lsn=_middle(path)))),
+    "diff": lambda path: sum(one.records for one in diff(path, path)),
+}
+
+
+OPEN = ("kind", "transaction having", "time", "no time", "changes in SQL", "changes of one commit")
+"""Questions to a connection that is open already."""
+
+
+def ask(name: str, small: str, large: str) -> None:
+    """Ask both logs and print what the second answer cost."""
+    ASKED[name](small)
+    peak, done = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(SAMPLE_S):
+            peak = max(peak, _anonymous())
+
+    if name in OPEN:
+        _connected(large)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    before, begin = _anonymous(), time.process_time()
+    answer = ASKED[name](large)
+    used = time.process_time() - begin
+    done.set()
+    watcher.join()
+    print(json.dumps({"seconds": used, "answer": answer, "mib": (peak - before) >> 20}))
+
+
+def _anonymous() -> int:
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Anonymous:"))
+
+
+def main() -> None:
+    """Print a line for each question."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("systems", nargs="*", default=["tally", "jboss", "h2", "derby"])
+    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--ask", nargs="*", default=list(ASKED), choices=ASKED)
+    given = parser.parse_args()
+    for name in given.systems:
+        with tempfile.TemporaryDirectory(prefix="questions-") as folder:
+            small, large = (Path(folder) / one for one in ("small", "large"))
+            WRITERS[name](small, SMALL_MIB)
+            WRITERS[name](large, given.mib)
+            for question in given.ask:
+                code = (
+                    f"import questions; questions.ask({question!r}, {str(small)!r}, {str(large)!r})"
+                )
+                ran = subprocess.run(
+                    [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                    cwd=Path(__file__).parent,
+                )  # fmt: skip
+                said = ran.stdout.strip() or ran.stderr.strip().splitlines()[-1]
+                print(f"{name:10}{question:24}{said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
