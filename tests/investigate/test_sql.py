@@ -107,6 +107,9 @@ CONDITIONS = [
     ("records", "system <> 'derby'"),
     ("records", "system IN ('h2', 'tally') AND time IS NOT NULL"),
     ("records", "NOT (system = 'derby')"),
+    ("records", "NOT (time > 5)"),
+    ("records", "time > 5 OR kind = 'commit'"),
+    ("transactions", "first_time < 5 OR last_time IS NULL"),
     ("records", "system = 'none'"),
     ("records", "log = (SELECT min(log) FROM logs)"),
     ("records", "len(resources) > 0"),
@@ -152,6 +155,34 @@ def test_a_query_reads_its_columns_of_the_logs_that_a_condition_leaves(
     assert count > 0
     assert {system for systems, _ in read for system in systems} == {"h2"}
     assert {frozenset(columns) for _, columns in read} == {frozenset({"length", "system", "kind"})}
+
+
+@pytest.mark.parametrize(
+    ("query", "all_read"),
+    [
+        ("records WHERE time > 5", False),
+        ("records WHERE NOT (time > 5) AND length > 0", False),
+        ("transactions WHERE last_time IS NOT NULL", False),
+        ("changes WHERE _commit_timestamp > TIMESTAMPTZ '2001-01-01'", False),
+        ("records WHERE time IS NULL", True),
+        ("records WHERE time > 5 OR length > 5", True),
+    ],
+)
+def test_a_condition_on_time_leaves_logs_that_tell_none_unread(
+    estate: Path, monkeypatch: pytest.MonkeyPatch, *, query: str, all_read: bool
+) -> None:
+    read = set[str]()
+
+    def noted(task: Task, options: Any) -> Iterator[Any]:
+        read.update(one.source.system for one in task.pieces)
+        return execute(task, options)
+
+    monkeypatch.setattr(module, "execute", noted)
+    with sql(estate) as connection:
+        connection.execute(f"SELECT count(*) FROM {query}").fetchall()
+    assert "cloudtran" in read
+    assert ({"derby", "h2", "jboss"} <= read) is all_read
+    assert bool({"derby", "h2", "jboss"} & read) is all_read
 
 
 def test_a_collection_is_a_view_with_its_own_columns(connection: Any, estate: Path) -> None:

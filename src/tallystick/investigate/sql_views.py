@@ -28,6 +28,7 @@ from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import survey
+from tallystick.records import Clock
 from tallystick.systems.protocol import LogSource, ReadOptions, Split, Stretch, chosen_splits
 from tallystick.systems.registry import system
 
@@ -94,6 +95,10 @@ def _add_collections(
         connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{kind}"; USE "{kind}"')
         connection.from_arrow(LogTable(typed, logs)).create_view(name)
     connection.execute("USE memory.main")
+
+
+_TIMES = ("time", "first_time", "last_time", "_commit_timestamp")
+"""Columns that are null in all rows of a log without a clock."""
 
 
 class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
@@ -164,7 +169,17 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
     def _logs(self, wanted: pc.Expression | None) -> list[LogSource]:
         logs = self._plan.logs
-        return logs if wanted is None else _logs_with(logs, self.schema, wanted)
+        if wanted is None:
+            return logs
+        return _logs_with(logs, self.schema, wanted, [self._timeless(one) for one in logs])
+
+    def _timeless(self, log: LogSource) -> list[str]:
+        """Return the columns of times, if the log tells none."""
+        try:
+            clock = system(log.system).read(log, self._options.reading).clock
+        except (TallystickError, OSError):
+            return []  # who reads the whole log says why
+        return [one for one in _TIMES if one in self.schema.names and clock is Clock.NONE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +247,28 @@ def _binds(wanted: pc.Expression, schema: pa.Schema) -> bool:
     return True
 
 
-def _logs_with(logs: list[LogSource], schema: pa.Schema, wanted: pc.Expression) -> list[LogSource]:
-    """Return the logs of which a row can be what is wanted, by their name and system alone.
+def _logs_with(
+    logs: list[LogSource],
+    schema: pa.Schema,
+    wanted: pc.Expression,
+    nulls: Sequence[Sequence[str]],
+) -> list[LogSource]:
+    """Return the logs of which a row can be what is wanted, by name, system, and what they lack.
 
-    Arrow has that for folders that are named after a value: each log is such a folder.
+    ``nulls`` are the columns that have no value in each. Arrow has that for folders that are named
+    after a value: each log is such a folder.
     """
     names: dict[str, Callable[[LogSource], str]] = {
         "system": lambda log: log.system, "log": log_name, "_log": log_name,
     }  # fmt: skip
     told = {name: of for name, of in names.items() if name in schema.names}
-    known = [_all(ds.field(name) == of(log) for name, of in told.items()) for log in logs]
+    known = [
+        _all(
+            [ds.field(name) == of(log) for name, of in told.items()]
+            + [ds.field(name).is_null() for name in without]
+        )
+        for log, without in zip(logs, nulls, strict=True)
+    ]
     return [logs[number] for number in _possible(known, schema, wanted)]
 
 
