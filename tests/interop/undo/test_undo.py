@@ -45,7 +45,7 @@ def run_steps(engine: str, steps: Iterable[str]) -> list[list[str]]:
     classes = compile_java(Path(__file__).parent)
     lines = "".join(f"{word}{tab}{escaped(rest)}\n" for word, tab, rest in _parts(steps))
     with start_java("Scripts", classpath=f"{classes}:{jars}", options=_OPTIONS) as process:
-        printed, _ = process.communicate(lines, timeout=300)
+        printed, _ = process.communicate(lines, timeout=3_000)
         assert process.returncode == 0, printed[-2000:]
     return [line.split("\t") for line in printed.splitlines()]
 
