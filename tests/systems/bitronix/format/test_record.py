@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.errors import RecordTooLargeError
+from tallystick.storage.crc import crc32
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
     FORMAT_ID,
@@ -20,12 +21,15 @@ from tallystick.systems.bitronix.format.layout import (
     sequence_number,
     signed32,
     split_gtrid,
+    state_name,
     status_name,
 )
 from tallystick.systems.bitronix.format.record import (
     TransactionLogRecord,
     decode_record,
+    encode_names,
     java_ascii,
+    stored_names,
 )
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -207,3 +211,68 @@ def test_the_parts_of_a_gtrid_come_back(server_id: str, time: int, sequence: int
 def test_each_byte_above_7f_of_a_name_is_one_replacement() -> None:
     assert java_ascii(b"a\x7f\x80\xc3\xa9") == "a\x7f" + "\ufffd" * 3
     assert java_ascii(b"jdbc/a") == "jdbc/a"
+
+
+def stored(record: TransactionLogRecord, **fields: int) -> bytes:
+    """A record with other fields and the check of these."""
+    changed = replace(record, **fields)  # type: ignore[arg-type]
+    return replace(changed, crc32=changed.calculate_crc32()).encode()
+
+
+MADE = TransactionLogRecord.create(COMMITTING, b"gtrid", ["a", "bc"], 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("end_record", MADE.end_record + 1),
+        ("end_record", 0),
+        ("record_length", MADE.record_length - 1),
+        ("record_length", MADE.record_length + 1),
+        ("record_length", 0),
+    ],
+)
+def test_a_record_whose_end_is_not_where_its_length_says_is_none(field: str, value: int) -> None:
+    raw = stored(MADE, **{field: value}) + bytes(8)
+    assert decode_record(raw, 0, len(raw)) is None
+    assert decode_record(stored(MADE), 0, MADE.size) == MADE
+
+
+@pytest.mark.parametrize(
+    ("place", "bad"),
+    [
+        (28, "ff"),  # the size of the gtrid
+        (28, "7f"),
+        (34, "00000003"),  # the count of the names
+        (34, "7fffffff"),
+        (38, "ffff"),  # the size of a name
+        (38, "7fff"),
+        (41, "0006"),
+    ],
+)
+def test_sizes_that_reach_beyond_a_record_are_none(place: int, bad: str) -> None:
+    """Each with the check that a reader would compute, were it to read on."""
+    raw = bytearray(MADE.encode())
+    raw[place : place + len(bad) // 2] = bytes.fromhex(bad)
+    raw[24:28] = crc32(raw[29:], crc32(raw[:24])).to_bytes(4)
+    assert decode_record(bytes(raw), 0, len(raw)) is None
+
+
+def test_a_record_that_ends_beyond_its_limit_is_none() -> None:
+    raw = MADE.encode() + bytes(4)
+    assert decode_record(raw, 0, len(raw) - 5) is None
+    assert decode_record(raw, 0, len(raw) - 4) == MADE
+
+
+def test_a_name_that_is_not_ascii_is_checked_and_written_with_question_marks() -> None:
+    raw = encode_names(["a\u00e9\u20ac"], 1)
+    assert raw == b"\0\0\0\1\0\3a??\0\0\0\1"
+    assert stored_names(raw[:-4]) == ("a??",)
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [(0, "CLEAN_LOG_STATE"), (-1, "UNCLEAN_LOG_STATE"), (7, "!invalid state (7)!")],
+)
+def test_a_state_has_its_name_or_the_words_of_the_original(state: int, name: str) -> None:
+    assert state_name(state) == name

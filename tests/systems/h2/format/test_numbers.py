@@ -62,3 +62,23 @@ def test_short_data_is_an_index_error() -> None:
             fields.decode_var_int(data, 0)
     with pytest.raises(IndexError):
         fields.decode_string(b"\x05abc", 0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "packed"),
+    [
+        (0x7F, "7f"), (0x80, "c200"), (0x7FF, "df3f"), (0x800, "e02000"), (0xD800, "ed2000"),
+        (0xDFFF, "ed3f3f"), (0xFFFF, "ef3f3f"),
+    ],
+)  # fmt: skip
+def test_a_unit_has_one_to_three_bytes(unit: int, packed: str) -> None:
+    text = chr(unit)
+    assert list(fields.utf16_units(text)) == [unit]
+    assert fields.encode_units([unit]).hex() == packed
+    assert fields.decode_units(bytes.fromhex(packed) + b"x", 0, 1) == (text, len(packed) // 2)
+
+
+def test_a_negative_count_is_no_unit() -> None:
+    assert fields.decode_units(b"abc", 1, -2) == ("", 1)
+    assert fields.decode_units(b"abc", 1, 0) == ("", 1)
+    assert fields.decode_units(b"abc", 1, 1) == ("b", 2)

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.systems.jboss.format.compaction_control import Control, encode_control, plan
+from tallystick.systems.jboss.format.compaction_control import (
+    Control,
+    decode_orders,
+    encode_control,
+    plan,
+)
 from tallystick.systems.jboss.format.layout import (
     SHAPES,
     Item,
@@ -41,3 +46,21 @@ def test_control_file_of_random_names_is_refused_or_read(raw: bytes) -> None:
     data = encode_header(SHAPES["g3"], 0) + encode(SHAPES["g3"], item)
     found = decode_control(memoryview(data))
     assert found is None or isinstance(found, Control)
+
+
+@pytest.mark.parametrize(
+    ("body", "control"),
+    [
+        ("00000000 00000000 00000000", Control((), ())),
+        ("00000001 0001 61 00000000 00000000 ff", Control(("a",), ())),
+        ("00000001 0000 00000000 00000001 0001 62 0000", Control(("",), (), (("b", ""),))),
+        ("00000001 0000", None),
+        ("00000001 0001", None),
+        ("00000002 0000 00000000", None),
+        ("00000000 00000000 00000001 0000", None),
+        ("00000000 00000000", None),
+        ("00000001 0001 ff 00000000 00000000", None),
+    ],
+)
+def test_orders_have_the_bytes_of_the_document(body: str, control: Control | None) -> None:
+    assert decode_orders(memoryview(bytes.fromhex(body))) == control

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -14,16 +15,21 @@ from tallystick.records import Xid
 from tallystick.roles import Operation, OperationCode
 from tallystick.systems.tally.format.bodies import (
     Ending,
+    decision_names,
+    decode_decision,
     decode_ending,
     decode_names,
     decode_row,
+    encode_decision,
     encode_ending,
     encode_names,
     encode_row,
+    name_set,
 )
 from tallystick.systems.tally.format.columns import (
     UnplacedRecord,
     decode_columns,
+    encode_columns,
     encode_plain,
     encode_records,
 )
@@ -132,6 +138,49 @@ def test_records_come_back_from_columns(records: list[UnplacedRecord]) -> None:
     data = b"".join(payload.buffers)
     assert len(data) == payload.size
     assert list(decode_columns(data, len(records), payload.columns).records()) == records
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([2, 3, 4]), st.binary(max_size=9), U63, st.none() | U63),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_records_of_transactions_come_back_from_columns(
+    rows: list[tuple[int, bytes, int, int | None]],
+) -> None:
+    records = [UnplacedRecord(*row) for row in rows]
+    payload = encode_columns(
+        [one.code for one in records],
+        [0, *itertools.accumulate(len(one.body) for one in records)],
+        [row[2] for row in rows],
+        [one.key or 0 for one in records],
+        sum(1 << place for place, one in enumerate(records) if one.key is not None),
+        [one.body for one in records],
+    )
+    data = b"".join(payload.buffers)
+    assert len(data) == payload.size
+    assert list(decode_columns(data, len(records), payload.columns).records()) == records
+
+
+@given(st.sets(st.text(max_size=5), max_size=3), st.integers(-(2**63), 2**63 - 1))
+def test_decisions_come_back_with_the_time_of_one_that_is_written_again(
+    names: set[str], since: int
+) -> None:
+    again = encode_decision(names, since)
+    assert decode_decision(again) == (tuple(sorted(names)), since)
+    assert decode_decision(encode_names(names)) == (tuple(sorted(names)), None)
+    assert decision_names(again) == (frozenset(names), since)
+    assert name_set(again) == frozenset(names)
+
+
+def test_a_body_that_is_too_long_to_be_remembered_is_read_all_the_same() -> None:
+    names = {f"resource {number}" for number in range(40)}
+    body = encode_decision(names, 7)
+    assert len(body) > 256
+    assert decision_names(body) == (frozenset(names), 7)
+    assert decode_names(body)[0] == tuple(sorted(names))
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=30))

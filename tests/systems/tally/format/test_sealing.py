@@ -15,7 +15,12 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.records import Outcome
-from tallystick.systems.tally.format.sealing import compress, decompress
+from tallystick.systems.tally.format.sealing import (
+    BatchSealing,
+    compress,
+    decompress,
+    require_packages,
+)
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import MemoryFileSystem, check_tiling
@@ -112,3 +117,40 @@ def test_a_packed_group_without_its_package_names_the_extra(
         compress(bytes(100), 4)
     with pytest.raises(MissingExtraError, match=said):
         decompress(packed, 4, 100)
+
+
+def test_what_processes_hand_over_is_sealed_in_its_context_and_with_its_key() -> None:
+    sealing, context = BatchSealing(KEY), b"batch 7"
+    sealed = sealing.seal(b"records", context)
+    assert b"records" not in sealed
+    assert sealing.seal(b"records", context) != sealed
+    assert BatchSealing(KEY).open(sealed, context) == b"records"
+    assert BatchSealing(KEY[:16]).open(sealed, context) is None
+    assert sealing.open(sealed, b"batch 8") is None
+    for cut in range(len(sealed)):
+        assert sealing.open(sealed[:cut], context) is None
+        flipped = bytearray(sealed)
+        flipped[cut] ^= 1
+        assert sealing.open(bytes(flipped), context) is None
+
+
+@pytest.mark.parametrize(
+    ("missing", "compression", "key", "extra"),
+    [
+        ("zstandard", "zstd", None, "zstd"),
+        ("zstandard", "zlib", KEY, None),
+        ("zstandard", "none", None, None),
+        ("cryptography.hazmat.primitives.ciphers.aead", "none", KEY, "crypto"),
+        ("cryptography.hazmat.primitives.ciphers.aead", "zstd", None, None),
+    ],
+)
+def test_only_what_seals_is_asked_for(
+    missing: str, compression: str, key: bytes | None, extra: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, missing, None)
+    if extra is None:
+        require_packages(compression, key)
+        return
+    with pytest.raises(MissingExtraError, match=rf"tallystick\[{extra}\]"):
+        require_packages(compression, key)
