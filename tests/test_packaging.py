@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -111,6 +113,28 @@ def test_a_wheel_that_names_no_c_library_is_not_released() -> None:
     names = [f"{core}{tag}.whl" for tag in tags] + ["tallystick-0.2.0-py3-none-any.whl"]
     assert release["refused_by_an_index"](names) == [f"{core}linux_x86_64.whl"]
     assert any(one.startswith("auditwheel") for one in release["TOOLS"])
+
+
+def test_two_builds_of_an_sdist_have_the_same_bytes(tmp_path: Path) -> None:
+    settle = runpy.run_path(str(ROOT / "scripts/release.py"))["settle"]
+    sdists = []
+    for number, names in enumerate((("one", "two"), ("two", "one"))):
+        sdist = tmp_path / f"{number}.tar.gz"
+        with tarfile.open(sdist, "w:gz") as tar:
+            for name in names:
+                file = tmp_path / name
+                file.write_text(name)
+                file.chmod(0o600 + 0o44 * number)
+                os.utime(file, (number, number + 0.5))
+                tar.add(file, name)
+        settle(sdist)
+        sdists.append(sdist.read_bytes())
+    assert sdists[0] == sdists[1]
+    with tarfile.open(tmp_path / "1.tar.gz") as tar:
+        assert tar.getnames() == ["one", "two"]
+        held = tar.extractfile("one")
+        assert held is not None
+        assert held.read() == b"one"
 
 
 def test_distributions_that_name_a_placeholder_are_not_for_an_index() -> None:
