@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import psycopg
 import pytest
+
+from tests.fixtures import fixture_dir
+from tests.servers import Server
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LINES_MAX = 60
@@ -45,6 +50,48 @@ def test_a_program_of_the_gallery_does_what_it_says(name: str, tmp_path: Path) -
         assert re.fullmatch(expected, ran.stdout.strip()), ran.stdout
 
 
+def run_program(name: str, *arguments: object) -> str:
+    """Run a program of the gallery that reads logs; returns what it prints."""
+    program = EXAMPLES / f"{name}.py"
+    assert len(program.read_text("utf-8").splitlines()) < LINES_MAX
+    command = [sys.executable, "-W", "error", str(program), *map(str, arguments)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_a_hornetq_journal_becomes_one_of_artemis(tmp_path: Path) -> None:
+    old = fixture_dir("jboss") / "g2-hornetq-2.1.2/tx-prepared"
+    assert run_program("hornetq_to_artemis", old, tmp_path / "new").splitlines() == [
+        "g2 (HornetQ 2.1): safe",
+        "carried: {'records': 3, 'prepared transactions': 2} "
+        "over: {'transactions committed': 1, 'transactions rolled back': 1}",
+        "3 records live",
+        "in doubt: 7",
+        "in doubt: 11",
+    ]
+
+
+def test_a_log_of_derby_becomes_tables_of_duckdb(tmp_path: Path) -> None:
+    logs, database = EXAMPLES / "estate/mid-phase-two/derby", tmp_path / "tables.duckdb"
+    for _ in range(2):
+        said = run_program("derby_into_duckdb", logs, database)
+        assert re.findall(r"^(\S+) \{'", said, re.MULTILINE) == ["APP.ACCOUNTS", "APP.TRANSFERS"]
+    with duckdb.connect(str(database)) as opened:
+        rows = opened.execute('SELECT count(DISTINCT "ID") FROM "APP.ACCOUNTS"').fetchall()
+    assert rows == [(18,)]
+
+
+@pytest.mark.postgres
+def test_a_database_of_h2_is_saved_into_postgresql(postgres_server: Server) -> None:
+    said = run_program("h2_to_postgres", EXAMPLES / "estate/mid-phase-two/h2", postgres_server.url)
+    assert said.startswith(str(EXAMPLES))
+    with psycopg.connect(postgres_server.url) as database:
+        found = database.execute("SELECT owner, balance FROM accounts_1 WHERE id = 151").fetchall()
+    assert found == [("owner-B151", 162)]
+    assert '"transfers_3" 7 rows' in said
+
+
 def test_the_walk_through_an_incident_ends_with_every_log_safe(tmp_path: Path) -> None:
     """With the packed logs; the real systems are started by a test of `tests.interop`."""
     program = EXAMPLES / "incident/walk.py"
@@ -71,12 +118,19 @@ def test_the_walk_through_an_incident_takes_an_empty_folder_only(name: str, tmp_
     assert ran.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", sorted(GALLERY.keys() - {"key_value_store"}))
-def test_a_program_that_gets_no_folder_says_what_it_is_and_how_to_run_it(name: str) -> None:
+ARGUMENTS = dict.fromkeys(GALLERY.keys() - {"key_value_store"}, "FOLDER") | {
+    "hornetq_to_artemis": "HORNETQ ARTEMIS",
+    "derby_into_duckdb": "LOGS DATABASE",
+    "h2_to_postgres": "H2 POSTGRESQL-URL",
+}
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_a_program_without_its_arguments_says_what_it_is_and_how_to_run_it(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.strip().endswith(f"``python examples/{name}.py FOLDER``")
+    assert ran.stderr.strip().endswith(f"``python examples/{name}.py {ARGUMENTS[name]}``")
 
 
 def test_the_crash_test_of_the_store_finds_a_snapshot_that_is_not_whole(tmp_path: Path) -> None:
