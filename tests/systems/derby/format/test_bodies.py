@@ -149,6 +149,7 @@ def test_a_table_of_transactions_is_printed_in_the_words_of_the_engine() -> None
         {"xid": 7, "gid": None, "first": make_instant(1, 61), "last": None, "status": 2},
         {"xid": 8, "gid": None, "first": None, "last": make_instant(2, 3), "status": 0},
     ]
+    assert CHECKPOINT_TABLE.printed is not None
     assert CHECKPOINT_TABLE.printed(entries) == [
         {"xid": "7", "gid": None, "first": "(1,61)", "last": "null", "status": 2},
         {"xid": "8", "gid": None, "first": "(0,0)", "last": "(2,3)", "status": 0},
