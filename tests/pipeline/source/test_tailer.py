@@ -191,6 +191,37 @@ def test_a_checkpoint_of_another_path_is_refused(home: Path, earlier: bool) -> N
         assert same.latestOffset(end, same.getDefaultReadLimit())
 
 
+@pytest.mark.parametrize("latest", [False, True])
+def test_a_checkpoint_of_another_table_is_refused(tmp_path: Path, latest: bool) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    with Journal(str(tmp_path / "log")) as log:
+        log.append(b"one")
+    options = SourceOptions((str(tmp_path),), latest=latest)
+    stream = LogStreamReader(options)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert end == stream.latestOffset(end, stream.getDefaultReadLimit())
+    for other in (
+        LogStreamReader(replace(options, table="changes")),
+        LogStreamReader(replace(options, table="changes", collection="T")),
+    ):
+        with pytest.raises(OptionError, match="checkpoint is that of a stream of another table"):
+            other.latestOffset(end, other.getDefaultReadLimit())
+        with pytest.raises(OptionError, match="checkpoint is that of a stream of another table"):
+            other.partitions(start, end)
+
+
+def test_a_checkpoint_without_the_name_of_its_table_is_read_on(tmp_path: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    with Journal(str(tmp_path / "log")) as log:
+        log.append(b"one")
+    stream = LogStreamReader(SourceOptions((str(tmp_path),)))
+    earlier: Any = stream.tailer.advance({})
+    assert stream.latestOffset(earlier, stream.getDefaultReadLimit()) == earlier
+
+
 def test_what_was_read_to_its_end_may_be_disposed_of(home: Path) -> None:
     from tallystick.pipeline.source.stream import LogStreamReader
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 from urllib.parse import quote
 
 from tallystick.disposal.retention import ReaderOffset
@@ -40,6 +40,7 @@ class LogPosition(TypedDict):
         since: number of the newest file at the first look at the log.
         begun: number of the file that has the first record of the step that ends here.
         resumed: the place before the first record behind the last hole; None if there is none.
+        table: what of the log was handed on; not there in positions of earlier versions.
     """
 
     file: str
@@ -55,6 +56,7 @@ class LogPosition(TypedDict):
     since: int
     begun: int
     resumed: int | None
+    table: NotRequired[str]
 
 
 Position: TypeAlias = dict[str, LogPosition]
@@ -124,6 +126,31 @@ def require_below(position: Mapping[str, Any], paths: Iterable[str]) -> None:
             found=logs[0],
             advice="Use a checkpoint of its own for each stream",
         )
+
+
+def require_same_table(position: Mapping[str, Any], table: str) -> None:
+    """Check that a position is that of a stream of this table.
+
+    Raises:
+        OptionError: it is that of another one: what came before it would never be handed on.
+    """
+    for entry in position.values():
+        was = entry.get("table", table) if isinstance(entry, dict) else table
+        if was != table:
+            raise OptionError(
+                "the checkpoint is that of a stream of another table",
+                expected=table,
+                found=was,
+                advice="Use a checkpoint of its own for each stream",
+            )
+
+
+def with_table(start: Position, position: Position, table: str) -> Position:
+    """Return a position whose entries that moved since ``start`` say what was handed on."""
+    return {
+        key: entry if entry == start.get(key) else {**entry, "table": table}
+        for key, entry in position.items()
+    }
 
 
 def _holds(log: str, paths: Iterable[str]) -> bool:

@@ -24,7 +24,14 @@ from tallystick.pipeline.change_feed import stamped
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.backlog import Looks
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
-from tallystick.pipeline.source.positions import Position, capped, reader_offset, require_below
+from tallystick.pipeline.source.positions import (
+    Position,
+    capped,
+    reader_offset,
+    require_below,
+    require_same_table,
+    with_table,
+)
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.source.worker import one_sentence
 
@@ -55,7 +62,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before every record, or after those that are there now."""
-        return {**self.tailer.latest()} if self.options.latest else {}
+        return {**with_table({}, self.tailer.latest(), self._table)} if self.options.latest else {}
 
     @one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -75,10 +82,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the position after the next records within the limit, at most the target."""
         require_below(start, self.options.paths)
+        require_same_table(start, self._table)
         start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
         if self.target is not None:
             position = capped(start, position, self.target)
+        position = with_table(start, position, self._table)
         self._reached = position
         return {**position}
 
@@ -91,6 +100,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return the work between two positions."""
         require_below(end, self.options.paths)
+        require_same_table(end, self._table)
         found = file_ranges(self.options, start, end)
         limit = self.options.split_bytes
         return [
@@ -114,6 +124,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for folder, path in self.tailer.finished(end).items():
             reader_offset(self.options.hold_folder, folder).commit(PurePath(path).name)
         self._noted = files
+
+    @property
+    def _table(self) -> str:
+        """What is handed on; of a collection not its name, which ALTER TABLE may change."""
+        table = self.options.table
+        return table if self.options.collection is None else f"{table} of one collection"
 
 
 def _limit(limit: ReadLimit) -> Limit:
