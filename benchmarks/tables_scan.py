@@ -3,7 +3,9 @@
 ``python benchmarks/tables_scan.py [SYSTEM ...] [--mib 32]`` writes a log of committed transactions
 for each system by its own writer, and makes the rows of every table as the pipeline does, in this
 process and without Spark: each table by itself, and all of one opening after the other, which is
-what a task does. Compiled code is loaded by a small log first.
+what a task does; then what a log in several tasks costs: the one that makes `ONE_TASK`, and the
+parts, which make records and, where the system can tell, close transactions and changes. Compiled
+code is loaded by a small log first.
 """
 
 from __future__ import annotations
@@ -23,8 +25,13 @@ import jboss_scan
 from tallystick.reading.discovery import discover
 from tallystick.reading.tables import TABLES, batches_of
 from tallystick.services.journal import Journal
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions
+from tallystick.systems.protocol import ClosesBySplit, LogReading, LogSource, ReadOptions
 from tallystick.systems.registry import system
+
+ONE_TASK = ["files", "findings", "logs"]
+"""Tables of a log in several tasks that one of them makes."""
+
+SPLIT_BYTES, BATCH_ROWS = 64 << 20, 65_536
 
 ROWS = 5
 """Records of a transaction of the native log."""
@@ -81,6 +88,19 @@ def rows_of(log: LogSource, tables: list[str]) -> Iterator[tuple[str, int, float
         begin = now
 
 
+def closing(log: LogSource) -> float:
+    """Return the processor seconds of closing all splits; 0 where a log does not close by them."""
+    reading = system(log.system).read(log, ReadOptions())
+    if not isinstance(reading, ClosesBySplit):
+        return 0.0
+    begin = time.process_time()
+    for split in reading.splits(SPLIT_BYTES):
+        closed = reading.close_split(split, BATCH_ROWS)
+        list(closed.batches)
+        closed.rest()
+    return time.process_time() - begin
+
+
 def measure(name: str, folder: Path, mib: int) -> None:
     """Write a log and print a line per table."""
     WRITERS[name](folder / "small", 1)
@@ -95,6 +115,10 @@ def measure(name: str, folder: Path, mib: int) -> None:
         print(f"  {table:14}{count:>10,} rows{seconds:8.2f} s{seconds / size * 1e9:8.1f} s/GB")
     seconds = sum(each for _, _, each in rows_of(log, list(TABLES)))
     print(f"  {'all':14}{'':15}{seconds:8.2f} s{seconds / size * 1e9:8.1f} s/GB", flush=True)
+    one = sum(each for _, _, each in rows_of(log, ONE_TASK))
+    parts = closing(log) + sum(each for _, _, each in rows_of(log, ["records"]))
+    print(f"  {'one task':29}{one:8.2f} s{one / size * 1e9:8.1f} s/GB")
+    print(f"  {'its parts':29}{parts:8.2f} s{parts / size * 1e9:8.1f} s/GB", flush=True)
 
 
 def main() -> None:
