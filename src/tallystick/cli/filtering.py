@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tallystick.reading.filters import Filter
+from tallystick.reading.filters import Filter, ns_of
 from tallystick.records import Fate, Kind
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -103,12 +103,23 @@ def filter_options_but_key(command: _Command) -> _Command:
 
 
 def wanted_of(options: dict[str, Any], fates: frozenset[Fate] = frozenset()) -> Filter:
-    """Take the options of the filter out of all options, and return the filter."""
+    """Take the options of the filter out of all options, and return the filter.
+
+    Raises:
+        click.UsageError: nothing can lie between the times, or the LSNs.
+    """
     kinds, outcome = options.pop("kinds"), options.pop("outcome")
-    return Filter(
+    found = Filter(
         fates,
         table=options.pop("collection", None),
         kinds=frozenset(map(Kind, kinds)),
         outcome=outcome and outcome.lower().replace("-", "_"),
         **{name: options.pop(name) for name in _NAMES},
     )
+    for names, (first, last) in {
+        ("--since", "--until"): (ns_of(found.since), ns_of(found.until)),
+        ("--from-lsn", "--to-lsn"): (found.from_lsn, found.to_lsn),
+    }.items():
+        if first is not None and last is not None and first > last:
+            raise click.UsageError(f"{' is after '.join(names)}: nothing lies between")
+    return found

@@ -131,20 +131,9 @@ class Filter:
 
         Raises:
             UnsupportedFormatError: it has no such column, or no such outcome.
-            TransactionUsageError: what is to stand in the body is not hexadecimal; nothing can lie
-                between the times, or the LSNs.
+            TransactionUsageError: what is to stand in the body is not hexadecimal.
         """
         columns = COLUMNS.get(table, {})
-        bounds = {
-            "time": (ns_of(self.since), ns_of(self.until)),
-            "LSN": (self.from_lsn, self.to_lsn),
-        }
-        for name, (first, last) in bounds.items():
-            if first is not None and last is not None and first > last:
-                raise TransactionUsageError(
-                    f"the first {name} that is asked for is after the last one",
-                    advice="Exchange them: nothing lies between",
-                )
         asked = {name for name in ("transaction", "gtrid", "table", "key") if getattr(self, name)}
         asked |= {name for name in ("resource", "body", "outcome") if getattr(self, name)}
         told = {"kind": bool(self.kinds), "time": self.timed, "LSN": self.numbered}
