@@ -76,7 +76,7 @@ FEW += ["jboss/changes/sink", "bitronix/records/sink"]
 
 LIFE_RECORDS = 150
 
-START_SECONDS, QUIET_SECONDS = 90.0, 20.0
+START_SECONDS, QUIET_SECONDS = 300.0, 20.0
 """How long a driver may take for its first step, and for each later one, before it is killed."""
 
 CHANGES = 100
