@@ -11,6 +11,12 @@ _PUT_BACK = "Put the file back from a backup; do not delete the pair, it may hol
 _REPAIR = "tallystick repair FOLDER --to COPY"
 _START_OVER = f"Type {_REPAIR}: it mends a copy, or says that nothing proves a mend"
 
+OTHER_TIME = "other-time"
+OF_OTHER_TIME = (
+    "The older file has room for the record with which the newer one begins, and the manager "
+    "changes files only when one is full: one was put back, or the clock went back"
+)
+
 CODES = codes(
     Code(
         "missing-file",
@@ -144,10 +150,9 @@ REASONS = reasons(
         "which line of the manager starts with the journal",
     ),
     Reason(
-        "other-time",
+        OTHER_TIME,
         Answer.CANNOT_TELL,
-        "The older file has room for the record with which the newer one begins, and the manager "
-        "changes files only when one is full: one was put back, or the clock went back.",
+        f"{OF_OTHER_TIME}.",
         "both files as they were at one moment",
     ),
     Reason(

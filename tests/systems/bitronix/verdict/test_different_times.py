@@ -97,13 +97,18 @@ def test_files_change_only_when_one_is_full(name: str, tmp_path: Path) -> None:
         assert (found.answer, found.reason) == answer
 
 
-def test_what_a_file_of_another_journal_has_replaced_is_not_counted(tmp_path: Path) -> None:
-    """The real manager lost two decisions, which are in neither file."""
+def test_a_decision_that_only_a_file_of_another_time_has_may_be_of_another_journal(
+    tmp_path: Path,
+) -> None:
+    """The real manager lost two decisions in one such case, which are in neither file, and none in
+    another, where only the file of another journal has an open one.
+    """
     other = [*done(0, FULL // 2), OPEN]
-    pair = file_bytes(other, 5_000, SIZE, -1), file_bytes(done(FULL, 3), 5_500, SIZE, -1)
-    found = write_pair(tmp_path, *pair).judgement
-    assert (found.answer, found.reason) == (Answer.LOSES, "decision-changed")
-    assert found.at_stake.transactions is None
+    for records in ([], done(FULL, 3)):
+        pair = file_bytes(other, 5_000, SIZE, -1), file_bytes(records, 5_500, SIZE, -1)
+        found = write_pair(tmp_path, *pair).judgement
+        assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "other-time")
+        assert OPEN.gtrid.hex() in found.text
 
 
 def test_an_older_state_of_the_file_in_use_is_a_whole_journal(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Difference, Severity
 from tallystick.systems.answers import Ground
+from tallystick.systems.bitronix.codes import OF_OTHER_TIME, OTHER_TIME
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
@@ -44,11 +45,12 @@ def grounds(
         if one.refuses:
             yield Ground("start-refused", one.meaning, AtStake(open_decisions))
     decisions = [one for one in found if one.what.startswith("decision")]
-    if decisions:
-        grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
-        # A file of another time may have stood in the place of more of them.
-        count = None if pair.of_different_times() else len(decisions)
-        yield Ground("decision-changed", grave[0].meaning, AtStake(count))
+    grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
+    if decisions and pair.of_different_times():
+        # They may be those of another journal, or of a time at which they were open.
+        yield Ground(OTHER_TIME, f"{OF_OTHER_TIME}. If both are whole: {grave[0].meaning}")
+    elif decisions:
+        yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     if evidence.proves_its_end():
@@ -78,6 +80,6 @@ def _proof(pair: DualFiles) -> Iterator[Ground]:
     if one.timestamp == two.timestamp:
         yield Ground("same-time")
     elif pair.of_different_times():
-        yield Ground("other-time")
+        yield Ground(OTHER_TIME)
     elif later.state in _PROOFS:
         yield Ground(_PROOFS[later.state])
