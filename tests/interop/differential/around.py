@@ -275,14 +275,16 @@ def _beside_the_other_store(copy: Path, *_: object) -> bool:
     return True
 
 
-TORN = "torn copy of the file"
+TORN, FOREIGN = "torn copy of the file", "pages of another database"
+REST_OF_FILE = (TORN, FOREIGN)
+"""What puts others in the place of all pages after one: the log may end there, as at a crash."""
 H2: dict[str, Damage] = {
     "first header of yesterday": _header_copy(1, lambda _, older, __: older),
     "second header of yesterday": _header_copy(2, lambda _, older, __: older),
     "first header zeroed": _header_copy(1, lambda page, _, __: bytes(len(page))),
     "second header zeroed": _header_copy(2, lambda page, _, __: bytes(len(page))),
     TORN: _pages_of_yesterday,
-    "pages of another database": _pages_of_another,
+    FOREIGN: _pages_of_another,
     "cut at a page": _cut_at_a_page,
     "empty pages after the end": _grown,
     "temporary file beside": _beside_the_other_store,

@@ -174,7 +174,9 @@ def run(
                 elif answer == SAFE and how != BESIDE:
                     unseen = unseen or unseen_damage(system, whole, copied)
                 found = opened(copied)
-                if done == around.TORN and any(_same(one, found.rows) for one in whole.history):
+                if done in around.REST_OF_FILE and any(
+                    _same(one, found.rows) for one in whole.history
+                ):
                     unseen = EARLIER  # the log ends earlier, and no page is later than its end
                 case = _case((system.name, workload, number), done, reference.rows, found)
                 case.answer, case.said, case.stake = answer, said, stake
@@ -353,7 +355,7 @@ def _altered(system: Original, whole: Whole, copy: Path) -> int:
 
 
 def _equal(one: Path, other: Path) -> bool:
-    return other.exists() and one.read_bytes() == other.read_bytes()
+    return one.exists() and other.exists() and one.read_bytes() == other.read_bytes()
 
 
 def _places(folder: Path) -> list[tuple[str, int, int, Outcome, str]]:
