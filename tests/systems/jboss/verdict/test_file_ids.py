@@ -111,6 +111,55 @@ def test_files_were_done_with_where_what_follows_them_goes_on_from_their_last_re
     assert judged(tmp_path) == answer
 
 
+def waiting(first: int, taken: int, gone: int) -> list[Item]:
+    """What follows a file of that id, of which the first few records are taken at once."""
+    ids = range(first, first + 9)
+    return [delete(100 * gone + 99), *map(add, ids), *map(delete, ids[:taken])]
+
+
+@pytest.mark.parametrize(
+    ("gone", "items", "answer"),
+    [
+        (range(2, 3), waiting(300, 0, 2), MISSING),
+        (range(2, 3), waiting(300, 7, 2), MISSING),  # one that waits before the gap, one after it
+        (range(2, 3), waiting(300, 8, 2), SAFE),
+        (range(1, 2), waiting(200, 0, 1), MISSING),
+        (range(1, 2), waiting(200, 7, 1), SAFE),
+        (range(2, 3), waiting(100 + len(full(100)), 0, 2), SAFE),  # no id is left for what is gone
+        (range(2, 3), waiting(300, 0, 2)[:8], SAFE),  # it has just begun
+    ],
+)
+def test_where_records_wait_on_both_sides_of_a_gap_others_waited_in_it(
+    gone: range, items: list[Item], answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """A file goes when all in it is taken, which is in the order in which it was sent."""
+    following(tmp_path, gone, *items)
+    assert judged(tmp_path) == answer
+
+
+def kept(folder: Path) -> None:
+    """A compaction of Artemis replaced three files, and all are kept for later."""
+    put(folder, 2, 1, copies(4))
+    put(folder, 7, 2, [replace(add(one), compact_count=1) for one in range(5, 9)])
+    put(folder, 1, 5, [add(20), delete(20)])
+    put(folder, 8, 8, [])
+    for name, file_id in ((3, 9), (4, 10)):
+        put(folder, name, file_id, [], record(name, add(1)))
+
+
+@pytest.mark.parametrize(
+    ("gone", "answer"), [(None, SAFE), (1, MISSING), (2, MISSING), (7, MISSING)]
+)
+def test_while_files_are_kept_for_later_none_is_deleted(
+    gone: int | None, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """The next file was not used yet: what was there when the compaction ended is there now."""
+    kept(tmp_path)
+    if gone is not None:
+        (tmp_path / file_name("g3", gone)).unlink()
+    assert judged(tmp_path) == answer
+
+
 def test_where_nothing_is_added_later_a_record_that_is_gone_is_deleted(tmp_path: Path) -> None:
     following(tmp_path, range(2, 3), delete(101))
     assert judged(tmp_path) == MISSING
@@ -529,3 +578,15 @@ def test_a_record_of_an_earlier_life_under_an_id_far_above_all_others_is_odd_and
     content[17:21] = file_id.to_bytes(4, "big")
     (tmp_path / file_name("g3", 1)).write_bytes(content)
     assert judged(tmp_path) == ODD
+
+
+def test_a_file_that_a_compaction_of_hornetq_created_keeps_its_zeros(tmp_path: Path) -> None:
+    """Such a file is used again; one in its first life with other fill is a foreign one."""
+    hornetq(tmp_path, 1, 1, full(10))
+    put(tmp_path, 2, 3, [add(10 + len(full(10)))])
+    hornetq(tmp_path, 4, 4, [])
+    assert judged(tmp_path)[1] != "odd-end"
+    put(tmp_path, 2, 2, [add(10 + len(full(10)))])
+    (tmp_path / file_name("g3", 4)).unlink()
+    hornetq(tmp_path, 3, 3, [])
+    assert judged(tmp_path) == (Answer.CANNOT_TELL, "odd-end")

@@ -119,6 +119,10 @@ class KnownFile(Protocol):
         """Return the id in the first add of this life; None without one."""
         ...
 
+    def adds(self) -> Iterable[int]:
+        """Return the ids in the adds of this life, in their order."""
+        ...
+
     def named_below(self, limits: Sequence[int]) -> Sequence[int]:
         """Return for each limit the highest number below it of a record or transaction, or 0.
 
@@ -182,8 +186,11 @@ class ClassifiedFile:
 
     def first_added(self) -> int | None:
         """Return the id in the first add of this life; None without one."""
-        added = (item.record_id for item in self._items() if item.type in ADDS)
-        return next(added, None)
+        return next(self.adds(), None)
+
+    def adds(self) -> Iterator[int]:
+        """Yield the ids in the adds of this life, in their order."""
+        return (item.record_id or 0 for item in self._items() if item.type in ADDS)
 
     def named_below(self, limits: Sequence[int]) -> list[int]:
         """Return for each limit the highest number below it of a record or transaction, or 0."""

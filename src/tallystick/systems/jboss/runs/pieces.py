@@ -158,9 +158,13 @@ class PlainFile:
 
     def first_added(self) -> int | None:
         """Return the id in the first add of this life; None without one."""
+        return next(iter(self.adds()), None)
+
+    def adds(self) -> list[int]:
+        """Return the ids in the adds of this life, in their order."""
         records = self._records()
-        added = records.ids[_ADDED[records.kinds]]
-        return int(added[0]) if len(added) else None
+        added: list[int] = records.ids[_ADDED[records.kinds]].tolist()
+        return added
 
     def named_below(self, limits: Sequence[int]) -> list[int]:
         """Return for each limit the highest number below it of a record or transaction, or 0."""

@@ -123,8 +123,14 @@ def unexplained_ids(evidence: Evidence) -> list[range]:
     """Return the ranges of file ids without a file that no reuse of files explains."""
     unended = (one.elements for one in evidence.analysis.open if one.prepared is None)
     since = min(chain.from_iterable(unended), default=None)
-    deleted = evidence.analysis.unknown_deleted
-    return lost_ids(begun(evidence), deleted, open_since=since, given=evidence.given)
+    analysis = evidence.analysis
+    return lost_ids(
+        begun(evidence),
+        analysis.unknown_deleted,
+        open_since=since,
+        given=evidence.given,
+        live=analysis.live,
+    )
 
 
 def _proof(evidence: Evidence) -> Iterator[Ground]:

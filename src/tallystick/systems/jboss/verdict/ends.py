@@ -122,11 +122,17 @@ def full_before_empty(readings: Sequence[KnownFile], block: int) -> str:
 def fills(readings: Iterable[KnownFile]) -> set[int]:
     """Return the bytes with which files end: a journal fills all its files with the same one.
 
-    Not those of a compaction: HornetQ fills these with zeros, and all others with J.
+    Not those of a compaction: HornetQ fills these with zeros, and all others with J. Nor zeros of
+    one that is used again: a compaction may have created it.
     """
-    plain = (one for one in readings if number_of(one.file.name) <= one.effective_id)
-    ends = (bytes(one.file.data()[-_TAIL:]) for one in plain)
-    return {end[0] for end in ends if end and end[0] in FILL and not end.strip(end[:1])}
+    found = set()
+    for one in readings:
+        name, end = number_of(one.file.name), bytes(one.file.data()[-_TAIL:])
+        if name > one.effective_id or not end or end[0] not in FILL or end.strip(end[:1]):
+            continue
+        if name == one.effective_id or end[0] == FILL_J:
+            found.add(end[0])
+    return found
 
 
 def _compaction_changed(before: KnownFile, after: KnownFile) -> bool:

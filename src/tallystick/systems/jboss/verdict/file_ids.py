@@ -53,6 +53,10 @@ UNNAMED_MAX = 1
 """Ids in a row that a broker gives to what it does not write, at work."""
 UNNAMED_AT_START_MAX = 16
 """The same at a start."""
+FIRST_PART, FIRST_MIN = 10, 8
+"""The first records of a file: a tenth of them, or so many."""
+WAITING_MIN = 2
+"""So many of these that wait are no single ones that nobody takes."""
 CREATED_MIN = 2
 """Files that a journal creates when it begins."""
 OPENED_MAX = 2
@@ -67,6 +71,7 @@ def lost_ids(
     *,
     open_since: int | None = None,
     given: range | None = None,
+    live: Container[int] = (),
 ) -> list[range]:
     """Return ranges of file ids that no file, no compaction and no life of a journal explains.
 
@@ -80,6 +85,7 @@ def lost_ids(
         open_since: the id of the first file with a part of a transaction that never ended: the end
             may have been in any file after it. None without such a transaction.
         given: the ids that the broker gave after its last start; None if they are not known.
+        live: the ids of live records.
     """
     compacted = [one for one in readings if is_compacted(one)]
     if not compacted and _every_one_is_there(readings):
@@ -104,9 +110,10 @@ def lost_ids(
         owned.add(range(last + 1, min(empty) + 1))
     gaps = [*_gaps_between(compacted), *_gaps(owned, floor)]
     told = [one for one in gaps if one.stop <= last]
-    known = _done_with(readings, told, deleted, open_since=open_since)
+    known = _done_with(readings, told, deleted, live, open_since=open_since)
     gone = _gone_of_compaction(readings, compacted, owned)
     gone += _last_of_compaction(readings, compacted, deleted)
+    gone += _gone_though_kept(readings, compacted)
     return [*gone, *(gap for gap in gaps if gap not in known)]
 
 
@@ -247,6 +254,30 @@ def _gone_of_compaction(
     return found
 
 
+def _gone_though_kept(
+    readings: Sequence[KnownFile], compacted: Sequence[KnownFile]
+) -> Iterator[range]:
+    """Yield the first id of a compaction of Artemis, if a file that was there at its end is gone.
+
+    That end gives new ids to files that are done with while there are fewer than the pool may have,
+    and a file is deleted only while there are more. So where the next file, created for the
+    compaction, was not used since, and ids after its own were given to such files, each file of
+    that time is there: the current one, and one for each id between these two.
+    """
+    if not compacted or not _opens_in_order(readings):
+        return
+    following = max(readings, key=lambda one: number_of(one.file.name))
+    number = number_of(following.file.name)
+    unused = not following.has_records and not following.facts.stale_ids
+    freed = any(one.effective_id > number and one.facts.stale_ids for one in readings)
+    if not (unused and freed and number == following.effective_id):
+        return
+    owned = {life for one in readings if one not in compacted for life in _lives(one)}
+    current = max((life for life in owned if life < number), default=0)
+    if number - current - 1 not in (0, len(compacted)):
+        yield range(current + 1, current + 2)
+
+
 def _last_of_compaction(
     readings: Sequence[KnownFile], compacted: Sequence[KnownFile], deleted: Sequence[int]
 ) -> list[range]:
@@ -336,6 +367,7 @@ def _done_with(
     readings: Sequence[KnownFile],
     gaps: Sequence[range],
     deleted: Sequence[int],
+    live: Container[int],
     *,
     open_since: int | None,
 ) -> list[range]:
@@ -343,6 +375,8 @@ def _done_with(
 
     Where nothing was added later, a delete of a record that is nowhere stands for it. After the
     beginning of a transaction that never ended every number must be named: its end takes none.
+
+    Where records wait that were among the first in the next file, others waited before them.
     """
     before = {gap: next(one for one in readings if one.effective_id >= gap.stop) for gap in gaps}
     unnamed = _ids_unnamed(readings, [one.effective_id for one in before.values()], deleted)
@@ -350,6 +384,8 @@ def _done_with(
     for gap, one in before.items():
         count = unnamed[one.effective_id]
         place = readings.index(one)
+        if count is not None and _waited_across(readings, place, live):
+            continue
         if open_since is not None and gap.start > open_since:
             if count == 0 and not _started(_first_added(readings, one.effective_id)):
                 found.append(gap)
@@ -359,6 +395,29 @@ def _done_with(
         if begins or deleted if count is None else count <= limit:
             found.append(gap)
     return found
+
+
+def _waited_across(readings: Sequence[KnownFile], place: int, live: Container[int]) -> bool:
+    """Return whether records wait that were among the first in a file, and others before it.
+
+    One alone may be of those that nobody takes. Not where no record was added between the files.
+    """
+    file = readings[place]
+    added = list(file.adds())
+    if len(added) < FIRST_MIN:
+        return False  # it has just begun
+    count = _ids_unnamed(readings, [file.effective_id], ())[file.effective_id]
+    if count is not None and count <= UNNAMED_MAX:
+        return False
+    first = sum(one in live for one in added[: _few(added)])
+    if not first or first >= WAITING_MIN:
+        return first > 0
+    earlier = list(readings[place - 1].adds()) if place else []
+    return any(one in live for one in earlier[-_few(earlier) :])
+
+
+def _few(added: Sequence[int]) -> int:
+    return max(len(added) // FIRST_PART, FIRST_MIN)
 
 
 def not_followed(
