@@ -22,6 +22,7 @@ Damage = Callable[[Path, Whole, Path, random.Random], bool]
 """Returns False where there is nothing to damage that way."""
 UNDAMAGED = "none"
 PROPERTIES = "service.properties"
+OLDER_LOG = "log of yesterday"
 PAGE_SIZES = (4096, 8192, 16384, 32768)
 
 
@@ -209,7 +210,7 @@ DERBY: dict[str, Damage] = {
     "bit of a page": _page_bit,
     "page of yesterday": _page_older,
     "data of yesterday": _data_of_yesterday,
-    "log of yesterday": _log_of_yesterday,
+    OLDER_LOG: _log_of_yesterday,
     "log of another database": _log_of_another,
     "data of another database": _data_of_another,
     "torn copy": _torn_copy,
@@ -276,8 +277,6 @@ def _beside_the_other_store(copy: Path, *_: object) -> bool:
 
 
 TORN, FOREIGN = "torn copy of the file", "pages of another database"
-REST_OF_FILE = (TORN, FOREIGN)
-"""What puts others in the place of all pages after one: the log may end there, as at a crash."""
 H2: dict[str, Damage] = {
     "first header of yesterday": _header_copy(1, lambda _, older, __: older),
     "second header of yesterday": _header_copy(2, lambda _, older, __: older),
@@ -289,6 +288,9 @@ H2: dict[str, Damage] = {
     "empty pages after the end": _grown,
     "temporary file beside": _beside_the_other_store,
 }
+
+ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG)
+"""After these the log may end earlier, and no page be later than its end, as after a crash then."""
 
 H2_CLOSED = {name: H2[name] for name in ("cut at a page", "temporary file beside")}
 """What may happen to an encrypted database."""

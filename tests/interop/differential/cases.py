@@ -174,10 +174,10 @@ def run(
                 elif answer == SAFE and how != BESIDE:
                     unseen = unseen or unseen_damage(system, whole, copied)
                 found = opened(copied)
-                if done in around.REST_OF_FILE and any(
+                if done in around.ENDS_EARLIER and any(
                     _same(one, found.rows) for one in whole.history
                 ):
-                    unseen = EARLIER  # the log ends earlier, and no page is later than its end
+                    unseen = EARLIER
                 case = _case((system.name, workload, number), done, reference.rows, found)
                 case.answer, case.said, case.stake = answer, said, stake
                 case.unseen = unseen if case.did != "kept all" else ""
