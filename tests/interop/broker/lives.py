@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,11 +82,18 @@ def _classes(name: str) -> str:
         return f"{compile_java(Path(folder), jars)}:{jars}"
 
 
-def lived(name: str, folder: Path, seed: int) -> list[str]:
-    """Have a broker live in a folder; return how each of its lives ended."""
+def lived(
+    name: str, folder: Path, seed: int, between: Callable[[int], object] | None = None
+) -> list[str]:
+    """Have a broker live in a folder; return how each of its lives ended.
+
+    ``between`` is called with the number of each life before it begins.
+    """
     rng, path, ends = random.Random(seed), _classes(name), list[str]()
     for life in range(rng.choice(LIVES)):
         ends.append(rng.choice(ENDS))
+        if between is not None:
+            between(life)
         limit = rng.choice((0.05, 0.5, 1.5, 4)) * rng.random()
         arguments = (folder, seed, life, ends[-1])
         with start_java("Lives", *arguments, classpath=path, options=OPTIONS) as process:

@@ -447,3 +447,93 @@ BITRONIX: dict[str, Damage] = {
     "files exchanged": _exchanged,
 }
 BITRONIX_3 = BITRONIX | {"clock went back": clock_went_back}
+
+
+# -- Artemis ---------------------------------------------------------------------------------------
+
+
+def _in(folder: str, pattern: str) -> Callable[[Path, random.Random], Path | None]:
+    def chosen(copy: Path, rng: random.Random) -> Path | None:
+        found = sorted((copy / folder).rglob(pattern))
+        return rng.choice(found) if found else None
+
+    return chosen
+
+
+Choice = Callable[[Path, random.Random], Path | None]
+
+
+def _one_missing(choice: Choice) -> Damage:
+    def missing(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+        path = choice(copy, rng)
+        if path is not None:
+            path.unlink()
+        return path is not None
+
+    return missing
+
+
+def _one_cut(choice: Choice) -> Damage:
+    def cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+        path = choice(copy, rng)
+        content = b"" if path is None else path.read_bytes()
+        return path is not None and _put(path, content[: rng.randrange(len(content) or 1)])
+
+    return cut
+
+
+def _one_over_another(choice: Choice) -> Damage:
+    def swapped(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+        one, other = choice(copy, rng), choice(copy, rng)
+        return one is not None and other is not None and _put(one, other.read_bytes())
+
+    return swapped
+
+
+def _folder_missing(folder: str) -> Damage:
+    def missing(copy: Path, *_: object) -> bool:
+        there = any(one.is_file() for one in (copy / folder).rglob("*"))
+        shutil.rmtree(copy / folder, ignore_errors=True)
+        return there
+
+    return missing
+
+
+def _folder_of(folder: str, *, another: bool) -> Damage:
+    """Put the folder of yesterday, or of another broker, in the place of this one."""
+
+    def put(copy: Path, whole: Whole, other: Path, _: random.Random) -> bool:
+        source = (other if another else whole.older) / folder
+        if not source.is_dir():
+            return False
+        before = _contents(copy / folder)
+        shutil.rmtree(copy / folder, ignore_errors=True)
+        shutil.copytree(source, copy / folder, ignore=shutil.ignore_patterns("*.lock"))
+        return before != _contents(copy / folder)
+
+    return put
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    files = (one for one in folder.rglob("*") if one.is_file() and one.suffix != ".lock")
+    return {str(one.relative_to(folder)): one.read_bytes() for one in files}
+
+
+_BINDINGS = _in("bindings", "*.bindings")
+_LARGE, _PAGE = _in("large", "*.msg"), _in("paging", "*.page")
+ARTEMIS: dict[str, Damage] = {
+    "bindings missing": _folder_missing("bindings"),
+    "file of bindings missing": _one_missing(_BINDINGS),
+    "bindings of yesterday": _folder_of("bindings", another=False),
+    "bindings of another broker": _folder_of("bindings", another=True),
+    "large message missing": _one_missing(_LARGE),
+    "large message cut": _one_cut(_LARGE),
+    "large message over another": _one_over_another(_LARGE),
+    "large messages missing": _folder_missing("large"),
+    "large messages of yesterday": _folder_of("large", another=False),
+    "pages missing": _folder_missing("paging"),
+    "page missing": _one_missing(_PAGE),
+    "page cut": _one_cut(_PAGE),
+    "pages of yesterday": _folder_of("paging", another=False),
+    "journal of yesterday": _folder_of("journal", another=False),
+}

@@ -34,6 +34,7 @@ from tests.interop.differential.originals import (
     Manager,
     Original,
     Rows,
+    Server,
     Whole,
 )
 
@@ -191,7 +192,7 @@ def run(
 
 def _copy(whole: Whole, to: Path) -> Path:
     shutil.rmtree(to, ignore_errors=True)
-    return Path(shutil.copytree(whole.folder, to, ignore=shutil.ignore_patterns("*.lck")))
+    return Path(shutil.copytree(whole.folder, to, ignore=shutil.ignore_patterns("*.lck", "*.lock")))
 
 
 def _check_reference(system: Original, workload: int, whole: Whole, reference: Found) -> None:
@@ -367,6 +368,8 @@ def kinds_of(system: Original) -> dict[str, Damage]:
     """Return the damage to what lies beside the log that this system can have."""
     if isinstance(system, Manager):
         return around.BITRONIX if system.name == "bitronix" else around.BITRONIX_3
+    if isinstance(system, Server):
+        return around.ARTEMIS
     assert isinstance(system, Database)
     if system.is_derby:
         return around.DERBY
@@ -378,6 +381,11 @@ def kinds_of(system: Original) -> dict[str, Damage]:
 def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
     """Return whether all that a restart opens is as it was at an earlier time."""
 
+    if isinstance(system, Server):
+        found = [one.relative_to(copy) for one in system.files(copy)]
+        before = [one.relative_to(whole.older) for one in system.files(whole.older)]
+        return found == before and all(_equal(copy / one, whole.older / one) for one in found)
+
     def same(day: Path) -> bool:
         files = system.files(copy)
         return all(_equal(one, day / one.name) for one in files) and len(files) == len(
@@ -386,9 +394,9 @@ def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
 
     if isinstance(system, Database) and system.is_derby:
         older = whole.older.with_name("older-seg0")
-        found = list((copy / "seg0").glob("*.dat"))
-        if len(found) != len(list(older.iterdir())) or not all(
-            _equal(one, older / one.name) for one in found
+        containers = list((copy / "seg0").glob("*.dat"))
+        if len(containers) != len(list(older.iterdir())) or not all(
+            _equal(one, older / one.name) for one in containers
         ):
             return False
     return any(same(day) for day in around.days(whole))

@@ -22,6 +22,7 @@ from typing import Protocol
 from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING
 from tests.interop.bitronix.original import COORDINATES as BITRONIX
 from tests.interop.bitronix.original import NEW, OLD, original
+from tests.interop.broker.lives import BROKERS, lived
 from tests.interop.java import classpath, compile_java, run_java, start_java
 from tests.interop.jboss.original import real_journal
 from tests.interop.jboss.test_interop import FILE_SIZE, Work
@@ -350,6 +351,43 @@ class Journal:
             yield opened
 
 
+@dataclass(frozen=True)
+class Server:
+    """A broker of Artemis, with all that its data directory has: as `lives` leaves it."""
+
+    name: str = "artemis-broker"
+    summed: bool = False
+    fill: bytes = b"\0"
+    atomic: bool = False
+
+    def make(self, folder: Path, seed: int) -> Whole:
+        """Let it live, and kill or stop it; what it keeps is what a start shows."""
+        data, older = folder / "data", folder / "older"
+
+        def keep(life: int) -> None:
+            if life:
+                shutil.rmtree(older, ignore_errors=True)
+                shutil.copytree(data, older, ignore=shutil.ignore_patterns("*.lock"))
+
+        older.mkdir(parents=True)
+        lived("artemis", data, seed, keep)
+        return Whole(data, older, [{}, {}])
+
+    def files(self, folder: Path) -> list[Path]:
+        """All of them."""
+        return sorted(one for one in folder.rglob("*") if one.is_file() and one.suffix != ".lock")
+
+    @contextmanager
+    def opener(self) -> Iterator[Opener]:
+        """A process that starts a broker with each copy."""
+        jars = BROKERS["artemis"].coordinates
+        copies = Copies("BrokerCases", _classes("broker", *jars), limit_ms=20 * LIMIT_MS)
+        try:
+            yield copies.open
+        finally:
+            copies.close()
+
+
 def _live(work: Work) -> Rows:
     numbers = set(work.live).union(*(deleted for _, deleted in work.open.values()))
     return dict.fromkeys(map(str, numbers), "")
@@ -457,6 +495,7 @@ def _encrypted(cipher: str) -> tuple[str, ...]:
 
 
 _MORE: tuple[Original, ...] = (
+    Server(),
     _derby("derby-10.10", "derby:10.10.2.0"),
     _derby("derby-10.16", "derby:10.16.1.1", "derbytools:10.16.1.1"),
     _derby("derby-full", DERBY, room=_FULL),

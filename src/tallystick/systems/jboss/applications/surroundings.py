@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
@@ -24,7 +25,7 @@ from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import Item
-from tallystick.systems.jboss.format.pages import messages_in
+from tallystick.systems.jboss.format.pages import PageContents, contents_of
 from tallystick.systems.surroundings import alone, names_beside, open_part
 
 BROKER: Final = "broker"
@@ -100,7 +101,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     parts = [
         _bindings(place, contents, queues, damage),
         _large(places["large-messages"], contents),
-        _pages(places["paging"], contents, queues or {}),
+        _pages(places["paging"], contents, queues or {}, places["large-messages"]),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
 
@@ -204,7 +205,8 @@ def _bindings(
         more = "" if len(lost) <= _LISTED_MAX else f" and {len(lost) - _LISTED_MAX} more"
         state = "The bindings do not have them" if queues else "The bindings are missing"
         why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
-        stake = AtStake(None, lost.total())
+        # How many of their messages in pages are lost with them, the journal does not say.
+        stake = AtStake(None, None if any(contents.paged.values()) else lost.total())
         return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
     if not queues:
         why = "The bindings are missing: which queues and addresses they held cannot be told."
@@ -241,7 +243,7 @@ def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> s
     return "" if size is None or found >= size else f"{name} has {found:,} of {size:,} bytes"
 
 
-def _pages(place: _Place, contents: _Contents, queues: dict[int, str]) -> Part:
+def _pages(place: _Place, contents: _Contents, queues: dict[int, str], large_place: _Place) -> Part:
     path, found_by, there = place
     wanted = Counter[str]()
     for queue, count in contents.paged.items():
@@ -253,42 +255,76 @@ def _pages(place: _Place, contents: _Contents, queues: dict[int, str]) -> Part:
         return Part("paging", path, found_by, there, True, "No message waits in a page.")
     held = _held(path)
     for address, count in sorted(wanted.items()):
-        found = held.get(address, 0) if address else sum(held.values())
+        pages = [held[address]] if address in held else [] if address else list(held.values())
+        found = sum(one.messages for one in pages)
+        whose = f"of {address} " if address else ""
+        why = ""
         if count > found:
-            whose = f"of {address} " if address else ""
             why = (
                 f"{counted(count, 'message')} {whose}in pages, by the count in the journal, and "
                 f"the pages hold at most {found:,}: pages may be missing, or cut."
             )
+        elif odd := next((one.odd for one in pages if one.odd), ""):
+            why = f"{odd}: messages {whose}may be missing."
+        elif large := {one: size for page in pages for one, size in page.large.items()}:
+            files = large_place[0]
+            names = {logical_name(name): name for name in names_beside(files)}
+            # One that is not there may have been taken: its file goes then, and its page later.
+            there_too = {one: size for one, size in large.items() if f"{one}.msg" in names}
+            short = (_odd(files, names, one, size) for one, size in sorted(there_too.items()))
+            if text := next(filter(None, short), ""):
+                why = f"{text}, and a message in a page names it: it may be delivered in part."
+        if why:
             return Part("paging", path, found_by, there, False, why, Answer.CANNOT_TELL)
     return Part("paging", path, found_by, there, True, "The pages are there.")
 
 
-def _held(folder: str) -> dict[str, int]:
-    """Return for each address how many messages its pages may have held.
+@dataclass(slots=True)
+class _Held:
+    """What the pages of an address hold.
 
-    A start takes leading pages that are gone for read, and so does a count that was written before.
+    Attributes:
+        messages: how many they may have held. A start takes leading pages that are gone for read,
+            and so does a count that was written before.
+        odd: what no broker leaves, in words.
+        large: large message -> the bytes that its file has.
     """
-    held: dict[str, int] = {}
+
+    messages: int
+    odd: str = ""
+    large: dict[int, int] = field(default_factory=dict)
+
+
+def _held(folder: str) -> dict[str, _Held]:
+    """Return for each address what its pages hold."""
+    held: dict[str, _Held] = {}
     for name in sorted(names_beside(folder)):
         below = f"{folder}/{name}"
         names = sorted(map(logical_name, names_beside(below)))
         pages = [one for one in names if re.fullmatch(r"\d+\.page", one)]
         if not pages or "address.txt" not in names:
             continue
-        address = _text(f"{below}/address.txt")
-        counts = [_messages(f"{below}/{one}") for one in pages]
-        leading = int(pages[0].partition(".")[0]) - 1
-        held[address] = sum(counts) + leading * max(counts)
+        numbers = [int(one.partition(".")[0]) for one in pages]
+        contents = [_page(f"{below}/{one}") for one in pages]
+        counts = [one.messages for one in contents]
+        found = _Held(sum(counts) + (numbers[0] - 1) * max(counts))
+        for before, after in pairwise(numbers):
+            if after != before + 1:
+                found.odd = f"{before + 1:09}.page is missing between others"
+        for page, one in zip(pages, contents, strict=True):
+            if not one.whole:
+                found.odd = f"{page} ends within a message"
+            found.large |= one.large
+        held[_text(f"{below}/address.txt")] = found
     return held
 
 
-def _messages(path: str) -> int:
+def _page(path: str) -> PageContents:
     source = open_part(path)
     if source is None:
-        return 0
+        return PageContents(0, True, {})
     with source:
-        return messages_in(source.data)
+        return contents_of(source.data)
 
 
 def _text(path: str) -> str:
