@@ -14,8 +14,10 @@ import pytest
 import tallystick
 from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
+from tallystick.systems.jboss.applications import surroundings
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
+from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
 
@@ -163,6 +165,40 @@ def test_pages_that_are_counted_are_needed(change: Change, safe: bool, tmp_path:
     assert found[:2] == (
         (Answer.SAFE, "next-file") if safe else (Answer.CANNOT_TELL, "beside-the-log")
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: cut(data, 1), "000000001.page ends within a message"),
+        (lambda data: page(data, 2).unlink(), "000000002.page is missing between others"),
+    ],
+)
+def test_a_page_that_no_broker_leaves_is_told_where_the_count_does_not_tell(
+    change: Change, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count in the journal is older than the pages: those of the last one are not in it."""
+    monkeypatch.setattr(surroundings.messages, "counted", lambda *_: 1)
+    data = broker(tmp_path, PAGED)
+    assert answer(data)[0] is Answer.SAFE
+    change(data)
+    one, parts = judged(data)
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert words in parts[2].why
+
+
+def test_a_short_file_of_a_large_message_that_a_page_names_is_told(tmp_path: Path) -> None:
+    """Artemis 2.40 delivers what is there. One that is gone may have been taken."""
+    data = broker(tmp_path, PAGED)
+    path = page(data, 1)
+    path.write_bytes(path.read_bytes() + entry(WRITTEN))
+    (data / "large-messages").mkdir(exist_ok=True)
+    large = data / "large-messages" / "271.msg"
+    for size, answered in ((150_000, Answer.SAFE), (60_000, Answer.CANNOT_TELL)):
+        large.write_bytes(bytes(size))
+        assert answer(data)[0] is answered
+    large.unlink()
+    assert answer(data)[0] is Answer.SAFE
 
 
 def page(data: Path, number: int) -> Path:

@@ -1,0 +1,49 @@
+"""What a page of a broker holds, from bytes made here as Artemis 2.40 writes them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tallystick.systems.jboss.format.pages import PageContents, contents_of
+
+SMALL = struct.pack(">qB", -1, 0) + bytes(40)
+LARGE = struct.pack(">qBiq", -1, 1, 0, 7) + bytes(30)
+"""A large message whose record says no size."""
+
+
+def entry(message: bytes) -> bytes:
+    return b"{" + struct.pack(">i", len(message)) + message + b"}"
+
+
+@pytest.mark.parametrize(
+    ("data", "messages", "whole"),
+    [
+        (b"", 0, True),
+        (entry(SMALL) * 3, 3, True),
+        (entry(SMALL) + entry(LARGE), 2, True),
+        (entry(SMALL) + entry(SMALL)[:-1], 1, False),
+        (entry(SMALL) + b"{", 1, False),
+        (entry(SMALL) + bytes(20), 1, False),
+        (b"{" + struct.pack(">i", -9) + SMALL, 0, False),
+    ],
+)
+def test_a_page_is_whole_where_nothing_but_whole_messages_stands_in_it(
+    data: bytes, messages: int, whole: bool
+) -> None:
+    assert contents_of(memoryview(data)) == PageContents(messages, whole, {})
+
+
+WRITTEN = bytes.fromhex(
+    "ffffffffffffffff0100000064000000000000010f01000000086600610073007400000001000000"
+    "0000000000000001a21b00367d0401000000020000001e5f0041004d0051005f004c004100520047"
+    "0045005f00530049005a0045000700000000000249f0000000026e0006000000bf00000001000000"
+    "0000000007"
+)
+"""A large message of 150,000 bytes in a page of Artemis 2.40, with the id 271."""
+
+
+def test_a_large_message_in_a_page_says_how_long_its_file_is() -> None:
+    page = memoryview(entry(WRITTEN) + entry(SMALL))
+    assert contents_of(page) == PageContents(2, True, {271: 150_000})
