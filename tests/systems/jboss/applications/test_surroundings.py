@@ -14,7 +14,6 @@ import pytest
 import tallystick
 from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
-from tallystick.systems.jboss.applications import surroundings
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
@@ -174,11 +173,12 @@ def test_pages_that_are_counted_are_needed(change: Change, safe: bool, tmp_path:
         (lambda data: page(data, 2).unlink(), "000000002.page is missing between others"),
     ],
 )
+@pytest.mark.parametrize("number", [0, 1])
 def test_a_page_that_no_broker_leaves_is_told_where_the_count_does_not_tell(
-    change: Change, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: Change, words: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The count in the journal is older than the pages: those of the last one are not in it."""
-    monkeypatch.setattr(surroundings.messages, "counted", lambda *_: 1)
+    monkeypatch.setattr("tallystick.systems.jboss.format.messages.counted", lambda *_: number)
     data = broker(tmp_path, PAGED)
     assert answer(data)[0] is Answer.SAFE
     change(data)

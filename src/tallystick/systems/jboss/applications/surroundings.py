@@ -98,10 +98,11 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
             queues = known.queues(place[0])
         except LogUnreadableError as error:
             damage = str(error)
+    held = _held(places["paging"][0])
     parts = [
-        _bindings(place, contents, queues, damage),
+        _bindings(place, contents, queues, damage, paged=bool(held)),
         _large(places["large-messages"], contents),
-        _pages(places["paging"], contents, queues or {}, places["large-messages"]),
+        _pages(places["paging"], contents, queues or {}, places["large-messages"], held),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
 
@@ -190,7 +191,12 @@ def _contents(listed: Iterable[Item]) -> _Contents:
 
 
 def _bindings(
-    place: _Place, contents: _Contents, queues: dict[int, str] | None, damage: str
+    place: _Place,
+    contents: _Contents,
+    queues: dict[int, str] | None,
+    damage: str,
+    *,
+    paged: bool,
 ) -> Part:
     path, found_by, there = place
     if damage:
@@ -206,7 +212,7 @@ def _bindings(
         state = "The bindings do not have them" if queues else "The bindings are missing"
         why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
         # How many of their messages in pages are lost with them, the journal does not say.
-        stake = AtStake(None, None if any(contents.paged.values()) else lost.total())
+        stake = AtStake(None, None if paged else lost.total())
         return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
     if not queues:
         why = "The bindings are missing: which queues and addresses they held cannot be told."
@@ -243,7 +249,13 @@ def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> s
     return "" if size is None or found >= size else f"{name} has {found:,} of {size:,} bytes"
 
 
-def _pages(place: _Place, contents: _Contents, queues: dict[int, str], large_place: _Place) -> Part:
+def _pages(
+    place: _Place,
+    contents: _Contents,
+    queues: dict[int, str],
+    large_place: _Place,
+    held: dict[str, _Held],
+) -> Part:
     path, found_by, there = place
     wanted = Counter[str]()
     for queue, count in contents.paged.items():
@@ -251,10 +263,10 @@ def _pages(place: _Place, contents: _Contents, queues: dict[int, str], large_pla
             # The queues of one address read the same pages.
             address = queues.get(queue, "")
             wanted[address] = max(wanted[address], count)
-    if not wanted:
+    if not wanted and not held:
         return Part("paging", path, found_by, there, True, "No message waits in a page.")
-    held = _held(path)
-    for address, count in sorted(wanted.items()):
+    for address in sorted({*wanted, *held}):
+        count = wanted[address]
         pages = [held[address]] if address in held else [] if address else list(held.values())
         found = sum(one.messages for one in pages)
         whose = f"of {address} " if address else ""
