@@ -11,7 +11,7 @@ from tallystick.systems.jboss.format.file_names import (
 )
 from tallystick.systems.jboss.format.layout import SHAPES, Item, RecordType, encode, encode_body
 from tallystick.systems.jboss.format.messages import counted, ids_given
-from tallystick.systems.jboss.format.pages import messages_in
+from tallystick.systems.jboss.format.pages import contents_of
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ PAGE = b"{\0\0\0\3abc}" + b"{\0\0\0\0}" + b"{\0\0\0\1x}"
     ],
 )
 def test_a_page_has_its_whole_messages(data: bytes, count: int) -> None:
-    assert messages_in(memoryview(data)) == count
+    assert contents_of(memoryview(data)).messages == count
 
 
 @pytest.mark.parametrize("name", SHAPES)
