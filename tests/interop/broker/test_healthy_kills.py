@@ -1,7 +1,8 @@
 """Brokers that were killed or stopped, and nothing else, are safe: an answer in doubt is rare.
 
-Small with the interop tests; with the soak tests as many brokers of each system as
-TALLYSTICK_CASES says, from the seed TALLYSTICK_SEED on.
+Small with the interop tests, where three brokers show no share: none is called lost, and not
+several are in doubt. With the soak tests as many brokers of each system as TALLYSTICK_CASES says,
+from the seed TALLYSTICK_SEED on, and the shares.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_a_broker_as_a_kill_or_a_stop_leaves_it_is_safe(
         shutil.rmtree(data)
     sys.stdout.write(f"{name}, seed {SEED}: {answers}\n")
     every = sum(answers.values(), Counter[str]())
-    assert every[Answer.CANNOT_TELL.value] <= MOST_IN_DOUBT * count
+    assert every[Answer.CANNOT_TELL.value] <= max(MOST_IN_DOUBT * count, 1)
     for of_a_way in answers.values():
         in_doubt = of_a_way[Answer.CANNOT_TELL.value]
-        assert in_doubt <= max(MOST_OF_A_WAY * of_a_way.total(), 1 if count == LONG else 0)
+        assert in_doubt <= max(MOST_OF_A_WAY * of_a_way.total(), 1)
