@@ -42,8 +42,13 @@ def test_the_demo_writes_the_estate_of_a_package_that_is_a_zip(tmp_path: Path) -
     with zipfile.ZipFile(wheel, "w") as packed:
         for folder, name in ((package, "tallystick"), (EXAMPLES, "tallystick/cli/estate")):
             for one in folder.rglob("*"):
-                if one.is_file() and "__pycache__" not in one.parts:
-                    packed.write(one, f"{name}/{one.relative_to(folder)}")
+                path = f"{name}/{one.relative_to(folder)}"  # an installed package has the estate
+                if (
+                    one.is_file()
+                    and "__pycache__" not in one.parts
+                    and path not in packed.NameToInfo
+                ):
+                    packed.write(one, path)
     answer = subprocess.run(
         [sys.executable, "-m", "tallystick", "demo", "here"],
         env=os.environ | {"PYTHONPATH": str(wheel)},
