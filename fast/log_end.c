@@ -60,17 +60,19 @@ static uint32_t checksum(PyObject *crc32, char *data, size_t size) {
 static int is_in_place(LogEnd *at) {
 #ifdef STATX_NLINK
     struct statx some;
-    unsigned asked = STATX_NLINK | STATX_INO | STATX_SIZE;
+    unsigned asked = STATX_TYPE | STATX_NLINK | STATX_INO | STATX_SIZE;
     if (statx(at->fd, "", AT_EMPTY_PATH, asked, &some) == 0 && (some.stx_mask & asked) == asked) {
         int same = some.stx_ino == at->inode &&
                    makedev(some.stx_dev_major, some.stx_dev_minor) == at->device;
-        return !same ? EBADF : !some.stx_nlink ? ENOENT : some.stx_size < at->end ? ENODATA : 0;
+        int cut = S_ISREG(some.stx_mode) && some.stx_size < at->end;
+        return !same ? EBADF : !some.stx_nlink ? ENOENT : cut ? ENODATA : 0;
     }
 #endif
     struct stat now;
     if (fstat(at->fd, &now) < 0) return errno;
     if (now.st_ino != at->inode || (unsigned long long)now.st_dev != at->device) return EBADF;
-    return !now.st_nlink ? ENOENT : (uint64_t)now.st_size < at->end ? ENODATA : 0;
+    int cut = S_ISREG(now.st_mode) && (uint64_t)now.st_size < at->end;
+    return !now.st_nlink ? ENOENT : cut ? ENODATA : 0;
 }
 
 /* Return 0, or an errno. No room for a write is no error of the log, unlike that of a sync: what was

@@ -140,7 +140,7 @@ def test_what_comes_later_changes_no_row(tmp_path: Path) -> None:
 
 def test_rows_that_come_and_go_later_cost_no_memory(tmp_path: Path) -> None:
     peaks = []
-    for pairs in (100, 300, 3_000):  # the first loads what is needed
+    for pairs in (100, 300, 12_000):  # the first loads what is needed
         log = tmp_path / str(pairs)
         with Journal(log) as journal:
             journal.add(1, b"first")
@@ -154,7 +154,7 @@ def test_rows_that_come_and_go_later_cost_no_memory(tmp_path: Path) -> None:
         assert [one.key for one in asof(log, Moment(lsn=lsn))] == ["1"]
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[2] - peaks[1] < 2_700 * 60
+    assert peaks[2] - peaks[1] < 11_700 * 100
 
 
 def test_a_row_from_before_the_log_is_told_by_the_database_or_not_known(

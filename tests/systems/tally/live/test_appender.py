@@ -346,6 +346,7 @@ def test_an_index_that_shrinks_during_a_write_is_not_written_beyond(tmp_path: Pa
         end = core.LogEnd(
             bytes(128), 512, 1 << 20, shrink, LocalFile, LocalFile.pwrite, LocalFile.datasync
         )
+        file.truncate(8192)
         found = os.fstat(file.fileno())
         end.fd, end.end, end.device, end.inode = file.fileno(), 8192, found.st_dev, found.st_ino
         empty = ctypes.pythonapi.PyByteArray_AsString
