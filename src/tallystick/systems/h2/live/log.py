@@ -15,7 +15,7 @@ Source: the PageLog description, part b; docs/documents.md lists its members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -422,18 +422,25 @@ class PageLog(Uncopied):
         return kind in (layout.EMPTY, layout.STREAM_TRUNK, layout.STREAM_DATA)
 
     def _begin(
-        self, chains: Iterable[TrunkChain], first_trunk: int | None, *, at_end: bool
+        self, chains: Collection[TrunkChain], first_trunk: int | None, *, at_end: bool
     ) -> LogWriter:
         keys = [trunk.key for chain in chains for trunk in chain.trunks]
         key = max([self.store.header.log_key, *keys])
         require_numbers(self.store.path, self.store.header, key)
+        exclude = self._state.undo_all if self._own_pages else ()
         if first_trunk is not None:
             self.store.mark_used(first_trunk)
+        else:
+            # Not where an old log would go on: until the headers name the new one, its first trunk
+            # would be looked at as the next one of the old, which has the same key.
+            following = {chain.end_page for chain in chains}
+            above = self.store.page_count - 1 if at_end else 0
+            first_trunk = self.store.allocate(above, following.union(exclude))
         writer = LogWriter(
             self.store,
             key=key,
             batch=self._batch,
-            exclude=self._state.undo_all if self._own_pages else (),
+            exclude=exclude,
             at_end=at_end,
             first_trunk=first_trunk,
         )

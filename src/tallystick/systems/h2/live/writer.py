@@ -163,7 +163,7 @@ class LogOutput:
 class LogWriter(Uncopied):
     """Writes one log, from its first trunk page on, with a key above ``key``.
 
-    ``first_trunk`` is a page that is marked as used; None allocates one.
+    ``first_trunk`` is a page that is marked as used.
     """
 
     def __init__(
@@ -174,17 +174,13 @@ class LogWriter(Uncopied):
         batch: int,
         exclude: Collection[int],
         at_end: bool,
-        first_trunk: int | None = None,
+        first_trunk: int,
     ) -> None:
         self.store = store
-        above = store.page_count - 1 if at_end else 0
-        if first_trunk is None:
-            first_trunk = store.allocate(above, exclude)
-        elif at_end:
-            above = first_trunk
         self.first_trunk = first_trunk
+        above = first_trunk if at_end else 0
         self.output = LogOutput(
-            store, key + 1, self.first_trunk, batch=batch, exclude=exclude, above=above
+            store, key + 1, first_trunk, batch=batch, exclude=exclude, above=above
         )
         self._first_page = self.output.page
         """The data page that begins what is written next."""
