@@ -32,7 +32,15 @@ static int letting; /* calls, one in the other, that let signals through */
 static PyObject *getframe;                  /* sys._getframe */
 static int limit;                           /* on recursion, as it was before room was made */
 static int rooms;                           /* threads for which the limit is raised now */
-static _Thread_local int open_here, room_here; /* blocks; whether room is made for them */
+
+/* With each thread's own stack, where the C library has that for a module that is loaded later: the
+   rest it frees in another thread, of which the sanitizer for races knows nothing. */
+#ifdef __GLIBC__
+#define OF_THREAD __attribute__((tls_model("initial-exec")))
+#else
+#define OF_THREAD
+#endif
+static _Thread_local int open_here OF_THREAD, room_here OF_THREAD; /* blocks; is room made? */
 
 static int in_main(void) { return PyThread_get_thread_ident() == main_thread; }
 
