@@ -13,14 +13,13 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tables_scan import WRITERS
+from verdicts import measured, status
 
 import tallystick
 from tallystick.investigate.asof import Moment, asof
@@ -32,7 +31,6 @@ from tallystick.pipeline.task import execute
 from tallystick.reading.filters import Filter
 
 SMALL_MIB = 3
-SAMPLE_S = 0.02
 
 
 def read(table: str, *columns: str) -> Callable[[str], int]:
@@ -105,28 +103,11 @@ OPEN = ("kind", "transaction having", "time", "no time", "changes in SQL", "chan
 def ask(name: str, small: str, large: str) -> None:
     """Ask both logs and print what the second answer cost."""
     ASKED[name](small)
-    peak, done = 0, threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(SAMPLE_S):
-            peak = max(peak, _anonymous())
-
     if name in OPEN:
         _connected(large)
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    before, begin = _anonymous(), time.process_time()
-    answer = ASKED[name](large)
-    used = time.process_time() - begin
-    done.set()
-    watcher.join()
-    print(json.dumps({"seconds": used, "answer": answer, "mib": (peak - before) >> 20}))
-
-
-def _anonymous() -> int:
-    with open("/proc/self/smaps_rollup") as file:
-        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Anonymous:"))
+    before = status("RssAnon")
+    answer, used, peak = measured(lambda: ASKED[name](large))
+    print(json.dumps({"seconds": used, "answer": answer, "mib": (peak - before) >> 10}))
 
 
 def main() -> None:

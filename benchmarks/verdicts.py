@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import bitronix_scan
 import cloudtran_scan
@@ -36,6 +37,8 @@ from tallystick.services.journal import Journal
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import system
+
+Answer = TypeVar("Answer")
 
 ASKED: dict[str, Callable[[str], object]] = {
     "explain": explain,
@@ -77,6 +80,12 @@ SAMPLE_S = 0.02
 def ask(command: str, small: str, large: str) -> None:
     """Ask about both logs and print what the second one cost."""
     ASKED[command](small)
+    _, seconds, peak = measured(lambda: ASKED[command](large))
+    print(json.dumps([seconds, peak, status("VmHWM")]))
+
+
+def measured(call: Callable[[], Answer]) -> tuple[Answer, float, int]:
+    """Make a call; return its answer, the seconds of processors, and the peak of ``RssAnon``."""
     peak, done = 0, threading.Event()
 
     def watch() -> None:
@@ -87,11 +96,11 @@ def ask(command: str, small: str, large: str) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     begin = time.process_time()
-    ASKED[command](large)
+    answer = call()
     seconds = time.process_time() - begin
     done.set()
     watcher.join()
-    print(json.dumps([seconds, max(peak, status("RssAnon")), status("VmHWM")]))
+    return answer, seconds, max(peak, status("RssAnon"))
 
 
 def status(name: str) -> int:
