@@ -29,9 +29,9 @@ static int letting; /* calls, one in the other, that let signals through */
 
 #define ROOM 200 /* calls, one in the other, that a block can make in any case */
 
-static PyObject *getframe;                  /* sys._getframe */
-static int limit;                           /* on recursion, as it was before room was made */
-static int rooms;                           /* threads for which the limit is raised now */
+static PyObject *getframe; /* sys._getframe */
+static int limit;          /* on recursion, as it was before room was made */
+static int rooms;          /* threads for which the limit is raised now */
 
 /* With each thread's own stack, where the C library has that for a module that is loaded later: the
    rest it frees in another thread, of which the sanitizer for races knows nothing. */

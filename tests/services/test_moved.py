@@ -312,21 +312,32 @@ def test_a_folder_that_was_deleted_is_not_called_moved(tmp_path: Path) -> None:
         log.close()
 
 
-@pytest.mark.both_cores
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_nothing_is_acknowledged_into_files_that_were_deleted(name: str, tmp_path: Path) -> None:
+def _refuses_after(change: Callable[[Path], None], name: str, place: Path) -> None:
+    """Change the folder of a log that is open: what is put later is refused, each time."""
     open_it, _ = SUBJECTS[name]
-    (tmp_path / "fixed").mkdir()
-    subject = open_it(str(tmp_path / "log"))
+    (place / "fixed").mkdir()
+    subject = open_it(str(place / "log"))
     try:
         subject.put(1)
-        shutil.rmtree(tmp_path / "log")
+        change(place / "log")
         for number in (2, 3):
             with pytest.raises((TallystickError, OSError)):
                 subject.put(number)
     finally:
         with contextlib.suppress(TallystickError, OSError):
             subject.close()
+
+
+def _cut(folder: Path) -> None:
+    for path in files_below(folder):
+        if not path.name.startswith("shared."):  # mapped: the process would be ended (SIGBUS)
+            os.truncate(path, 0)  # as `> FILE` and logrotate's copytruncate do
+
+
+@pytest.mark.both_cores
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_nothing_is_acknowledged_into_files_that_were_deleted(name: str, tmp_path: Path) -> None:
+    _refuses_after(shutil.rmtree, name, tmp_path)
 
 
 # What grows with each write cannot tell: CloudTran's files begin empty.
@@ -335,17 +346,4 @@ def test_nothing_is_acknowledged_into_files_that_were_deleted(name: str, tmp_pat
 def test_nothing_is_acknowledged_into_files_that_another_program_has_cut(
     name: str, tmp_path: Path
 ) -> None:
-    open_it, _ = SUBJECTS[name]
-    (tmp_path / "fixed").mkdir()
-    subject = open_it(str(tmp_path / "log"))
-    try:
-        subject.put(1)
-        for path in files_below(tmp_path / "log"):
-            if not path.name.startswith("shared."):  # mapped: the process would be ended (SIGBUS)
-                os.truncate(path, 0)  # as `> FILE` and logrotate's copytruncate do
-        for number in (2, 3):
-            with pytest.raises((TallystickError, OSError)):
-                subject.put(number)
-    finally:
-        with contextlib.suppress(TallystickError, OSError):
-            subject.close()
+    _refuses_after(_cut, name, tmp_path)

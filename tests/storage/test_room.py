@@ -11,6 +11,7 @@ import pytest
 
 from tallystick.storage.signals import ROOM, uninterrupted
 from tests.stack import calls_left, deep
+from tests.threads import in_thread
 
 pytestmark = pytest.mark.both_cores
 
@@ -32,25 +33,7 @@ def _in_block(call: Callable[[], object]) -> Callable[[], None]:
     return block
 
 
-def _in_thread(call: Callable[[], object]) -> None:
-    """Run a call in a thread, and raise what it raises."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    if raised:
-        raise raised[0]
-
-
-ANYWHERE = pytest.mark.parametrize("run", [lambda call: call(), _in_thread], ids=["main", "thread"])
+ANYWHERE = pytest.mark.parametrize("run", [lambda call: call(), in_thread], ids=["main", "thread"])
 
 
 @ANYWHERE
@@ -140,7 +123,7 @@ def test_calls_of_the_application_without_end_end_in_its_error(own_limit: int) -
         again()
     assert 50 < counted < own_limit + ROOM
     with pytest.raises(RecursionError):
-        _in_thread(again)
+        in_thread(again)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

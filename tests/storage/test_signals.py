@@ -31,6 +31,7 @@ from tests.interrupts import (
     interrupted,
     require_handlers,
 )
+from tests.threads import in_thread
 
 pytestmark = pytest.mark.both_cores
 
@@ -123,22 +124,6 @@ def test_other_threads_do_not_touch_the_handlers() -> None:
             require_handlers()
 
     in_thread(work)
-
-
-def in_thread(work: Callable[[], None]) -> None:
-    """Run a function in another thread, and fail if it does."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert not failed
 
 
 def test_a_child_forked_by_another_thread_during_a_block_has_the_handlers() -> None:

@@ -14,9 +14,10 @@ to wait for other threads, `Bell.wait` and the like let one interrupt through.
 begins where more than half of it is used has room for `ROOM` more calls: the limit on recursion is
 raised until it ends. What it calls of the application has no more room than without it.
 
-Other threads, and subinterpreters, run no handlers: there a block costs a comparison. In the main
-thread it costs the compiled core half a microsecond, and its twin `Uninterrupted` a few: each block
-looks at all handlers, as nobody tells when one of them changes.
+Other threads, and subinterpreters, run no handlers: there a block costs the look how much of the
+stack is used, at most. In the main thread it costs the compiled core half a microsecond, and its
+twin `Uninterrupted` a few: each block looks at all handlers, as nobody tells when one of them
+changes.
 """
 
 from __future__ import annotations
