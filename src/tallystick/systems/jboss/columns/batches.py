@@ -69,8 +69,11 @@ def _file_batches(
         plain = found[:, STATUS] == VALID
         valid = found if plain.all() else found[plain]
         if has_damage(found, valid, table.bytes[:end], place, file.stamp):
+            # From the end of the last whole record on: all before it are in batches already.
             yield from _by_records(journal, file, log, (max(begin, place), end), rows)
             return
+        # A part is scanned from the header on, too: begun elsewhere, the scan might take a record
+        # inside a body for one of the journal.
         wanted = valid[np.searchsorted(valid[:, OFFSET], begin) :]
         if len(wanted):
             yield table.batch(np.ascontiguousarray(wanted))

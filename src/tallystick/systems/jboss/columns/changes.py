@@ -82,6 +82,7 @@ def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
     for batch in batches:
         waiting.append(batch)
         if (count := sum(one.num_rows for one in waiting)) >= rows:
+            # Into one chunk, because a batch never spans two.
             table = pa.Table.from_batches(waiting).combine_chunks()
             whole = count - count % rows
             yield from table.slice(0, whole).to_batches(rows)
@@ -116,6 +117,8 @@ class ChangeColumns:
             found.append(self._of_effects(where, place, effects))
         if len(found) > 1:
             table = pa.Table.from_batches(found)
+            # Either way yields in the order of commits; a stable sort mixes the two and leaves the
+            # changes of one commit in the order of their ordinals.
             order = np.argsort(table.column("commit_sequence").to_numpy(), kind="stable")
             found = table.take(pa.array(order)).combine_chunks().to_batches()
         yield from found
@@ -136,6 +139,7 @@ class ChangeColumns:
         bodiless = (records.kinds == DELETE) | (records.kinds == DELETE_TX)
         gtrids = xids_of(shape, data, effects.prepares)[1]
         columns = {
+            # As `place_of` does: the lower 32 bits of ``place`` are 0.
             "commit_sequence": pa.array(effects.ends | place),
             "ordinal": pa.array(_ordinals(effects.ends)),
             "kind": _KIND_NAMES.take(pa.array(records.kinds - ADD)),
@@ -160,14 +164,17 @@ def _ordinals(ends: Any) -> Any:
     first = np.ones(len(ends), np.bool_)
     first[1:] = ends[1:] != ends[:-1]
     places = np.arange(len(ends))
+    # The maximum carries the place of each group's first change on to the others.
     return places - np.maximum.accumulate(np.where(first, places, 0))
 
 
 def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa.Array:
     """Return the bodies of records; those without have none."""
     begins = records.rows[:, OFFSET] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
+    # Records of transactions have the transaction's number before the record id.
     begins += I8.size * INSIDE[records.kinds]
     lengths = records.rows[:, OFFSET] + records.rows[:, SIZE] - CHECK_SIZE - begins
+    # `byte_ranges` makes a null of it.
     lengths[bodiless] = -1
     return byte_ranges(np.frombuffer(data, np.uint8), begins, lengths).cast(pa.binary())
 
@@ -175,6 +182,7 @@ def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa
 _CLOCK = Clock.NONE.value
 _KIND_NAMES = pa.array([KINDS[one].value for one in RecordType if one >= ADD], pa.string())
 """By the type byte, from `ADD` on."""
+# All 256 user types once, so that no JSON is written per row.
 _VALUES = pa.array(
     [json_text({"user_type": number + _USER_TYPE_MIN}) for number in range(256)], pa.string()
 )

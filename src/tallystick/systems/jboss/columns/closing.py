@@ -115,6 +115,7 @@ class ClosingSplit:
             return None
         begin, end = np.searchsorted(rows[:, OFFSET], (self._split.begin, self._split.end))
         try:
+            # Before the first batch: what is yielded cannot be taken back.
             place_of(file, 0)
         except CorruptLogError:
             return None
@@ -127,6 +128,7 @@ class ClosingSplit:
         if ((records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)).any():
             return
         above = None
+        # Nothing can have begun before the first record of the journal.
         if order > 0 or self._split.begin > shape.header_size:
             above = _highest_of_first(records.transactions[INSIDE[records.kinds]])
         lives, closed, others = lives_of(records), None, np.zeros(len(rows), np.bool_)
@@ -160,6 +162,8 @@ def _closes_alone(lives: Lives, above: int | None) -> Any:
 
     Nothing else in the split has their number, and it is above a given one.
     """
+    # Lives stand by number: one is alone if it is the first of its number and the next begins
+    # another.
     once = lives.regular & lives.first & np.append(lives.first[1:], True)
     return once if above is None else once & (lives.numbers > above)
 

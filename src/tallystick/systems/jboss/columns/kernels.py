@@ -41,6 +41,7 @@ from tallystick.systems.jboss.runs.walk import (
     ids_at,
 )
 
+# Above every type byte, and the sum still fits into the byte of ``kinds``.
 HEURISTIC = 64
 """Added to the type byte of a heuristic outcome."""
 
@@ -136,6 +137,8 @@ def fill_xids(
         bits = table[kinds[row]]
         field = at + STAMP_SIZE + ID_SIZE + shape.compact
         if bits & HAS_XID:
+            # The length of the extra data stands before the number of files in g1b and g1c, and
+            # after the count from g1d on (format, 2.3).
             extra = be_int32(data, field if shape.pairs else field + COUNT_SIZE)
             field += 2 * COUNT_SIZE
             if put_xid(data, field, field + extra, row, 0, out):

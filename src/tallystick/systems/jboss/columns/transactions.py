@@ -3,8 +3,8 @@
 In: the files of a journal. Out: batches of the `TRANSACTIONS` schema with the rows of
 `tallystick.systems.jboss.read.transactions.transactions`, in the same order. A transaction that
 begins and ends in one file, and of which no count is wrong, is found in columns (`closed_in`); the
-others are replayed record by record, and so are those with damaged elements. Nothing is told before
-the last file was read: the loader may drop records of it.
+others are replayed record by record, and so are those with damaged elements. No batch is
+given before the last file was read, because the loader may drop records of it.
 """
 
 from __future__ import annotations
@@ -105,10 +105,12 @@ def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Clo
     chosen = np.flatnonzero(fitting)
     if not len(chosen):
         return None
+    # Lives stand by number; transactions are given in the order of their ends.
     chosen = chosen[np.argsort(lives.places[lives.lasts[chosen]])]
     ends = lives.ours.at(lives.lasts[chosen])
     return Closed(
         ends.transactions,
+        # A view would keep the rows of the whole file in memory until the last one was read.
         ends.rows[:, OFFSET].copy(),
         ends.kinds == ROLLBACK,
         (lives.lasts - lives.starts + 1)[chosen],
@@ -249,6 +251,8 @@ def _times_before(found: Any) -> Any:
     first[1:] = ordered[1:] != ordered[:-1]
     count = np.arange(len(found))
     times = np.empty(len(found), np.int64)
+    # The maximum carries the place of the first of equal numbers on to the others, and the
+    # assignment puts the distances back into the order of ``found``.
     times[places] = count - np.maximum.accumulate(np.where(first, count, 0))
     return times
 

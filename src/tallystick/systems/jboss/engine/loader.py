@@ -106,11 +106,14 @@ def admitted(
     stay = []
     for file in files:
         if file.header is None:
+            # HornetQ aborts the load; Artemis warns, deletes the file and goes on (format, 3.3).
             if not generation.skips_short_files:
                 raise LoadError(UNDERFLOW_TEXT)
             continue
         if generation.accepts and file.header.format_version not in generation.accepts:
             raise LoadError(generation.wrong_version)
+        # After the format version, as the loader checks: the first that is wrong names the
+        # exception.
         if generation.accepts and file.header.user_version != user_version:
             raise LoadError(generation.other_user)
         stay.append(file)
@@ -161,6 +164,7 @@ def engine_rows(
     if shape.header_size != I4.size:
         rows = scan(file.data(), shape, file.stamp, events=generation.knows_events)
         return (row for row in rows if row.status == VALID), max_id
+    # Only the loader of 2008 insists on the size, and it never reads a surplus (format, 3.3).
     if shape.pairs and file.size < size:
         raise LoadError(
             f"java.lang.IllegalStateException: File is wrong size {file.size} "
@@ -254,6 +258,8 @@ class _ListForm:
                 self._records.append(placed.item)
                 continue
             self._deleted.add(placed.number)
+            # So an id that was deleted before a flush and is added after it is listed, unlike in
+            # all other code.
             if self._flushes and len(self._deleted) == DELETE_FLUSH:
                 self._records = self.live()
                 self._deleted.clear()

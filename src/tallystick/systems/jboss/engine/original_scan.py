@@ -79,7 +79,10 @@ def body_2008(data: Any, place: int, end: int, has_type: int) -> tuple[int, int,
         return NO_RECORD, 0, place
     length = be_int32(data, place)
     place += COUNT_SIZE
+    # The sum of two 32-bit numbers overflows in Java, so a length near 2^31 passes this check.
     if wrap32(place + length) > end:
+        # The loader ignores such a length and goes on after the length field, not after the type
+        # byte (format, 3.2). So it misses a record that begins within the fields.
         return NO_RECORD, 0, place
     if has_type:
         if place + USER_TYPE_SIZE > end:
@@ -141,6 +144,8 @@ def ids_2008(
     if kind < PREPARE:
         if place + ID_SIZE > end:
             return False, place
+        # Before the record is checked, as in the original: a damaged record raises the maximum id,
+        # too.
         state[_MAX_ID] = max(state[_MAX_ID], be_int64(data, place))
         place += ID_SIZE
     return True, place
@@ -173,6 +178,7 @@ def step_2008(data: Any, at: int, end: int, stamp: int, shape: Any, state: Any) 
     if check < 0:
         state[_NUMBER] = check
         return -BAD_POSITION, place
+    # Here alone the original puts its position back: everywhere else it goes on where it stands.
     if be_int32(data, check) != variable + fixed:
         return 0, at + 1
     return (-NEGATIVE_ARRAY, place) if variable < 0 else (fixed + variable, at + fixed + variable)
@@ -232,6 +238,8 @@ def walk_2009(data: Any, end: int, stop: int, stamp: int, shape: Any, state: Any
         if size == 0 or be_int32(data, at + size - CHECK_SIZE) != size:
             at += 1
             continue
+        # Last, after the check size: g1d alone skips a whole stale record, and a record of this
+        # life that lies inside one is lost to it (format, 3.2).
         if be_int32(data, at + 1) == stamp:
             put_row(rows, count, at, size, VALID, stamp)
             count += 1

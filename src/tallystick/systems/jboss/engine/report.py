@@ -71,12 +71,15 @@ def _elements(generation: Generation, one: OpenTransaction) -> dict[str, Any]:
 def java_hash_order(ids: Iterable[int]) -> list[int]:
     """Return the distinct ids in the order in which a Java hash set lists them."""
     distinct = list(dict.fromkeys(ids))
+    # A `java.util.HashSet` begins with 16 buckets and doubles them above a load of 3/4.
     size = 16
     while 4 * len(distinct) > 3 * size:
         size *= 2
 
     def bucket(value: int) -> int:
         bits = value & 0xFFFFFFFFFFFFFFFF
+        # `Long.hashCode`, and then how `HashMap` mixes its upper half in. Ids of one bucket stay in
+        # the order in which they were added, as `sorted` is stable.
         code = (bits ^ (bits >> 32)) & 0xFFFFFFFF
         return (code ^ (code >> 16)) & (size - 1)
 

@@ -152,6 +152,7 @@ class Analyser:
         With ``every`` transactions that ended as they should are kept, too.
         """
         self.analysis = Analysis([], [FileCounts(order) for order, _ in enumerate(ids)])
+        # Records, and the pairs of commits, carry the low 31 bits of a file id.
         self.replay = Replay(shape, [one & FILE_ID_MASK for one in ids])
         self.damaged: set[int] = set()
         # Elements may be missing in files that are gone, which shows at the end of all records.
@@ -202,6 +203,7 @@ class Analyser:
             self.analysis.torn.append(damage)
             return
         self.analysis.damage.append(damage)
+        # It counts as one that nothing has deleted, so that its file is not called redundant.
         self.analysis.file_counts[order].positives += 1
         if transaction is not None:
             self.damaged.add(transaction)
@@ -220,6 +222,7 @@ class Analyser:
             if not files or files[-1] != placed.where.order:
                 files.append(placed.where.order)
         if effects:
+            # What a commit applies is all known before anything of it changes what is live.
             changed = [effect.placed for effect in effects]
             low = list(self._low(changed))
             orders = [one.where.order for one in changed]
@@ -308,6 +311,7 @@ class Analyser:
                     orphans.pop(number, None)
                 if number in live:
                     analysis.added_twice.append(placed(at))
+                    # The loader's list holds both adds; a delete takes all of them away.
                     analysis.hidden[number] += 1 + len(analysis.updates.pop(number, ()))
                 if kind == HEURISTIC_ADD:
                     analysis.heuristics.setdefault(number, []).append(placed(at))
@@ -324,6 +328,7 @@ class Analyser:
             if kind == DELETE:
                 analysis.of_nothing.append((RecordType.DELETE, number))
             return
+        # Its add is nowhere, so it is one of those whose file may be lost.
         if number in analysis.orphan_updates:
             analysis.unknown_deleted.append(number)
         negatives = analysis.file_counts[order].negatives

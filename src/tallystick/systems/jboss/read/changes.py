@@ -74,6 +74,8 @@ def rows_of(journal: JournalFiles, log: str, size: int) -> Iterator[Row]:
     ``size`` as for `changes`.
     """
     stamps = [file.stamp for file in journal.ordered()]
+    # One follows what the loader sees, the other every whole record: what only the second knows is
+    # lost with a restart.
     loader, whole = (Replay(journal.generation.shape, stamps) for _ in range(2))
     for placed, place in _whole_records(journal, size):
         loaded, _ = ([], None) if placed.dropped else loader.feed(placed)
@@ -374,6 +376,8 @@ def _needed(
     These numbers by the order of the file. Files before the last end of each are not read.
     """
     found, wanted = {}, set(committed)
+    # From the newest file back: an end of the same number belongs to an earlier transaction, and
+    # what stands before it does, too.
     for order, file in reversed(before):
         if not wanted:
             break
@@ -493,6 +497,7 @@ class _ReadRecords:
         ended = set()
         for one in self._items:
             if one.type in IN_TRANSACTION:
+                # The last record of a number decides, as a number may be used again after its end.
                 ends = one.type in (RecordType.COMMIT, RecordType.ROLLBACK)
                 left[_number(one)] = not ends
                 ended |= {_number(one)} if ends else set()

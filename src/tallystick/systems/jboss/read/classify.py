@@ -217,6 +217,8 @@ def _destroyed(
 def _limits(rows: Sequence[Row], end: int) -> list[int]:
     """Return for each row where the next one begins that cannot be inside it."""
     limits = [end] * len(rows)
+    # Two limits, as a stale record may lie across later stale ones, but not across what was written
+    # after it; and what is damaged ends before any whole record.
     other = whole = end
     for index in range(len(rows) - 1, -1, -1):
         row = rows[index]
@@ -234,6 +236,7 @@ def _unheaded_id(rows: Sequence[Row], stamp: int, most: Callable[[], int]) -> in
     Its records, up to the first one under the header's id, carry it; None if they do not.
     """
     found = [row for row in rows if row.status in (VALID, STALE)]
+    # In this order: `most` looks at all files, and is called for few.
     if not found or not found[0].file_id > stamp > 0 or found[0].file_id > most():
         return None
     began = found[0].file_id
@@ -266,6 +269,7 @@ def is_damaged_id(found: int, stamp: int) -> bool:
     """Return whether no earlier life had the id and it is one byte off from this life's."""
     if 0 < found < stamp:
         return False
+    # The ids are signed numbers of 32 bits; masked, their bytes can be counted.
     apart = (found ^ stamp) & 0xFFFFFFFF
     return sum(1 for byte in apart.to_bytes(4, "big") if byte) == 1
 

@@ -161,6 +161,7 @@ def open_files(source: LogSource, sources: Sources | None = None) -> JournalFile
 
 def decode_control(data: memoryview) -> Control | None:
     """Return the orders of a control file; None if it holds no whole record: it is ignored."""
+    # Its generation is not known yet: data files tell it, and which are data files is ordered here.
     for shape in (SHAPES["g3"], SHAPES["hash"], SHAPES["g2"], SHAPES["g1d"]):
         if len(data) < shape.header_size:
             continue

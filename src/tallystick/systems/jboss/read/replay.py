@@ -225,12 +225,16 @@ class Replay:
         """Return why the transaction is not complete at ``end``; empty if it is."""
         if not self.pairs:
             found = one.run.within(end.where.order)
+            # Only what stands in the file of the end is compared: elements lost in an earlier file
+            # are not noticed, in any code from g1d on (format, 3.5).
             expected = end.value if end.kind != ROLLBACK else 0
             if found == expected:
                 return ""
             return f"the file of its end holds {found} of its elements instead of {expected}"
         for stamp, expected in end.item.pairs or ():
             found = one.elements.get(stamp, 0)
+            # No element found, and no file of that id: the loader takes the file for reclaimed
+            # (format, 3.5).
             if found != expected and (found or stamp in self.stamps):
                 return f"file id {stamp} holds {found} of its elements instead of {expected}"
         return ""
@@ -242,6 +246,8 @@ class Replay:
 
     def _prepare(self, placed: PlacedRecord) -> None:
         number = placed.transaction
+        # Up to g1c a prepare of an unknown transaction is ignored; from g1d on a transaction
+        # without elements can be in doubt (format, 3.4).
         if self.pairs and number not in self.open:
             return
         one = self._opened(number)
@@ -270,5 +276,6 @@ class Replay:
         if holes:
             self.incomplete.append(number)
             return [], EndedTransaction(one, placed, complete=False)
+        # The deletes last, wherever they stand, as the loader does (format, 3.4).
         effects = [Effect(element, placed) for element in (*one.records, *one.deletes)]
         return effects, EndedTransaction(one, placed, complete=True)

@@ -112,6 +112,8 @@ def measure(data: Any, at: int, end: int, shape: Any) -> int:
             field += ID_SIZE
         if field + COUNT_SIZE > end:
             return 0
+        # Sums here are of 64 bits and never wrap: a length that overflowed in the loaders of 2008
+        # is just too large.
         body = be_int32(data, field)
         size = 0 if body < 0 else size + body
     elif kind == shape.delete_tx:
@@ -237,6 +239,8 @@ def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, r
         count += 1
         if status == STALE:
             stale_end = at + size
+        # Not after the size that a damaged or stale record claims: whole records of this life may
+        # begin inside it (format, 3.2, step 5).
         at += size if status in (VALID, OTHER) else 1
     state[0], state[1], state[2] = at, stale_end, budget
     return count

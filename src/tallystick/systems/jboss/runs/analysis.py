@@ -44,7 +44,7 @@ from tallystick.systems.jboss.runs.transactions import effects_of
 from tallystick.systems.runs import RunCount
 
 SPENT_MIN = 32
-"""Records that count, from which on those that leave nothing are found in columns."""
+"""Least number of records of which those that leave nothing are taken out in columns first."""
 ADDS = type_table((ADD, ADD_TX))
 DELETES = type_table((DELETE, DELETE_TX))
 RAISING = type_table(RAISING_TYPES)
@@ -78,9 +78,13 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
     if not goes_in_runs(journal):
         return None
     analyser = Analyser(generation.shape, [file.file_id for file in files], every=False)
+    # The loaders of 2008 and 2009 scan by rules of their own (`engine.original_scan`): what the
+    # rows of our scan are to them is not known here.
     found = AnalysisInRuns(analyser, not generation.has_own_scan, RunCount())
     for order, file in enumerate(files):
         rows = _known(analyser, journal, file, order)
+        # Its records count at the place of their own id, while the files before were applied in the
+        # order of the ids in headers: nothing of what was found so far can be kept.
         if analyser.analysis.readings[-1].unheaded_id is not None:
             return None
         if rows is not None:
@@ -88,6 +92,8 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
             feed(found, where, chunk_of(where.shape, file.data(), rows))
             found.loaded_alike &= _seen_alike(journal, file, rows)
     analysis = analyser.finish()
+    # The loader's list form hides an id that is deleted anywhere, even if it is added after that
+    # (format, 3.4); `listed` follows the order of the records.
     found.loaded_alike &= not analysis.dropped and not _deleted_before(journal, analysis.again)
     return found
 
@@ -101,8 +107,8 @@ def goes_in_runs(journal: JournalFiles) -> bool:
 def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: int) -> Any | None:
     """Note what is known of a file; return the rows of its records.
 
-    None if the loader drops some of them: all were applied one by one then, but for a file whose
-    header may belong to another life, of which the caller gives up.
+    None if the loader drops some of the records. All records of the file are applied one by one
+    here then; but not those of a file whose header was not renewed: the caller gives up there.
     """
     shape = journal.shape(file)
     rows = file_rows(file, shape)
@@ -116,6 +122,8 @@ def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: 
     reading = read_file(journal, file, last=nothing_follows(journal, file))
     readings.append(ClassifiedFile(reading))
     analyser.note(reading, order)
+    # Dropped records stand between the others, and the strict reading counts them: only record by
+    # record all of them are applied in their order.
     if any(one.dropped for one in reading.ranges):
         if reading.unheaded_id is None:
             analyser.feed_file(reading, order)
@@ -128,6 +136,8 @@ def _seen_alike(journal: JournalFiles, file: JournalFile, valid: Any) -> bool:
     shape, events = journal.shape(file), journal.generation.knows_events
     if events == shape.events:
         return True
+    # HornetQ takes the type byte of an EVENT for none, and goes on at the next position: it may
+    # find a whole record in the body.
     return np.array_equal(valid_rows(file_rows(file, shape, events)), valid)
 
 
@@ -144,6 +154,7 @@ def _deleted(journal: JournalFiles) -> Iterator[Any]:
     for file in journal.ordered():
         shape, data = journal.shape(file), file.data()
         rows = valid_rows(file_rows(file, shape))
+        # The byte at the offset of a record is its type, so nothing but the deletes is decoded.
         deletes = rows[DELETES[np.frombuffer(data, np.uint8)[rows[:, OFFSET]]]]
         yield chunk_of(shape, data, deletes).ids
 
@@ -155,6 +166,8 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
     one_by_one = int(others.sum())
     found.count.one_by_one += one_by_one
     found.count.in_runs += len(others) - one_by_one
+    # A step ends before each commit or rollback that is replayed, because what that one changes
+    # counts at its own place among what the columns change.
     for changed, closed, singles in effects.steps(records.at(others)):
         _apply(analyser, where, changed)
         committed = closed.kinds == COMMIT
@@ -167,6 +180,7 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
 def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
     outcome = (changed.kinds == ADD) & (changed.counts == HEURISTIC_TYPE)
     kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds)
+    # Before the spent records are taken away: their deletes, too, raise the highest deleted id.
     low = _low(analyser, changed)
     if len(kinds) >= SPENT_MIN:
         spent = _spent(changed.ids, kinds, analyser.highest)
@@ -180,12 +194,16 @@ def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
         return PlacedRecord(*fields, where)
 
     analyser.apply(repeat(where.order), kinds.tolist(), changed.ids.tolist(), placed)
+    # Last, as it asks which of these ids are live now.
     analyser.note_again(low)
 
 
 def _low(analyser: Analyser, changed: Chunk) -> list[int]:
     """Return the ids of adds and updates below one that was deleted before."""
     deletes, ids = DELETES[changed.kinds], changed.ids
+    # The entry in front is the highest deleted id before these records, so that entry i is that
+    # before record i, and the last one is for the next chunk. `LONG_MIN` stands for no delete:
+    # record ids may be 0 or negative.
     highest = np.maximum.accumulate(
         np.append(analyser.last_deleted, np.where(deletes, ids, LONG_MIN))
     )
@@ -199,13 +217,17 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
 
     ``above`` is the highest id so far: lower ones may have records before these, and stay.
     """
+    # Stable: the records of an id stay in file order, so that the first and the last of a group are
+    # what happened to it first and last.
     order = np.argsort(ids, kind="stable")
     ids, kinds = ids[order], kinds[order]
     starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
     lasts = np.append(starts[1:], len(ids)) - 1
+    # As integers: `add` of booleans is a logical or, which would call two adds one.
     once = [
         np.add.reduceat(table[kinds].astype(np.int64), starts) == 1 for table in (ADDS, DELETES)
     ]
+    # An id above all that were live so far has no record before these.
     gone = (ids[starts] > above) & ADDS[kinds[starts]] & DELETES[kinds[lasts]] & once[0] & once[1]
     spent = np.empty(len(ids), np.bool_)
     spent[order] = np.repeat(gone, lasts - starts + 1)

@@ -56,12 +56,15 @@ class Chunk:
             offsets = part.rows[:, OFFSET]
             columns = (part.kinds, offsets, offsets + part.rows[:, SIZE])
             numbers = (part.transactions, part.ids, part.counts)
+            # Lists of Python's own integers: to iterate over an array makes a NumPy scalar of each
+            # number, and every comparison in the replay would be slower with those.
             yield from zip(*(one.tolist() for one in (*columns, *numbers)), strict=True)
 
 
 def chunk_of(shape: Shape, data: memoryview, rows: Any) -> Chunk:
     """Return the records at some rows, all of them whole records of that shape."""
     raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
+    # For a strided selection the kernel would be compiled a second time.
     rows = np.ascontiguousarray(rows)
     kinds, fields = np.empty(len(rows), np.uint8), np.zeros((3, len(rows)), np.int64)
     fill_fields(raw, rows, numbers(shape), table, kinds, fields)

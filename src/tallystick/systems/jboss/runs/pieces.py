@@ -59,6 +59,8 @@ RUNS_MAX = 1 << 10
 
 def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:
     """Return all rows of a file as an array; ``events`` overrides whether EVENT is a type."""
+    # Who overrides the types asks what a loader sees, and no loader reads format 2 records in a
+    # file of format 1 (format, 3.7).
     second = None if events is not None else SECOND_SHAPE.get(shape.name)
     found = pieces(file.data(), shape, file.stamp, second=second, events=events)
     return np.concatenate([np.empty((0, 4), np.int64), *(rows_of(one).copy() for one in found)])
@@ -67,6 +69,7 @@ def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> An
 def valid_rows(rows: Any) -> Any:
     """Return the rows of valid records."""
     valid = rows[:, STATUS] == VALID
+    # Most files hold nothing else, and their rows are not copied.
     return rows if valid.all() else rows[valid]
 
 
@@ -90,9 +93,13 @@ def has_damage(found: Any, valid: Any, data: Any, place: int, stamp: int) -> boo
     gaps = ends[(starts > ends) & (ends + STAMP_SIZE <= len(data))]
     # A gap that begins as a record of this life begins hides one that was damaged.
     kinds = data[gaps]
+    # The scan has a row wherever a type byte and this stamp stand: what it has none for is a record
+    # whose type byte was destroyed.
     known = (kinds >= EVENT) & (kinds <= ROLLBACK)
     same = ~known
     for index, byte in enumerate((stamp & 0xFFFFFFFF).to_bytes(4, "big")):
+        # Byte by byte, because records begin at any offset: no view of the bytes as 32-bit numbers
+        # has all of them.
         same &= data[gaps + 1 + index] == byte
     return bool(same.any())
 
@@ -147,6 +154,8 @@ class PlainFile:
         if self.has_records:
             return []
         rows = file_rows(self.file, self.shape)
+        # A new life writes from the header on: an earlier one is untouched only if its first record
+        # is.
         if not len(rows) or rows[0, OFFSET] != self.shape.header_size:
             return []
         return self._ids(rows[_whole(rows) & (rows[:, FILE_ID] == rows[0, FILE_ID])], _ADDS)
@@ -170,6 +179,8 @@ class PlainFile:
         """Return for each limit the highest number below it of a record or transaction, or 0."""
         records = self._records()
         named = np.unique(np.concatenate(([0], records.ids, records.transactions)))
+        # The place is that of the first number that is not below the limit, so the answer is one
+        # before.
         return [int(named[max(at - 1, 0)]) for at in np.searchsorted(named, limits)]
 
     def transactions_between(self, low: int, high: int) -> list[int]:
@@ -206,6 +217,7 @@ def _runs(rows: Any) -> Any:
     ends = np.minimum(begins + rows[:, SIZE], _limits(rows))
     first = np.ones(len(rows), np.bool_)
     first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
+    # Cut to the number of rows, because without rows the entry for the last one is too much.
     last = np.append(first[1:], True)[: len(rows)]
     runs = rows[first].copy()
     runs[:, SIZE] = ends[last] - begins[first]
@@ -258,6 +270,7 @@ def _from(rows: Any, end: int) -> Iterator[int]:
 def _limits(rows: Any) -> Any:
     """Return for each row where the next valid record begins, after which it cannot go on."""
     begins = np.append(valid_rows(rows)[:, OFFSET], np.iinfo(np.int64).max)
+    # "right", as a valid record does not limit itself but ends before the begin of the next one.
     return begins[np.searchsorted(begins, rows[:, OFFSET], side="right")]
 
 
@@ -267,6 +280,7 @@ def _whole(rows: Any) -> Any:
 
 
 def _gaps(own: Any, begin: int) -> list[tuple[int, int]]:
+    # The end of the last record is left out: what follows it is no gap between records.
     ends = np.concatenate(([begin], own[:, OFFSET] + own[:, SIZE]))[: len(own)]
     gap = own[:, OFFSET] != ends
     return list(zip(ends[gap].tolist(), own[gap, OFFSET].tolist(), strict=True))
@@ -282,6 +296,7 @@ def _counts(shape: Shape, raw: Any, rows: Any) -> Any:
 
 def _copied(shape: Shape, raw: Any, own: Any) -> bool | None:
     telling = own if not shape.compact else own[_TELLING[raw[own[:, OFFSET]]]][:1]
+    # One record decides for the file, because a compaction writes whole files of copies.
     return None if not len(telling) else not _not_copied(shape, raw, telling[:1])[0]
 
 
@@ -295,5 +310,6 @@ def _not_copied(shape: Shape, raw: Any, rows: Any) -> Any:
 
 
 def _distinct(rows: Any) -> tuple[int, ...]:
+    # `unique` sorts; the places of the first occurrences give the order in the file back.
     found, first = np.unique(rows[:, FILE_ID], return_index=True)
     return tuple(found[np.argsort(first)].tolist())

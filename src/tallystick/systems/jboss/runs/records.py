@@ -66,6 +66,7 @@ class _PlainRecords:
     def crossing(self) -> Crossing:
         inside = self._records.at(INSIDE[self._records.kinds])
         ends = (inside.kinds == COMMIT) | (inside.kinds == ROLLBACK)
+        # `unique` returns the place of the first occurrence: reversed, that of the last record.
         found, last = np.unique(inside.transactions[::-1], return_index=True)
         ended = np.unique(inside.transactions[ends])
         return Crossing(_longs(found[~ends[::-1][last]]), _longs(ended))

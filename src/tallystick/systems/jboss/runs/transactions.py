@@ -29,7 +29,7 @@ from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields, type_tabl
 _ELEMENTS = type_table(ELEMENTS)
 _ENDS = type_table((COMMIT, ROLLBACK))
 _NEVER = 1 << 62
-"""An offset that no file has."""
+"""An offset after the end of every file."""
 _OUTSIDE = type_table((ADD, UPDATE, DELETE))
 """Types of records that change something outside of transactions."""
 
@@ -59,6 +59,8 @@ class Lives:
 
     def sums(self, values: Any) -> Any:
         """Return the sum of a value of each record, by life."""
+        # No life is empty; of an empty one `reduceat` would return the value at its start instead
+        # of 0.
         return np.add.reduceat(values, self.starts, dtype=np.int64)
 
     def each(self, values: Any) -> Any:
@@ -79,7 +81,11 @@ class Lives:
         elements, prepares = _ELEMENTS[kinds], kinds == PREPARE
         # Elements before each record of its life: what a prepare or commit has to have counted.
         before = np.cumsum(elements) - elements
+        # One cumulative sum runs through all lives: what it was at the first record of each is
+        # taken off.
         before -= self.each(before[self.starts])
+        # A prepare or commit counts the elements in its own file (format, 2.3). These are all that
+        # there are, if the life begins in this part: see `closed_lives`.
         counted = prepares | (kinds == COMMIT)
         wrong = self.sums(counted & (before != expected)) > 0
         several = self.lasts > self.starts
@@ -117,6 +123,8 @@ def closed_lives(lives: Lives, opened: Iterable[int], odd: Iterable[int] = ()) -
     """Return which lives begin and end in a file and are regular; arguments as in `effects_of`."""
     known = np.isin(lives.numbers, np.fromiter(opened, np.int64))
     strange = np.isin(lives.numbers, np.fromiter(odd, np.int64))
+    # Only the first life of a number can have begun before this part. Before the others stands an
+    # end.
     return lives.regular & ~(lives.first & known) & ~strange
 
 
@@ -147,8 +155,13 @@ class Effects:
         singles = list(others.fields())
         ends = [at for at, one in enumerate(singles) if one[0] in (COMMIT, ROLLBACK)]
         offsets = [-1, *(singles[at][1] for at in ends), _NEVER]
+        # "right": an effect whose record ends where the replayed end begins comes before it. The
+        # ends of regular transactions are compared by where they begin, so for them "left" is the
+        # same.
         counted = np.searchsorted(self.ends, offsets, "right").tolist()
         closed = np.searchsorted(self.closed.rows[:, OFFSET], offsets).tolist()
+        # Elements have no effect before their end: those before the first end go with the first
+        # step.
         bounds = [0, *ends[1:], *[len(singles)] * (2 if ends else 1)]
         for part, ended, group in zip(*map(pairwise, (counted, closed, bounds)), strict=True):
             yield (
@@ -178,9 +191,11 @@ def effects_of(
         committed = fitting & (records.kinds[last] == COMMIT)
         wanted[lives.places[lives.each(committed) & _ELEMENTS[lives.ours.kinds]]] = True
         numbers[lives.places] = lives.each(np.arange(len(last)))
+        # From here on, of an element the end of its commit.
         ends[lives.places] = lives.each(ends[last])
     places = np.flatnonzero(wanted)
     deletes = records.kinds[places] == DELETE_TX
     # A commit applies its adds and updates first, its deletes last, as the loader does.
+    # The last key of `lexsort` counts first; what is equal in both stays in file order.
     places = places[np.lexsort((deletes, ends[places]))]
     return Effects(records.at(places), ends[places], numbers[places], prepares, closed), others

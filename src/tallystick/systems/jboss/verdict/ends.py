@@ -159,6 +159,7 @@ def _unfinished(reading: KnownFile, torn: Classified) -> bool:
     after = bytes(data[torn.row.end : torn.row.end + _TAIL])
     if not after:
         return False  # a file is left before it is full
+    # The first bytes may be zeros of the record itself: the upper bytes of a number.
     fill = after.lstrip(bytes([FILL_ZERO]))
     zeros = len(after) - len(fill)
     all_zero = not fill and data[-1] != FILL_J

@@ -96,6 +96,8 @@ def lost_ids(
     opened = _opened_after(readings, compacted, owned)
     floor = max(_replaced(readings, compacted), opened.start - 2)
     owned |= {range(one, one + 1) for one in opened}
+    # One more than there are files is as good as all: a compaction hides at most one id per file,
+    # and a damaged id can leave a gap of millions of millions.
     missing = list(islice(chain.from_iterable(_gaps(owned, floor)), len(readings) + 1))
     if len(missing) <= _hidden(compacted, missing, floor):
         owned |= {range(one, one + 1) for one in missing}
