@@ -1,7 +1,8 @@
-"""The same stages on an engine without Java give the same rows."""
+"""The same stages and the same source on an engine without Java give the same rows."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tallystick.pipeline.runner import OUTPUT, Run
 from tests.fixtures import fixture_dir
 from tests.need import SAIL, need
+from tests.pipeline import on_sail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +27,16 @@ LIMIT_S = 300
 
 def run_sail(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command where there is no Java to be found."""
+    return python("-c", f"{before}from tallystick.cli import main; main()", *arguments)
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with Sail and without Java."""
     need("sail")
-    command = f"{before}from tallystick.cli import main; main()"
-    environment = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
+    kept = ("HOME", "TMPDIR", "PYTHONPATH")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
     return subprocess.run(
-        [SAIL, "-c", command, *arguments],
+        [SAIL, *arguments],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -79,3 +86,19 @@ def test_an_error_is_one_sentence_and_the_command_ends(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("tallystick: "), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_every_way_into_the_source_gives_the_rows_that_spark_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder, collection = str(fixture_dir("estate") / "mid-phase-two"), "APP.ACCOUNTS"
+    done = python("-m", on_sail.__name__, folder, collection, str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    rows: dict[str, list[str]] = json.loads(done.stdout)
+    assert rows.pop("written") == ["{'body': b'one'}", "{'body': b'two'}"]
+    assert rows.pop("catalogued") == rows["transactions"]
+    expected = on_sail.frames(spark, folder, collection)
+    assert rows.keys() == expected.keys()
+    for name, frame in expected.items():
+        assert rows[name] == on_sail.texts(frame), name
+        assert rows[name], name

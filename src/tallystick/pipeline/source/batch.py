@@ -85,12 +85,15 @@ class TallystickDataSource(DataSource):
         return _with_options(spark_schema(options.schema), given, options.key)
 
     @one_sentence()
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType | pa.Schema) -> DataSourceReader:
         """Return the batch reader of the chosen table."""
-        options = narrowed(self._parsed(schema), schema)
+        declared = as_spark(schema)
+        options = narrowed(self._parsed(declared), declared)
         if options.latest:
             raise OptionError("startingOffsets=latest is for streams: a batch reads what is there")
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
+        if declared is not schema:  # Sail, which asks each reader, and checks each batch by name
+            return PruningReader(options, schema)
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
     def _parsed(self, schema: StructType) -> SourceOptions:
@@ -117,11 +120,11 @@ class TallystickDataSource(DataSource):
         return LogStreamReader(options)
 
     @one_sentence()
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType | pa.Schema, overwrite: bool) -> DataSourceWriter:
         """Return the batch sink."""
         from tallystick.pipeline.source.sink import ShardWriter, require_body
 
-        require_body(schema)
+        require_body(as_spark(schema))
         return ShardWriter(local_path(self.options), overwrite=overwrite)
 
     @one_sentence()
@@ -138,10 +141,14 @@ class TallystickDataSource(DataSource):
 
 
 class TableReader(DataSourceReader):
-    """Reads one table, with partitions planned by bytes."""
+    """Reads one table, with partitions planned by bytes.
 
-    def __init__(self, options: SourceOptions) -> None:
+    With ``schema`` batches are in exactly that one, names within lists and maps included.
+    """
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema | None = None) -> None:
         self.options = options
+        self.schema = schema
 
     @one_sentence()
     def partitions(self) -> list[TaskPartition]:
@@ -159,14 +166,15 @@ class TableReader(DataSourceReader):
         """Yield the rows of one partition."""
         assert isinstance(partition, TaskPartition)
         with one_sentence():
-            yield from execute(partition.task, self.options)
+            for batch in execute(partition.task, self.options):
+                yield batch if self.schema is None else batch.cast(self.schema)
 
 
 class PruningReader(TableReader):
     """Skips logs that cannot hold a row for the filters; Spark still applies every filter."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: SourceOptions, schema: pa.Schema | None = None) -> None:
+        super().__init__(options, schema)
         self.systems: frozenset[str] | None = None
         self.files: frozenset[str] | None = None
 
@@ -204,6 +212,13 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def as_spark(schema: StructType | pa.Schema) -> StructType:
+    """Return the schema of a query: Spark hands on its own type, Sail that of Arrow."""
+    import pyarrow
+
+    return spark_schema(schema) if isinstance(schema, pyarrow.Schema) else schema
 
 
 def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
