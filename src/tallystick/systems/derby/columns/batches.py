@@ -87,6 +87,7 @@ def batch_of(log: str, chunk: Chunk) -> pa.RecordBatch:
 
 
 def _kind_codes(operation: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int8]:
+    # Indexed by an array, it is a copy, and may be changed.
     codes = _KIND_CODES[operation]
     ends = operation == operations.END
     codes[ends & (group & Group.COMMIT == 0) & (group & Group.ABORT != 0)] = _ROLLBACK
@@ -103,11 +104,14 @@ def global_ids(data: Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
     known = places >= 0
     if not known.any():
         return {}
+    # Rows without an id read some bytes that are there; the bitmap hides them.
     at = np.where(known, places, 0)
     gtrid_at = at + _GTRID_AT
     gtrid_size = data[gtrid_at].astype(np.int64)
     bqual_at = np.where(known, gtrid_at + 1 + gtrid_size, 0)
     bqual_size = data[bqual_at].astype(np.int64)
+    # The four bytes of each row are gathered first: the ids lie at any offset, and a view needs
+    # aligned, contiguous bytes. `astype` turns the order of bytes round.
     format_id = data[at[:, None] + np.arange(4)].view(">i4").astype(np.int32).ravel()
     return {
         "format_id": numbers(format_id, bitmap(known)),

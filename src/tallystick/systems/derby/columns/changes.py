@@ -100,6 +100,7 @@ def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
     begin, before = 0, 0
     while begin < sizes.size:
         fits = int(np.searchsorted(totals, before + _BYTES_MAX, "right"))
+        # At least one row, however many bytes it has.
         end = min(begin + rows, max(fits, begin + 1))
         yield begin, end
         begin, before = end, int(totals[end - 1])
@@ -158,6 +159,7 @@ def _joined(one: Column, other: Column) -> pa.Array:
 def _values(data: Bytes, tail: Column, size: Column, images: Columns) -> pa.Array:
     """Make the values of rows as JSON; null where there are none."""
     lengths = images[kernels.JSON_SIZE]
+    # 32 bits are enough: `_BYTES_MAX` of data, or one record, less than twice as long in hex.
     offsets = np.zeros(lengths.size + 1, np.int32)
     np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
     out = np.empty(int(offsets[-1]), np.uint8)

@@ -167,6 +167,7 @@ def _is_closed(chunk: Chunk) -> NDArray[np.bool_]:
     counts = np.diff(np.append(starts, rows.size))
     begins = chunk.columns[OPERATION, rows] == operations.BEGIN
     ends = chunk.columns[GROUP, rows] & _LAST != 0
+    # As integers: `add` of booleans is a logical or, which would call two begins one.
     closed = begins[starts] & (np.add.reduceat(begins.astype(np.int64), starts) == 1)
     closed &= ends[starts + counts - 1] & (np.add.reduceat(ends.astype(np.int64), starts) == 1)
     found[rows] = np.repeat(closed, counts)

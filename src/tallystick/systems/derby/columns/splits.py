@@ -62,6 +62,8 @@ class ColumnReader:
             wanted = split is None or split.file == file.path
             begin = max(split.begin, HEADER_SIZE) if split and wanted else HEADER_SIZE
             if plain and (not wanted or begin > HEADER_SIZE):
+                # The files before it are read for this alone: where one of them is damaged, the
+                # engine's scan does not come here, and what it believes is up to the objects.
                 plain = self._is_whole(file, begin if wanted else file.size)
             if not plain:
                 yield from self._object_batches(number, HEADER_SIZE, split, rows)
@@ -128,11 +130,13 @@ class ColumnReader:
 def _next_group(file: LogBytes, position: int) -> int | None:
     """Return the first place from ``position`` on with the length, instant and head of a group."""
     for start in range(position, file.size, _WINDOW):
+        # It reaches into the next window, so that a length on the border is not cut in two.
         window = bytes(file.data[start : start + _WINDOW + CHECKSUM_BODY_SIZE])
         hit = window.find(_CHECKSUM_LENGTH)
         while hit >= 0:
             place = start + hit
             head = PREFIX.pack(CHECKSUM_BODY_SIZE, make_instant(file.number, place)) + CHECKSUM_HEAD
+            # The length alone stands in many places; a record also states its own place.
             if file.data[place : place + len(head)] == head:
                 return place
             hit = window.find(_CHECKSUM_LENGTH, hit + 1)

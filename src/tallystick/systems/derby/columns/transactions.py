@@ -163,6 +163,7 @@ class TransactionColumns:
         """Make the columns of the global id."""
         places = sums[XID]
         # By file: a place in a mapped file is only meaningful beside its bytes.
+        # `concatenate` needs at least one array.
         order, parts = [np.empty(0, np.int64)], []
         for number in np.unique(places[places >= 0] >> 32).tolist():
             rows = np.flatnonzero((places >= 0) & (places >> 32 == number))
@@ -229,6 +230,7 @@ class _FileLists(NamedTuple):
     def values(self) -> Column:
         """Return the numbers of all of them, one after the other."""
         before = np.cumsum(self.counts) - self.counts
+        # Adding the position in the result makes of each begin the indexes that follow it.
         index = np.repeat(self.begins - before, self.counts)
         found: Column = self.numbers[index + np.arange(index.size)]
         return found
@@ -236,6 +238,8 @@ class _FileLists(NamedTuple):
 
 def _joined(pieces: Columns) -> tuple[Columns, _FileLists]:
     """Join the sums over parts of transactions, and sort these by their first records."""
+    # By boot, then by number: the last key of `lexsort` counts first. What is equal stays in log
+    # order.
     pieces = pieces[:, np.lexsort((pieces[NUMBER], pieces[BOOT]))]
     # A transaction that spans chunks has a piece in each; it is one unless it begins anew.
     new = pieces[BEGINS] != 0
@@ -257,6 +261,7 @@ def _joined(pieces: Columns) -> tuple[Columns, _FileLists]:
     ):
         sums[row] = last_of(wanted, pieces[row], starts)
     files = pieces[FIRST] >> 32
+    # A file counts once for a transaction: where its pieces change to another one.
     adds = new.copy()
     adds[1:] |= files[1:] != files[:-1]
     counts = np.add.reduceat(adds.astype(np.int64), starts)

@@ -179,6 +179,7 @@ class LogAnalysis:
             self.lost_bytes += int(lost.sum())
             self.lost_records += lost.size
             self._add_ends(chunk)
+        # Of most chunks nothing is to be found here.
         if self.checkpointing:
             self.checkpointing.difference_update(chunk.begun())
 
@@ -201,6 +202,8 @@ class LogAnalysis:
                 _, number, *row = begun.popleft()
                 self._know(number, *map(bool, row))
 
+        # A number may be used again within the chunk: each end is judged by what was begun up to
+        # it.
         for one in chunk.ends(self.mark, self.checkpointing):
             end = End(chunk.file, *one)
             know_until(end.place)

@@ -73,12 +73,14 @@ def _note_chunk(found: PageVersions, chunk: Chunk, mark: int) -> None:
 
     rows = np.flatnonzero((chunk.columns[SEGMENT] >= 0) & (chunk.instants < mark))
     pages = chunk.columns[[SEGMENT, CONTAINER, PAGE]][:, rows[::-1]]
+    # The pages were put in reverse, so that the first occurrence is the last change.
     _, last = np.unique(pages, axis=1, return_index=True)
     operations = chunk.columns[OPERATION]
     changes = np.isin(operations, (CONTAINER_CHANGE, CONTAINER_UNDO, *CUTTING)) & (
         chunk.instants < mark
     )
     ends = chunk.columns[GROUP] & int(Group.LAST) != 0
+    # `union1d` sorts: they are noted in log order.
     wanted = np.union1d(rows[::-1][last], np.flatnonzero(changes | ends))
     for row in wanted.tolist():
         place = int(chunk.instants[row])

@@ -199,6 +199,7 @@ class ForwardScan:
         length = LENGTH.unpack_from(file.data, position)[0]
         if length == 0:
             return self._next_file(file.number + 1)
+        # A negative length passes this test in the engine, too, and fails later: see `_record`.
         if position + length + LOG_RECORD_FIXED_OVERHEAD_SIZE > file.size:
             self._note_end(True, "the record's length reaches beyond the file")
             return None
@@ -232,6 +233,7 @@ class ForwardScan:
         if position + PREFIX.size > file.size:
             raise ScanFailureError(place, "the file ends inside the instant")
         instant = PREFIX.unpack_from(file.data, position)[1]
+        # A larger one passes, as the engine does not notice it (format, The forward scan).
         if instant < self._good:
             self._note_end(True, "the instant is smaller than the end reached")
             return None
@@ -272,6 +274,8 @@ class ForwardScan:
         if body.operation != CHECKSUM_OPERATION:
             raise ScanFailureError(place, f"a checksum record holds operation {body.operation}")
         size = body.fields["dataLength"]
+        # Before all else, as the engine allocates an array of this size before it looks at the
+        # file.
         if size < 0 or size > ARRAY_MAX:
             raise ScanFailureError(place, f"the checksum record covers {size} bytes")
         if envelope.end + size > file.size:

@@ -143,6 +143,7 @@ def _control(data: memoryview) -> Control | None:
     if len(data) == CONTROL_SIZE_MIN:
         raise _NoBootError("the control file ends before the version")
     stored = CONTROL_CRC.unpack(data[-CONTROL_CRC.size :])[0]
+    # A stored 0 means that there is no checksum: the engine calls the checkpoint invalid then.
     if stored == 0 or stored != crc32(data[: -CONTROL_CRC.size]):
         return None
     if len(data) < CONTROL.size:
@@ -185,6 +186,7 @@ def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
             _redo_record(scanned, result, versions)
     finally:
         if plain is not None:
+            # Also where the scan fails: the table of open transactions belongs to the answer.
             plain.settle()
     result.pages = partial(_pages, versions, plain)
     result.containers, result.built = versions.changed, versions.built
@@ -354,6 +356,7 @@ def _check_undo(log: LogFiles, result: Recovery) -> None:
     wrong = [end for end in result.trailing_wrong if oldest is not None and end >= oldest]
     if oldest is not None and wrong:
         text = "the trailing length is too large, and undo reads backward by it"
+        # Undo reads backward from the end of the log.
         end = max(wrong)  # it is read first
         raise ScanFailureError(end, text, sure=not _seems_older(log, end, oldest))
 

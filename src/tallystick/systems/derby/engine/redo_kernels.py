@@ -162,10 +162,13 @@ def _fits(columns: Columns, row: Number, known: Number, flags: Flags) -> bool:
     """Return whether the record can follow: it begins its transaction, or that is open."""
     group = columns[GROUP, row]
     begins = group & _FIRST != 0
+    # A second begin, or a record of an unknown transaction: no boot, which is said record by
+    # record.
     if columns[TRANSACTION, row] < 0 or begins == known:
         return False
     operation = columns[OPERATION, row]
     status = columns[FLAG, row] if operation == operations.END else 0
+    # A version near 2^63 would overflow when the number of rows is added to it.
     if status < 0 or status >= flags.shape[1] or columns[VERSION, row] >= _VERSION_MAX:
         return False
     return bool(group & _CHECKED == flags[operation, status])
@@ -264,10 +267,12 @@ def remove(table: Table, slot: Number) -> None:
     """Free a slot, and move up those that were only after it because it was taken."""
     # No tombstones: a log of millions of transactions would fill the table with them.
     mask = len(table) - 1
+    # Every later slot up to the next free one may hold a number that was pushed on by this one.
     table[slot, NUMBER] = FREE
     at = (slot + 1) & mask
     while table[at, NUMBER] != FREE:
         home = (((table[at, NUMBER] & _KEY_MASK) * _MIX) >> _SHIFT) & mask
+        # Its own slot is not between the free one and here, so a search for it passes the free one.
         if (at - home) & mask >= (at - slot) & mask:
             for column in range(table.shape[1]):
                 table[slot, column] = table[at, column]

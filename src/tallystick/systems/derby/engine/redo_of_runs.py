@@ -75,11 +75,13 @@ class RedoOfRuns:
             Page(*page[: kernels.PAGE_VERSION]): tuple(page[kernels.PAGE_VERSION :])
             for page in used
         }
+        # They are handed over: `pages` must not give them once more.
         self._pages = self._pages[:0]
 
     def pages(self) -> Iterator[RedonePage]:
         """Yield the pages that were redone and not handed over, those of a container together."""
         used = self._pages[self._pages[:, 0] != kernels.FREE]
+        # By segment, container and page: the last key of `lexsort` counts first.
         used = used[np.lexsort(used[:, [2, 1, 0]].T)]
         for begin in range(0, len(used), SLOTS):
             for *page, after, last, first, bits in used[begin : begin + SLOTS].tolist():

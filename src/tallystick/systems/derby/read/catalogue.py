@@ -143,6 +143,7 @@ class Catalogue:
         """Note by id of a table the containers that a transaction gives it."""
         page = body.fields["pageId"]
         row = self._rows[page.container].get((page.number, body.fields["recordId"]))
+        # The column tells whether it is an index.
         if page.container == CONGLOMERATES and row is not None and row.get(4) == b"\0":
             heaps.setdefault(_text(row, 1), []).append(int.from_bytes(row.get(2) or b""))
 
@@ -239,6 +240,8 @@ def _rename(table: Table, before: Layout, after: Layout) -> None:
     """Rename columns in all containers of a table."""
     pairs = zip(before, after, strict=False)
     names = {old[0]: new[0] for old, new in pairs if old and new and old[0] != new[0]}
+    # A table that lost a column has another container, with the old rows in the old one: a new name
+    # holds for both.
     if names:
         for container, layout in table.layouts.items():
             columns = (one and (names.get(one[0], one[0]), one[1]) for one in layout)
@@ -253,6 +256,7 @@ def _columns(rows: Iterable[_Columns]) -> dict[str, Layout]:
         try:
             kind = read_type(row.get(3) or b"")
         except LogFormatError:
+            # A type that cannot be read: its values are given as they are stored.
             kind = SqlType("", "string", bytes.hex)
         if number > 0:
             found.setdefault(_text(row, 0), {})[number - 1] = _text(row, 1), kind

@@ -93,6 +93,8 @@ def require_joined(numbers: Collection[int], files: LogFiles, after: int) -> Non
     missing = [one for one in range(number, last + 1) if one not in numbers]
     following = files.files.get(number + 1)
     header = following.data[:HEADER_SIZE] if following is not None else b""
+    # A checkpoint deletes the files before the oldest open transaction, among them one that was
+    # read to its end: the header of the next file names that end.
     if missing == [number] and len(header) == HEADER_SIZE and HEADER.unpack(header)[3] == after:
         return  # it was read to its end
     if missing:
@@ -195,8 +197,10 @@ def committed_operations(
         mine = pending.setdefault(body.transaction, {})
         if body.group & Group.FIRST:
             begun.add(body.transaction)
+        # What has the number without an end is of an earlier boot, which a restart has undone.
         if body.operation == operations.BEGIN:
             mine.clear()
+        # A savepoint, or all, was rolled back: just the change that is named does not count.
         if body.undo is not None:
             mine.pop(body.undo, None)
         elif changes_row(body) and (wanted is None or wanted(body)):
@@ -207,6 +211,7 @@ def committed_operations(
                 if whole_after is not None and one.place >= whole_after:
                     _require_begun(begun, one, body.transaction)
                 yield Committed([*done.values()], one)
+            # Numbers are used again after a restart.
             begun.discard(body.transaction)
 
 

@@ -192,6 +192,7 @@ class Container:
         data = bytes(self._source.data[begin : begin + self._page_size])
         data = bytes(clear_page(data, number, self._cipher))
         kind, overflow, status, version, count = _PAGE.unpack_from(data)
+        # An allocation page, or one that was given back: it holds no rows.
         if kind != _PAGE_FORMAT or status != _VALID:
             return None
         end = len(data) - _CHECKSUM_SIZE
@@ -220,6 +221,7 @@ class _Change:
     def keep(self, later: _Change) -> None:
         """Note what was before a later change, as far as it is not known already."""
         if self.fields is not None:
+            # The earliest value of each field is that from before the log.
             self.fields = {**(later.fields or {}), **self.fields}
             self.deleted = later.deleted if self.deleted is None else self.deleted
 
@@ -246,6 +248,7 @@ class Before(Parts):
         """Note an operation on the container, and its instant."""
         number: int = body.fields["pageId"].number
         version = self._container.version(number)
+        # The page in the file does not have this change yet: nothing to take back.
         if body.fields["pageVersion"] >= version:
             return
         open_ones = self._open.setdefault(body.transaction, {})
@@ -395,6 +398,7 @@ class PageFile:
         for number in near:
             begin = (number - first) * size
             page = data[begin : begin + size]
+            # Decrypted, zeros would seem to be a damaged page.
             if any(page):  # one that was never written is not encrypted
                 page = memoryview(clear_page(page, number, self._cipher))
             yield _head(number, page, size)
@@ -422,6 +426,7 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
     summed = page[:-_CHECKSUM_SIZE]
     if number == 0:  # the head of the container in it is written by itself
         head, rest = bytes(page[: _INFO_AT + 1]), bytes(summed[_INFO_AT + _INFO_WHOLE :])
+        # Its 80 bytes count as zeros, as it changes without the page (format, Recovery).
         summed = memoryview(head + bytes(_INFO_SIZE) + rest)
     if crc32(summed) != int.from_bytes(page[-_CHECKSUM_SIZE:]):
         return PageHead(number, None, "its checksum is wrong (XSDG2)")

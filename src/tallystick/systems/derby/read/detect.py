@@ -79,4 +79,6 @@ def _signed(entry: Entry) -> bool:
     if number is None:
         return head[4:8] == _SIGNATURE[4:] and len(head) < HEADER_SIZE * 4
     first = int.from_bytes(head[28:36])
+    # One damaged byte must not hide the log: its number, or the instant of its first record, is as
+    # good.
     return head[8:16] == number.to_bytes(8) or first == make_instant(number, HEADER_SIZE)

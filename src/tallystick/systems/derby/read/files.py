@@ -112,6 +112,7 @@ def looks_plain(file: LogBytes) -> bool:
 
     One ciphertext in 65,536 begins with it by chance.
     """
+    # Some of them, as a single one may be damaged.
     votes: list[bool] = []
     place = find_record(file.data, file.number, HEADER_SIZE)
     while place is not None and len(votes) < _PROBED:
@@ -225,6 +226,7 @@ class OpenedLog:
         files = LogFiles.sorted_by_name(self._sources)
         system = {} if options.log_only else system_properties(source)
         properties = {**system, **options.settings, **_properties(source)}
+        # Without the database's properties only the bodies tell that it is encrypted.
         if ENCRYPTED not in properties and not all(map(files.is_plain, files.files)):
             properties[ENCRYPTED] = "true"
         self.files = replace(files, properties=properties)
@@ -266,6 +268,8 @@ def _cipher(log: LogFiles, options: ReadOptions) -> LogCipher | None:
         return None
     cipher = LogCipher(algorithm_of(properties, key), key)
     for file in log.files.values():
+        # Encrypting a database switches the log file: earlier files stay in clear, and nothing but
+        # their bodies says which these are.
         if not log.is_plain(file.number) and not _opens(cipher, log, file):
             raise LogFormatError("the key does not open the log", file=file.path)
     return cipher

@@ -120,6 +120,7 @@ def _of_ranges(ranges: list[ByteRange]) -> Chunk:
             undo = -1 if body.undo is None else body.undo
             rows.append((*place, body.operation, entry, undo))
     columns = np.full((BODY_COLUMNS, len(rows)), -1, np.int64)
+    # Reshaped, because the array of no rows has one dimension.
     columns[_OF_RANGES, :] = np.array(rows, np.int64).reshape(-1, len(_OF_RANGES)).T
     return Chunk(ranges[0].file, np.empty(0, np.uint8), columns, {})
 
@@ -170,6 +171,7 @@ class _Chosen:
 
 def _ended(transaction: Column, group: Column, rows: Column) -> Column:
     """Return the transactions of which the last of these rows is their end."""
+    # `unique` returns the place of the first occurrence: reversed, that of the last row.
     rows = rows[::-1]
     numbers, last = np.unique(transaction[rows], return_index=True)
     ended: Column = numbers[group[rows[last]] & _LAST != 0]
@@ -237,6 +239,7 @@ class Committed:
         naming = np.isin(self.columns[KEPT_CONTAINER], NAMING) & (self.columns[KEPT_SEGMENT] == 0)
         begin = 0
         for group in np.unique(self.group[naming]).tolist():
+            # The groups rise, so the rows of one lie between it and the next number.
             first, last = np.searchsorted(self.group, (group, group + 1)).tolist()
             yield self._rows(begin, first), False
             yield self._rows(first, last), True
@@ -288,10 +291,13 @@ class ChangeFeed:
         records, rows = _records(chunk)
         commits, undoing = np.empty(rows.size, np.int64), np.empty(rows.size, np.bool_)
         images.settle(records, commits, undoing)
+        # What was kept of earlier chunks comes first: `_in_order` sorts stably, and so leaves it in
+        # front of what the same commit has changed here.
         pieces, ends = self._settled(records, rows, undoing)
         ended = commits >= 0
         pieces.append(_kept(chunk, rows[ended]))
         ends.append(rows[commits[ended]])
+        # Last: `_settled` looks at what was open before this chunk.
         self._keep(chunk, rows[commits == images.PENDING])
         return _in_order(chunk, np.concatenate(pieces, axis=1), np.concatenate(ends))
 
@@ -317,6 +323,7 @@ class ChangeFeed:
         ends: list[Column] = []
         known = np.array(list(self._open), np.int64)
         numbers = records[images.TRANSACTION]
+        # `_records` sorts by transaction, so those of one number are neighbours.
         begins = np.searchsorted(numbers, known)
         after = np.searchsorted(numbers, known, "right")
         for number, begin, end in zip(known.tolist(), begins.tolist(), after.tolist(), strict=True):
@@ -359,6 +366,8 @@ def _records(chunk: Chunk) -> tuple[Columns, Column]:
     columns = chunk.columns[:, rows]
     operation, group = columns[OPERATION], columns[GROUP]
     changes = np.isin(operation, CHANGING) & (group & _COMPENSATION == 0)
+    # -1 is no such field, and null is that of a table's row: with a logical undo it is an index
+    # row.
     changes &= columns[LOGICAL_UNDO] <= layout.NULL
     found = (columns[TRANSACTION], group, operation, chunk.instants[rows], columns[UNDO])
     return np.stack([*found, changes.astype(np.int64)]), rows
@@ -378,7 +387,9 @@ def _commits(record: Column) -> bool:
 
 
 def _kept(chunk: Chunk, rows: Column) -> Columns:
+    # Both at once: to choose the columns first would copy each of them whole.
     columns: Columns = chunk.columns[np.array(_KEPT)[:, None], rows]
+    # An offset has fewer than 32 bits, so this makes an instant of it.
     columns[KEPT_PLACE] |= make_instant(chunk.file.number, 0)
     return columns
 

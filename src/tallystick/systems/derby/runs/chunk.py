@@ -304,6 +304,7 @@ def _chunks(file: LogBytes, begin: int, limit: int, rows: int, *, heads: bool) -
         let_go(file.data, begin)
         columns = np.empty((count, rows), np.int64)
         large = np.empty((LARGE_COLUMNS, rows), np.int64)
+        # No further than `let_go` allows between two calls, even where the columns have room.
         found, checks, begin, covered, how = walk(
             data, file.number, begin, covered, min(stop, begin + NEAR), columns, programs, large
         )
@@ -318,6 +319,7 @@ def _vouched(file: LogBytes, data: Bytes, columns: Columns, large: Columns) -> C
     """Return the records before the first that the walk's caller finds to be none."""
     whole = columns.shape[1]
     for begin, end, crc, row in large.T.tolist():
+        # Before any body is decoded: what a wrong checksum covers is not looked at.
         if crc32(file.data[begin:end]) != crc:
             whole = row
             break

@@ -42,7 +42,7 @@ _QUOTE, _COLON, _COMMA, _OPEN, _CLOSE = b'":,{}'
 _NULL = tuple(b"null")
 _ZERO, _A = ord("0"), ord("a")
 _FIXED_SIZE = 2
-"""Bytes of the length of a field that has a fixed one."""
+"""Bytes of the length of a field that has a fixed one, on all pages that Derby makes."""
 
 
 @kernel
@@ -64,6 +64,7 @@ def settle(records: Columns, commits: Any, undoing: Any) -> None:
         commits[row] = PENDING if records[CHANGES, row] else DROPPED
         undoing[row] = 0
         if records[OPERATION, row] == operations.BEGIN:
+            # A begin record where no end came before: a boot was between, and has undone these.
             for dropped in range(floor, row):
                 commits[dropped] = DROPPED
             floor, begun = row, True
@@ -72,6 +73,7 @@ def settle(records: Columns, commits: Any, undoing: Any) -> None:
             if found >= 0:
                 commits[found] = DROPPED
             else:
+                # What began in this chunk has nothing in an earlier one that could be undone.
                 undoing[row] = 0 if begun else 1
         if records[GROUP, row] & _LAST:
             end = row if records[GROUP, row] & _COMMIT else DROPPED
@@ -119,6 +121,8 @@ def find_images(
                 cut = at
                 at, _ = _put_row(data, cut, end, none, 0, 0)
         _set_images(images, row, operation[row], begin, cut, end, at)
+        # Kernels make no arrays (see `numba_kernel`): the caller makes one of the sum of these
+        # sizes, and `put_values` reads the row once more to fill it.
         images[JSON_SIZE, row] = json if at >= 0 else -1
 
 
@@ -183,6 +187,8 @@ def _put_row(
         return -1, 0
     count = int64(compressed_int(data, place))
     place += int_size(data, place)
+    # Every field has at least one byte: a larger count is damage, and would keep the loop busy for
+    # long.
     if count > end - place:
         return -1, 0
     return _put_fields(data, place, end, out, at, write, column, count)
@@ -205,6 +211,7 @@ def _put_fields(
         after = _after_field(data, place, end)
         if after < 0:
             return -1, 0
+        # Nonexistent has two bits, and one of them alone is null.
         if data[uint64(place)] & FIELD_NONEXISTENT != FIELD_NONEXISTENT:
             if write:
                 out[uint64(at)] = _OPEN if at == begin else _COMMA

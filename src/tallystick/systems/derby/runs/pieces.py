@@ -102,4 +102,5 @@ class Chain:
         nothing but its header.
         """
         self._end = make_instant(file.number, end)
+        # A byte more than the header, as the scan ends in a file of just a header and one length.
         self._marked = max(end, HEADER_SIZE + 1) + LENGTH.size <= file.size

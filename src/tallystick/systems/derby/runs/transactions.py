@@ -172,6 +172,7 @@ class _Sums:
         found[INTERNAL] = self._begins[starts] & internal
         found[RECORDS] = ends - starts
         found[BYTES] = np.add.reduceat(self._chunk.lengths[rows], starts)
+        # As integers: `add` of booleans is a logical or.
         found[UNDONE] = np.add.reduceat((group & _COMPENSATION != 0).astype(np.int64), starts)
         found[LAST] = self._chunk.instants[last]
         found[GROUPS] = np.bitwise_or.reduceat(group, starts)
@@ -180,6 +181,7 @@ class _Sums:
         found[PROOF] = self._last(proves, self._of(OFFSET))
         found[PROVES] = self._last(proves, self._operation)
         found[XID] = self._last(xid >= 0, xid)
+        # No two first records share a row, so the sort need not be stable.
         return found[:, np.argsort(first)]
 
     def _of(self, column: int) -> Column:

@@ -186,6 +186,7 @@ def walk(
             return count, checks, position, covered, STUCK
         # A checksum record stands before the group that it vouches for.
         if columns[GROUP, count] & _CHECKSUM:
+            # The larger one: a checksum record within a group may cover less than that group.
             covered = max(covered, end + columns[_SCRATCH, count])
         checks += left
         count += 1
@@ -297,6 +298,7 @@ def _put_field(
     if place + size > body_end:
         return -1
     value = _field_value(data, place, form)
+    # Another object has fields of its own, whose length is not known here.
     if form == _UNDO_ID and value != layout.NULL and value != layout.LOGICAL_UNDO_BTREE:
         return -1
     columns[column, row] = value
@@ -438,6 +440,7 @@ def check_group(
     if covered < 0 or begin + covered > len(data):
         return -1
     if covered < LARGE_GROUP:
+        # All 64 bits are compared, as Derby does: a CRC whose upper half is not zero fits nothing.
         return 0 if crc32_of(data, begin, begin + covered) == crc else -1
     large[LARGE_BEGIN, row] = begin
     large[LARGE_END, row] = begin + covered

@@ -138,7 +138,7 @@ def fill_xids(
         field = at + STAMP_SIZE + ID_SIZE + shape.compact
         if bits & HAS_XID:
             # The length of the extra data stands before the number of files in g1b and g1c, and
-            # after the count from g1d on (format, 2.3).
+            # after the count from g1d on (format, Records).
             extra = be_int32(data, field if shape.pairs else field + COUNT_SIZE)
             field += 2 * COUNT_SIZE
             if put_xid(data, field, field + extra, row, 0, out):

@@ -106,7 +106,7 @@ def admitted(
     stay = []
     for file in files:
         if file.header is None:
-            # HornetQ aborts the load; Artemis warns, deletes the file and goes on (format, 3.3).
+            # HornetQ aborts the load; Artemis warns, deletes the file and goes on.
             if not generation.skips_short_files:
                 raise LoadError(UNDERFLOW_TEXT)
             continue
@@ -164,7 +164,7 @@ def engine_rows(
     if shape.header_size != I4.size:
         rows = scan(file.data(), shape, file.stamp, events=generation.knows_events)
         return (row for row in rows if row.status == VALID), max_id
-    # Only the loader of 2008 insists on the size, and it never reads a surplus (format, 3.3).
+    # Only the loader of 2008 insists on the size, and it never reads a surplus.
     if shape.pairs and file.size < size:
         raise LoadError(
             f"java.lang.IllegalStateException: File is wrong size {file.size} "

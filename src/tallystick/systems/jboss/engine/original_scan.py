@@ -82,7 +82,7 @@ def body_2008(data: Any, place: int, end: int, has_type: int) -> tuple[int, int,
     # The sum of two 32-bit numbers overflows in Java, so a length near 2^31 passes this check.
     if wrap32(place + length) > end:
         # The loader ignores such a length and goes on after the length field, not after the type
-        # byte (format, 3.2). So it misses a record that begins within the fields.
+        # byte (format, Finding records). So it misses a record that begins within the fields.
         return NO_RECORD, 0, place
     if has_type:
         if place + USER_TYPE_SIZE > end:
@@ -239,7 +239,7 @@ def walk_2009(data: Any, end: int, stop: int, stamp: int, shape: Any, state: Any
             at += 1
             continue
         # Last, after the check size: g1d alone skips a whole stale record, and a record of this
-        # life that lies inside one is lost to it (format, 3.2).
+        # life that lies inside one is lost to it (format, Finding records).
         if be_int32(data, at + 1) == stamp:
             put_row(rows, count, at, size, VALID, stamp)
             count += 1

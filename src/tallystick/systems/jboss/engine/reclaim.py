@@ -34,7 +34,7 @@ def redundancy(analysis: Analysis, refused: str) -> list[tuple[bool | None, str]
         for file, reading in zip(analysis.file_counts, analysis.readings, strict=True)
         if file.positives or reading.has_records
     ]
-    # The current file is never reclaimed, whatever it holds (format, 4.2).
+    # The current file is never reclaimed, whatever it holds.
     last, data = holding[-1:], holding[:-1]
     going = reclaimable(data)
     return [_redundancy(file, last, data, going) for file in analysis.file_counts]

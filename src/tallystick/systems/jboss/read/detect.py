@@ -94,7 +94,7 @@ def looks_like_journal(head: bytes) -> bool:
     if b"\0" not in head:
         return False  # ids and sizes have a zero byte: text need not be scanned
     # A file of 2008 with the id 1 or 2 begins like one with a format version, so that the rest of
-    # the header and the first record decide (format, 1).
+    # the header and the first record decide (format, Generations).
     if format_version(head) is not None and _user_version(head) < USER_VERSION_MAX:
         if not head[FORMAT_HEADER.size :].strip(FILL):
             return len(head) > FORMAT_HEADER.size

@@ -226,7 +226,7 @@ class Replay:
         if not self.pairs:
             found = one.run.within(end.where.order)
             # Only what stands in the file of the end is compared: elements lost in an earlier file
-            # are not noticed, in any code from g1d on (format, 3.5).
+            # are not noticed, in any code from g1d on (format, What records mean).
             expected = end.value if end.kind != ROLLBACK else 0
             if found == expected:
                 return ""
@@ -234,7 +234,7 @@ class Replay:
         for stamp, expected in end.item.pairs or ():
             found = one.elements.get(stamp, 0)
             # No element found, and no file of that id: the loader takes the file for reclaimed
-            # (format, 3.5).
+            # (format, What records mean).
             if found != expected and (found or stamp in self.stamps):
                 return f"file id {stamp} holds {found} of its elements instead of {expected}"
         return ""
@@ -247,7 +247,7 @@ class Replay:
     def _prepare(self, placed: PlacedRecord) -> None:
         number = placed.transaction
         # Up to g1c a prepare of an unknown transaction is ignored; from g1d on a transaction
-        # without elements can be in doubt (format, 3.4).
+        # without elements can be in doubt (format, What records mean).
         if self.pairs and number not in self.open:
             return
         one = self._opened(number)
@@ -276,6 +276,6 @@ class Replay:
         if holes:
             self.incomplete.append(number)
             return [], EndedTransaction(one, placed, complete=False)
-        # The deletes last, wherever they stand, as the loader does (format, 3.4).
+        # The deletes last, wherever they stand, as the loader does (format, What records mean).
         effects = [Effect(element, placed) for element in (*one.records, *one.deletes)]
         return effects, EndedTransaction(one, placed, complete=True)

@@ -240,7 +240,7 @@ def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, r
         if status == STALE:
             stale_end = at + size
         # Not after the size that a damaged or stale record claims: whole records of this life may
-        # begin inside it (format, 3.2, step 5).
+        # begin inside it (format, Finding records).
         at += size if status in (VALID, OTHER) else 1
     state[0], state[1], state[2] = at, stale_end, budget
     return count

@@ -93,7 +93,7 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
             found.loaded_alike &= _seen_alike(journal, file, rows)
     analysis = analyser.finish()
     # The loader's list form hides an id that is deleted anywhere, even if it is added after that
-    # (format, 3.4); `listed` follows the order of the records.
+    # (format, What records mean); `listed` follows the order of the records.
     found.loaded_alike &= not analysis.dropped and not _deleted_before(journal, analysis.again)
     return found
 

@@ -60,7 +60,7 @@ RUNS_MAX = 1 << 10
 def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> Any:
     """Return all rows of a file as an array; ``events`` overrides whether EVENT is a type."""
     # Who overrides the types asks what a loader sees, and no loader reads format 2 records in a
-    # file of format 1 (format, 3.7).
+    # file of format 1 (format, What records mean).
     second = None if events is not None else SECOND_SHAPE.get(shape.name)
     found = pieces(file.data(), shape, file.stamp, second=second, events=events)
     return np.concatenate([np.empty((0, 4), np.int64), *(rows_of(one).copy() for one in found)])

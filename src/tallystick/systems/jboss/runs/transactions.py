@@ -84,8 +84,8 @@ class Lives:
         # One cumulative sum runs through all lives: what it was at the first record of each is
         # taken off.
         before -= self.each(before[self.starts])
-        # A prepare or commit counts the elements in its own file (format, 2.3). These are all that
-        # there are, if the life begins in this part: see `closed_lives`.
+        # A prepare or commit counts the elements in its own file (format, Records). These are all
+        # that there are, if the life begins in this part: see `closed_lives`.
         counted = prepares | (kinds == COMMIT)
         wrong = self.sums(counted & (before != expected)) > 0
         several = self.lasts > self.starts

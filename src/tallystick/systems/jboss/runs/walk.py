@@ -78,7 +78,7 @@ def fill_fields(data: Any, rows: Any, shape: Any, table: Any, kinds: Any, fields
         kinds[row] = kind
         fields[0, row], fields[1, row], field = ids_at(data, at, bits, shape.compact)
         if bits & HAS_TYPE:
-            # User types are signed bytes (format, 2.2), and the array holds unsigned ones.
+            # User types are signed bytes (format, Records), and the array holds unsigned ones.
             number = int(data[field + COUNT_SIZE])
             fields[2, row] = number - 256 if number > 127 else number
         elif kind in (COMMIT, PREPARE):
