@@ -72,6 +72,7 @@ def _in_split(chunk: Chunk, offsets: Any, split: Split | None) -> tuple[Chunk, A
     if split is None or (offsets.min() >= split.begin and offsets.max() < split.end):
         return chunk, offsets
     kept = (offsets >= split.begin) & (offsets < split.end)
+    # The columns become Arrow buffers, which have to be contiguous.
     table = np.ascontiguousarray(chunk.table[:, kept])
     part = Chunk(chunk.data, table, chunk.begin, chunk.sequence[kept], chunk.sections[kept])
     return part, offsets[kept]
@@ -118,6 +119,7 @@ def _bodies(data: Any, table: Any) -> pa.Array:
     count = table.shape[1]
     starts, lengths = table[BODY_START], table[BODY_LENGTH]
     if len(data) > VIEWED_MAX:
+        # A view has 32 bits for its offset.
         places = zip(starts.tolist(), lengths.tolist(), strict=True)
         bodies = [bytes(data[at : at + size]) if size >= 0 else None for at, size in places]
         return pa.array(bodies, pa.binary())

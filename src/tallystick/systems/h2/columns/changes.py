@@ -60,6 +60,7 @@ class _Rows:
         """Return the changes with bytes of their own."""
         sizes = np.maximum(self.lengths, 0)
         ends = np.cumsum(sizes)
+        # Bytes of their own, because a view would keep the whole window for one open transaction.
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         kernels.gather(self.data, self.starts, self.lengths, data)
         return _Rows(
@@ -124,6 +125,7 @@ class ChangeColumns:
         ranks = np.full(found.figures.shape[1], NONE, np.int64)
         ranks[committed] = np.arange(len(committed))
         of_rows = ranks[found.numbers[places]]
+        # After `_committed`, which takes what was kept of transactions that end here.
         self._keep(found, changes, places)
         order = np.flatnonzero(of_rows != NONE)
         order = order[np.argsort(of_rows[order], kind="stable")]
@@ -131,6 +133,8 @@ class ChangeColumns:
         ordinals = _ordinals(of_rows, commits.counts)
         done = 0
         for rank, kept in sorted(commits.kept.items()):
+            # What was kept comes before the transaction's own changes, and has its bytes elsewhere:
+            # a batch ends here.
             border = int(np.searchsorted(of_rows, rank))
             if border > done:
                 part = slice(done, border)
@@ -235,6 +239,7 @@ def _ordinals(ranks: Any, counts: Any) -> Any:
     """Return the place of each row in its transaction; ``counts``: rows of each before these."""
     if not len(ranks):
         return ranks
+    # Ranks rise, so the place of the first equal one is where the transaction begins.
     firsts = np.searchsorted(ranks, ranks)
     return np.arange(len(ranks)) - firsts + counts[ranks]
 

@@ -17,6 +17,7 @@ def file_offsets(starts: Any, before: int, pages: Any, page_size: int, body_size
     begin = page * body_size - before
     head = page_size - body_size
     for row in range(len(starts)):
+        # Offsets rise, so the page is found by going on, without a division per record.
         while starts[row] - begin >= body_size:
             page += 1
             begin += body_size

@@ -68,6 +68,8 @@ class RowTexts:
         counts[added] = found
         labels, bases, label_size = self._labels(tables, counts)
         others = self._others(data, starts, lengths, tables, positions, bases)
+        # An upper bound: the kernel writes without a look at the room, and what was too much is cut
+        # off.
         size = _ESCAPE_SIZE * int(lengths[added].sum()) + _VALUE_SIZE * int(counts.sum())
         size += label_size + len(others[0]) + len(starts)
         out, ends = np.empty(size, np.uint8), np.empty(len(starts) + 1, np.int64)
@@ -79,6 +81,8 @@ class RowTexts:
         """Return the labels of columns, the number of the first one of each row, and their size."""
         ids, tables = distinct(tables)
         widths, counts = distinct(counts)
+        # One number for each pair of table and width: rows of one table can have several widths
+        # where columns were added.
         pairs, places = distinct(tables * len(widths) + counts)
         repeated = np.bincount(places, minlength=len(pairs)).tolist()
         labels: list[bytes] = []
@@ -105,6 +109,8 @@ class RowTexts:
         count = find_others(data, starts, lengths, bases, self._kinds, places, rows)
         places, rows = places[:count], rows[:count]
         doubles = np.empty(len(places), np.int64)
+        # The kernel only puts their bits in order, which H2 stores reversed: their shortest digits
+        # are Python's.
         read_doubles(data, places, doubles)
         view = memoryview(data)
         texts = []

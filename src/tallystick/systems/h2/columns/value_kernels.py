@@ -113,6 +113,7 @@ def read_doubles(data: Any, places: Any, bits: Any) -> None:
         bits[at] = 0
         if places[at] < 0 or data[places[at]] != types.DOUBLE:
             continue
+        # A negative number is shifted with its sign, so 64 steps get all of its bits.
         stored, _ = number_at(data, places[at] + 1, len(data), VAR_LONG_MAX)
         reversed_bits = 0
         for _ in range(64):

@@ -109,6 +109,7 @@ class LogDigest:
     def _observe(self, entry: Entry) -> None:
         self.count.one_by_one += 1
         row, entry.row, entry.values = entry.row, b"", ()
+        # After an unknown or incomplete record the engine reads on somewhere inside of another one.
         if not self._guessed:
             self.outcomes[outcome_of(entry, self.stream)] += 1
             self._guessed = entry.type in _GUESSED
@@ -157,6 +158,8 @@ class LogDigest:
                 self.uncommitted += 1
 
     def _observe_chunk_end(self, log: LogPieces, chunk: Chunk) -> None:
+        # A writer fills a page and goes on with the next one: what follows no-ops within a page was
+        # written over a prepare record.
         starts = chunk.starts[chunk.follow_noops(self.filled)]
         self.after_fill += starts[starts % self.stream.body_size != 0].tolist()
         for entry in log.of_chunk(chunk, chunk.last_but_noops()):

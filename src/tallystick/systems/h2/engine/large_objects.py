@@ -51,6 +51,7 @@ def _hash_by_columns(data: bytes) -> int:
         for byte in data:
             found = (_FACTOR * found + (byte ^ 0x80) - 0x80) & (1 << _BITS) - 1
         return found
+    # Java's bytes are signed, and its int wraps: so do 32 unsigned bits.
     values = np.frombuffer(data, np.int8).astype(np.uint32)
     powers = _powers(len(data))
     return (int(powers[0]) + int((values * powers[1:]).sum(dtype=np.uint32))) & (1 << _BITS) - 1
@@ -60,6 +61,7 @@ def _hash_by_columns(data: bytes) -> int:
 def _powers(size: int) -> Any:
     import numpy as np
 
+    # The hash begins with 1, which is multiplied once for each byte: the highest power is for that.
     powers = np.full(size + 1, _FACTOR, np.uint32)
     powers[0] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)[::-1].copy()
@@ -93,6 +95,7 @@ class LargeObjects:
         parts = self._parts.get(number, [])
         end = bisect_left(parts, position, key=itemgetter(0))
         begin = end
+        # Back to the block with place 0: a number that was given again has several of these.
         while begin and parts[begin - 1][1] > 0:
             begin -= 1
         blocks = dict(one[1:] for one in parts[max(begin - 1, 0) : end])

@@ -100,6 +100,8 @@ class Recovery:
         self.empty = False
         self.last_section = int(chunk.sections[-1])
         for page, pos, start in chunk.undone_pages():
+            # Of each page the first image in the whole log counts, checkpoints or not (format, What
+            # recovery does).
             self.undo.setdefault(page, (pos, start))
         for entry in chain(ends, rows):
             _OBSERVERS[entry.code](self, entry)
@@ -148,6 +150,7 @@ class Recovery:
     def _commit(self, entry: Entry) -> None:
         state = self._session(entry.session)
         state.commit_section, state.commit_pos = entry.section, entry.pos
+        # A commit of the session takes every prepared name of it out of doubt.
         state.in_doubt = None
 
     def _prepare(self, entry: Entry) -> None:
@@ -204,6 +207,7 @@ def recover(log: LogPieces, digest: LogDigest | None = None) -> Recovery:
             if digest is not None:
                 digest.observe_odd(log, piece)
         else:
+            # A list, because the digest takes them after the recovery did.
             rows = list(log.of_chunk(piece, piece.added_to(TABLE_META), OWN_TABLES))
             recovery.observe_chunk(piece, log.of_chunk(piece, piece.last_ends()), rows)
             if digest is not None:

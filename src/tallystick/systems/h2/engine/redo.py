@@ -162,6 +162,7 @@ class Redo:
         if row.kind != TABLE_KIND and row.parent not in self.tables.meta:
             raise corrupted(f"table not found: {row.parent}")
         self.tables.put_meta(row.index, row)
+        # Redo zeroes the root page of an index that it creates: no row of the page before counts.
         self.emptied.add(row.index)
         self.changed[row.index] = KeyStates()
 

@@ -41,6 +41,8 @@ def apply_at_once(redo: Redo, recovery: Recovery, log: LogPieces) -> Iterator[En
     for chunk in log.chunks():
         places = redone(recovery, chunk)
         alone = np.isin(chunk.tables[places], list(OWN_TABLES))
+        # Rows of the page index make and remove tables, and TRUNCATE empties one: changes before
+        # and after these must not be put together.
         alone |= (chunk.codes[places] == Type.TRUNCATE) | bool(chunk.odd)
         borders = np.flatnonzero(np.diff(alone)) + 1
         for some, single in zip(
@@ -55,6 +57,7 @@ def redone(recovery: Recovery, chunk: Chunk) -> Any:
     sessions, slots = chunk.sessions()
     states = (recovery.sessions.get(session) for session in sessions)
     ends = [(one.commit_section, one.commit_pos) if one else _NO_COMMIT for one in states]
+    # -1, of no session, takes the last column.
     section, pos = np.array([*ends, _NO_COMMIT], np.int64).T[:, slots]
     before = (chunk.sections < section) | (chunk.sections == section) & (chunk.sequence <= pos)
     return np.flatnonzero(before & chunk.changes)
@@ -72,6 +75,7 @@ def _applied(redo: Redo, chunk: Chunk, places: Any) -> bool:
         if group is None:
             return False
         groups.append(group)
+    # After all tables were looked at: a chunk that is given to `apply` must not be half applied.
     for table, keys, present in groups:
         redo.changed[table].set_each(keys, present)
     return True
@@ -87,6 +91,8 @@ def _group(redo: Redo, chunk: Chunk, table: int, places: Any) -> _Group | None:
     order = np.argsort(keys, kind="stable")
     keys, adds = keys[order], adds[order]
     same = keys[1:] == keys[:-1]
+    # The sort is stable: records of a key stand in log order, and have to take turns. So the first
+    # one says what must have been there, and the last one what is there afterwards.
     if (same & (adds[1:] == adds[:-1])).any():  # added twice, or removed twice
         return None
     first, last = np.append(True, ~same), np.append(~same, True)

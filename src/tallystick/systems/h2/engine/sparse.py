@@ -64,6 +64,7 @@ def _runs(keys: Any) -> Iterator[tuple[int, int, int]]:
     import numpy as np
 
     places = keys // _WORD
+    # One less than the first in front, so that the first key begins a word, too.
     begins = np.flatnonzero(np.diff(places, prepend=places[:1] - 1))
     ends = np.append(begins[1:], len(keys))[: len(begins)]
     return zip(places[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)

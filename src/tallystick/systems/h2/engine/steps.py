@@ -59,6 +59,7 @@ class Step:
             for at, key in enumerate(keys.tolist()):
                 yield self.child(key), at, at + 1
             return
+        # "right": a key equal to the limit of a child is still below it, as in `child`.
         limits = np.searchsorted(keys, np.frombuffer(self.keys, np.int64), side="right")
         begins, ends = np.append(0, limits), np.append(limits, len(keys))
         for at in np.flatnonzero(begins < ends).tolist():

@@ -80,6 +80,7 @@ class Buffers:
     def grow(self, size: int) -> None:
         """Make room for a row of so many bytes, as the engine does."""
         if size >= len(self.rows):
+            # The engine's own rule, as what stands after a short row depends on the size.
             self.rows += bytes(2 * (len(self.rows) + size) - len(self.rows))
 
     def restore(self, size: int, stored: bytes | memoryview) -> str:

@@ -76,6 +76,7 @@ class Chunk:
     @property
     def end(self) -> int:
         """The offset in the stream after the last record."""
+        # Start and length are the first two rows of the table.
         return int(self.table[walk.START : walk.LENGTH + 1, -1].sum()) + self.begin
 
     @property
@@ -114,6 +115,7 @@ class Chunk:
         """Return the places of prepare records, and of the last COMMIT of each session."""
         commits = self.of_type(Type.COMMIT)
         sessions = self.table[walk.SESSION][commits]
+        # Of equal keys a dict keeps the last value: the last COMMIT of each session.
         last = dict(zip(sessions.tolist(), commits.tolist(), strict=True)).values()
         prepared = self.of_type(Type.PREPARE_COMMIT).tolist()
         return np.array(sorted([*last, *prepared]), dtype=np.int64)
@@ -128,6 +130,8 @@ class Chunk:
         last = np.full(len(sessions), -1, np.int64)
         # `maximum.at`, as a plain assignment does not say which of equal slots would win.
         np.maximum.at(last, slots[commits], commits)
+        # Everything before the last COMMIT of a session counts as committed (format, What recovery
+        # does).
         before = changes < last[slots[changes]]
         counts = [
             np.bincount(slots[changes[chosen]], minlength=len(sessions)).tolist()
@@ -148,6 +152,7 @@ class Chunk:
 
         No-ops fill a page after an end that was decided by hand.
         """
+        # A row of no-ops is one record here, so that one place in front is enough.
         noops = self.codes == Type.NOOP
         return np.concatenate(([filled], noops[:-1])) & ~noops
 
@@ -253,11 +258,15 @@ class Chunks:
 
     def _scanned(self, most: int) -> list[Entry]:
         """Return so many of the records after those that were read, and note where these end."""
+        # The scan goes on in the middle of the stream with the engine's buffers as they are there:
+        # a short row takes bytes that an earlier one left in them.
         part = replace(self._stream, skip=self._position)
         scan = Scan(part, self._zone, self._records, self._sections, self._buffers)
         found = []
         for entry in scan.entries():
             found.append(entry)
+            # An incomplete record is the last one: the scan must run out, for its end is that of
+            # the log.
             if len(found) >= most and entry.type != INCOMPLETE:
                 return found
         self.end, self._ended = scan.end, True
@@ -309,12 +318,16 @@ class Chunks:
             pages = pages * 2 if at == first or pages < window else window
             if last or why == walk.IRREGULAR:
                 return
+            # The record that reaches over the end is read again, with more bytes after it.
             rest, at, begin = data[at:], 0, begin + at
 
     def _chunk(self, data: Any, table: Any, begin: int, position: int) -> Chunk:
         counts, ends = table[walk.COUNT], table[walk.CODE] == Type.CHECKPOINT
+        # A row of no-ops counts as so many records; the sum minus its own count is the first one's
+        # position.
         after = self._records + 1 + np.cumsum(counts)
         sections = self._sections + np.cumsum(ends)
+        # Minus ``ends``, as a checkpoint belongs to the section that it closes.
         chunk = Chunk(data, table, begin, after - counts, sections - ends)
         self._records, self._sections = int(after[-1]) - 1, int(sections[-1])
         self._position = position
@@ -360,6 +373,7 @@ def leave(chunk: Chunk, buffers: Buffers) -> None:
     packed = images[(sizes[images] > 0) & ~_is_raw(chunk.data, begins[images])]
     kept = [_longest_to_come(packed, sizes[packed])]
     lengths = np.append(sizes[rows], np.full(len(images), buffers.page_size))
+    # Every image is restored into the buffer of rows, where it is as long as a page.
     places = np.append(rows, images)
     order = np.argsort(places)
     kept.append(_longest_to_come(places[order], lengths[order]))
@@ -385,6 +399,8 @@ def _growing(sizes: Any, room: int) -> Iterator[int]:
 
 def _is_raw(data: Any, begins: Any) -> Any:
     """Return which images are not compressed: a 0 stands before them in place of their size."""
+    # The byte before the 0 has to end the number of the page: else the 0 is the last byte of a
+    # longer size.
     return (data[begins - 1] == UNDO_RAW) & (data[begins - 2] < _CONTINUED)
 
 
@@ -405,6 +421,7 @@ def distinct(values: Any) -> tuple[list[int], Any]:
     if values.max() - least >= _NEAR:
         found, places = np.unique(values, return_inverse=True)
         return found.tolist(), places
+    # Sessions and tables have small numbers near each other: to count them is cheaper than to sort.
     found = np.flatnonzero(np.bincount(values - least))
     of_number = np.zeros(int(found[-1]) + 1, np.int64)
     of_number[found] = np.arange(len(found))
@@ -413,4 +430,5 @@ def distinct(values: Any) -> tuple[list[int], Any]:
 
 def signed32(values: Any) -> Any:
     """Return 32-bit patterns as signed numbers."""
+    # The way through 32 bits gives bit 31 the sense of a sign.
     return values.astype(np.int32).astype(np.int64)

@@ -43,6 +43,7 @@ def read_rows(data: Any, starts: Any, lengths: Any, column: int, counts: Any, nu
         if column >= counts[row]:
             return False
         for _ in range(column):
+            # An array is several values to `after_value`, so the column would not be found.
             if data[at] == ARRAY:
                 return False
             at = after_value(data, at, end)
@@ -82,4 +83,5 @@ def whole_number_at(data: Any, at: int, end: int) -> int:
         return -number if code == LONG_NEGATIVE else number
     number, _ = number_at(data, at, end, VAR_INT_MAX)
     number = -number if code == INT_NEGATIVE else number
+    # A negative minimum has no positive twin: H2 writes it as itself, and it wraps here as there.
     return ((number & _MASK_32) ^ _SIGN_32) - _SIGN_32

@@ -62,6 +62,8 @@ def number_transactions(
         found[LAST, number] = row
         if code == _PREPARE:
             found[PREPARED_AT, number] = found[CHANGES, number]
+        # A ROLLBACK is written over the last prepare record of a transaction. If an earlier one is
+        # left, the transaction is in doubt again, and does not end here.
         elif code == _COMMIT or found[PREPARED_AT, number] < 0:
             found[END, number] = row
             current[slot] = NONE

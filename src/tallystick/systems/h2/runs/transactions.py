@@ -109,6 +109,8 @@ class ChunkTransactions:
         """Return which of the transactions that end are committed."""
         found = self.chunk.codes[self.figures[END][ended]] == Type.COMMIT
         figures = self.figures[:, ended]
+        # A live rollback writes the opposite of each change, and then COMMIT. So only what was
+        # prepared after half of its changes may be one; to compare them takes their keys.
         halves = figures[CHANGES] == 2 * figures[PREPARED_AT]
         for at in np.flatnonzero(found & halves & (figures[PREPARED_AT] > 0)).tolist():
             found[at] = not self._was_compensated(int(ended[at]))
@@ -124,8 +126,10 @@ class ChunkTransactions:
     def changes_of(self, chosen: Any) -> Iterator[tuple[int, Any]]:
         """Yield the chosen transactions with type, table and key of each change in the chunk."""
         rows = np.flatnonzero((self.numbers != NONE) & self.chunk.changes)
+        # -1, for no transaction, was taken out before: as an index it would be the last one.
         rows = rows[chosen[self.numbers[rows]]]
         numbers = self.numbers[rows]
+        # Stable: the changes of a transaction stay in log order.
         order = np.argsort(numbers, kind="stable")
         changes = self.chunk.table[[CODE, TABLE, NUMBER]][:, rows[order]]
         wanted = np.flatnonzero(chosen)
@@ -143,6 +147,7 @@ class ChunkTransactions:
         """Return True if the second half of the changes undoes the first, last one first."""
         changes = self.all_changes(number)
         half = changes.shape[1] // 2
+        # Compensation goes backward.
         done, undone = changes[:, :half], changes[:, half:][:, ::-1]
         return bool((done[0] + undone[0] == _INVERSES).all() and (done[1:] == undone[1:]).all())
 
@@ -157,6 +162,7 @@ class ChunkTransactions:
         hand = ~named & (self.chunk.codes[rows] == Type.ROLLBACK)
         after_fill = np.append(filled, self.chunk.codes[:-1] == Type.NOOP)[rows]
         doubtful = after_fill & ~named & ~hand
+        # `by_hand` reads the whole log: few logs have such a place.
         if doubtful.any():
             hand[doubtful] = np.isin(self.chunk.starts[rows[doubtful]], list(by_hand()))
         return Endings(numbers, rows, self.committed(numbers), named, hand)
@@ -239,6 +245,8 @@ class Ledger:
     def _continue(self, found: ChunkTransactions) -> None:
         """Note which transactions were open before: the first one of each session that has any."""
         slots = found.figures[SLOT]
+        # Transactions are numbered as they begin, so the first one of a session carries what was
+        # open.
         _, firsts = np.unique(slots, return_index=True)
         for number in firsts.tolist():
             one = self._open.get(found.sessions[slots[number]])

@@ -55,6 +55,7 @@ FULL, MORE, IRREGULAR = range(3)
     _FREE,
 ) = map(int, Type)
 _FIXED, _NUMBERS, _COUNTED_BYTES, _COUNTED_TEXT, _SHORT_TEXT, _OTHER = map(int, Layout)
+# By every byte there is, so that a kernel needs no test whether a type is known.
 _LAYOUTS = np.full(256, _OTHER, np.uint8)
 _SIZES = np.zeros(256, np.int64)
 for _code, _type in TYPES.items():
@@ -270,6 +271,7 @@ def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) ->
         return at
     # In place of a size 0 marks an image as it is, 1 a page that was empty.
     count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
+    # The engine takes a longer image for the end of the log.
     if count > 2 * page_size:
         return _BAD
     if count > end - at:
@@ -298,6 +300,8 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
     if count > end - at:
         return _SHORT
     table[BODY_START, row], table[BODY_LENGTH, row] = at, count
+    # A row that does not fill its length, or needs more, makes the engine read what earlier rows
+    # left in its buffer.
     return at + count if _row(data, at, at + count) == at + count else _BAD
 
 
@@ -334,6 +338,7 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
         return at
     if code == _FREE:
         return _free(data, at, end)
+    # Unknown types: the engine skips one byte and reads on, which is for the scan.
     if code > _FREE:
         return _BAD
     table[SESSION, row], at = var_number(data, at, end, VAR_INT_MAX)
