@@ -99,6 +99,7 @@ class BatchBuilder:
         alone = part is None or part.count >= _JOIN_ROWS_MAX
         full = self._waiting_rows + (part.count if part else 0) > self._rows
         changed = step.file.path != self._path
+        # What waits comes before the groups of this step.
         batches = self.flush() if alone or full or changed else []
         self._path = step.file.path
         if chunk is not None:
@@ -159,6 +160,7 @@ def _part(step: Step, key: bytes | None) -> _Part | None:
     try:
         columns = columns_of(step.view.payload(header), header, key)
         if columns.gtrids >= 0:
+            # Decoded for their check alone: it raises where the gtrids do not fit.
             columns.records()  # their offsets rise
     except (KeyMissingError, CorruptLogError):
         return None
@@ -244,6 +246,7 @@ def _bodies(parts: list[_Part]) -> pa.Array:
         ]
         return pa.Array.from_buffers(pa.binary(), one.count, buffers)
     bases = np.cumsum([0, *(int(part.ends[-1]) for part in parts)])
+    # Each part's offsets count from its own bodies; joined, from the first part's.
     ends = [part.ends[:-1] + base for part, base in zip(parts, bases, strict=False)]
     offsets = np.concatenate([*ends, bases[-1:]]).astype(np.int32)
     data = b"".join(bytes(part.columns.data[part.columns.bodies :]) for part in parts)
@@ -383,6 +386,8 @@ def _names() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8], pa.Array, pa.A
     known = [code for code in range(256) if code in set(Code)]
     kinds = list(dict.fromkeys(pairs[code][0].value for code in (*known, 0)))
     types = [pairs[code][1] for code in known]
+    # The index of a dictionary has 8 bits with a sign; codes that do not fit get -1, and their
+    # groups are read record by record.
     types += [f"code {code}" for code in range(256) if code not in set(Code)][: 127 - len(types)]
     kind_of = np.array([kinds.index(pair[0].value) for pair in pairs], np.int8)
     type_of = np.array([types.index(p[1]) if p[1] in types else -1 for p in pairs], np.int8)

@@ -60,6 +60,7 @@ def change_batches(
             continue
         if chunk is not None:
             work = chunk.sorted(header.segment, feed.numbers | incomplete.keys())
+            # `_merged` takes batches for sorted where there are no others.
             batches += map(_changes, loose.flush())  # they come before it
             batches.append(chunk_changes(log, step.file.path, work))
             others += feed.take(work.other_records(step.file.path))
@@ -83,6 +84,7 @@ def _merged(
         found += batches_of_changes(others, Clock.WALL_US.value, len(others))
     if len(found) > 1 and others:
         order = [("commit_sequence", "ascending"), ("ordinal", "ascending")]
+        # Changes that were made one by one may belong between the rows of any batch.
         found = [pa.Table.from_batches(found).sort_by(order).combine_chunks().to_batches()[0]]
     elif len(found) > 1:
         found = pa.Table.from_batches(found).combine_chunks().to_batches()
@@ -152,11 +154,13 @@ def _in_order(work: SortedChunk) -> tuple[Numbers, Numbers, Numbers]:
     changing = _CHANGING[codes]
     sizes = work.ends - work.begins + 1
     before: Numbers = np.cumsum(changing) - changing
+    # One cumulative sum over all transactions; that at the begin of each is taken off.
     ordinals: Numbers = before - np.repeat(before[work.begins], sizes)
     commits = np.repeat(work.rows[work.ends], sizes)
     rows = np.concatenate((work.rows[changing], work.loose))
     commits = np.concatenate((commits[changing], work.loose))
     ordinals = np.concatenate((ordinals[changing], np.zeros(len(work.loose), np.int64)))
+    # By commit, then by ordinal: the last key of `lexsort` counts first.
     order = np.lexsort((ordinals, commits))
     return rows[order], commits[order], ordinals[order]
 
@@ -167,6 +171,7 @@ def _tables(chunk: Chunk, places: Numbers, of_rows: npt.NDArray[np.bool_]) -> pa
         return _repeated("", len(places))
     heads = chunk.data[places[of_rows, None] + np.arange(ROW_HEAD_SIZE)]
     numbers = np.zeros(len(places), np.int64)
+    # The number of the table is the first field of the head; a view needs contiguous bytes.
     numbers[of_rows] = np.ascontiguousarray(heads).view("<i4")[:, 0]
     return pc.fill_null(_texts(numbers, of_rows), "")
 

@@ -66,6 +66,8 @@ class ClosingSplit:
             if chunk is None:
                 yield from self._closer.take(step_records(step, self.key))
                 continue
+            # Before its records are taken: transactions that began in an earlier chunk are not
+            # whole here.
             work = chunk.sorted(segment, self._closer.begun)
             self._numbers.append(work.numbers)
             yield from (one for _, one in work.transactions(log, file.path))

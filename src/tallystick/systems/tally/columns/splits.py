@@ -201,6 +201,8 @@ class SplitWalk:
             due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
             self.begin = self.end = due
             for place in view.walk(due, stop=self._stop(file), read_run=read_run):
+                # What is no whole group may be explained by bytes after the part: it is read once
+                # more, in the whole segment.
                 if not (whole or place.case is Case.VALID):
                     break
                 yield Step(file, view, place, after_damage=False)
@@ -269,6 +271,8 @@ def seek(
     if index is None or not index.offsets:
         return file, None
     column = index.lsns if time_us is None else index.times
+    # Groups can share a time, and the first of them is wanted: one less finds the group before it.
+    # An LSN is in one group only.
     row = bisect_right(column, wanted - (time_us is not None)) - 1
     place = index.offsets[max(row, 0)]
     header = decode_group_header(access.part(file.path, place, HEADER_SIZE), 0)

@@ -367,6 +367,7 @@ def _segment_head(path: str, head: bytes) -> _Head:
     whole = [copy for copy in copies if copy is not None]
     if not whole:
         return _Head(path, None, None)
+    # A crash while a file is recycled leaves one copy of the old number.
     newest = max(whole, key=lambda one: one.number)
     bad = [place for place, copy in zip((0, COPY_OFFSET), copies, strict=True) if copy != newest]
     return _Head(path, newest, bad[0] if bad else None)
@@ -446,6 +447,7 @@ def _complete(catalog: Catalog) -> None:
     """Find gaps, double numbers and repairs; note for each segment what its successors prove."""
     control = catalog.control
     durable = control.durable_lsn if control else 0
+    # From the newest back: each header says up to where everything before its segment was durable.
     for one in reversed(catalog.segments):
         one.durable_lsn = durable
         if one.header is not None and one.status is FileStatus.LIVE:

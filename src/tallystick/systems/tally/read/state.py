@@ -221,6 +221,7 @@ class LogState:
         if record.transaction is None:
             self.take(one)
             return
+        # An element counts once its transaction commits.
         self._open(record.transaction, row.segment).elements.append(one)
 
     def _open(self, number: int, segment: int) -> OpenTransaction:
@@ -271,6 +272,8 @@ class LogState:
 
     def _holes(self, transaction: OpenTransaction, ending: Ending) -> str:
         """Return what is missing of a transaction, in words; freed segments may be missing."""
+        # Segments below the first that is kept were freed, and only once nothing in them was
+        # needed.
         want = {
             segment: number for segment, number in ending.pairs if segment >= self.first_segment
         }

@@ -119,6 +119,7 @@ class SegmentView:
         if tail is not None and self._is_index(tail):
             return tail
         leads = self._copies.leads if self._copies is not None else ()
+        # Only copies that a search has found anyway: none is begun for this.
         return next((one for one in leads if self._is_index(one)), None)
 
     @property
@@ -204,6 +205,8 @@ class SegmentView:
             trail=trail is not None,
             inner=header is not None and self._payload_fits(header),
             follows=header is not None and (header.first_lsn, header.chain) == (due.lsn, due.chain),
+            # A later header that says it was durable proves that the group was whole once: it is
+            # damaged then, and not the torn end of the log.
             known=self.known_after(due.offset) >= due.lsn,
         )
         case = decide(facts)
@@ -220,6 +223,8 @@ class SegmentView:
         header = place.header
         if header is not None and facts.follows:
             return replace(place, end=header.end, lost=header.count, then=after(header))
+        # A whole group, and one of later records: what should stand between is lost, and it is read
+        # next.
         if header is not None and facts.inner and header.first_lsn > place.lsn:
             return replace(place, lost=header.first_lsn - place.lsn, then=_at(header))
         begin = place.offset + 1 if header is None else header.end

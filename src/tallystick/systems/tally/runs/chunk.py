@@ -185,8 +185,10 @@ class SortedChunk:
         commits = np.repeat(self.rows[self.ends], self.ends - self.begins + 1)
         alone = np.flatnonzero(changing & (chunk.present[0] == 0))
         rows = np.concatenate((self.rows[inside], alone))
+        # The usual case: nothing is deleted, so no order has to be found.
         if not taken and until is None and not (chunk.codes[rows] == Code.DELETE).any():
             return chunk.numbers[KEY, rows].tolist(), []
+        # What a transaction changes counts at its commit; what stands outside of one, at itself.
         lsns = chunk.numbers[LSN, np.concatenate((commits[inside], alone))]
         others = np.array(taken, np.int64).reshape(-1, 3)
         lsns = np.concatenate((lsns, others[:, 0]))
@@ -195,6 +197,7 @@ class SortedChunk:
         # Backwards, so that the first of each id is the last one; those of one commit are in order.
         order = np.argsort(lsns, kind="stable")[::-1]
         if until is not None:
+            # What commits at or after a damaged record does not count.
             order = order[lsns[order] < until]
         found, last = np.unique(ids[order], return_index=True)
         gone = deleted[order][last]
@@ -239,11 +242,13 @@ def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> Sorte
     begins, ends = _bounds(chunk.numbers[TRANSACTION, rows])
     whole = _whole(chunk, segment, rows, begins, ends)
     if excluded and len(begins):
+        # Part of these stands in an earlier chunk: the number of elements here proves nothing.
         numbers = chunk.numbers[TRANSACTION, rows[begins]]
         whole &= ~np.isin(numbers, np.fromiter(excluded, np.int64, len(excluded)))
     kept = np.repeat(whole, ends - begins + 1)
     loose = ~inside & _LOOSE[chunk.codes]
     others = ~loose & (inside | ~_QUIET[chunk.codes])
+    # Last, as ``inside`` has marked every record of a transaction.
     others[rows[kept]] = False
     lengths = (ends - begins + 1)[whole]
     after = np.cumsum(lengths)
@@ -267,6 +272,8 @@ def _whole(
     """Return which transactions are elements and then a commit record that counts them."""
     codes = chunk.codes[rows]
     fits = _ELEMENTS[codes] & (~OF_ROWS[codes] | (chunk.numbers[LENGTH, rows] >= ROW_HEAD_SIZE))
+    # Sums up to each row: the elements of a transaction are the difference of two of them. The
+    # commit record, at ``ends``, is not counted.
     elements = np.concatenate(([0], np.cumsum(fits)))
     count = ends - begins
     whole: npt.NDArray[np.bool_] = (count > 0) & (elements[ends] - elements[begins] == count)
@@ -282,11 +289,13 @@ def _counted(chunk: Chunk, segment: int, commits: Numbers, count: Numbers) -> np
     """Return which commit records say that their transaction has ``count`` elements, all here."""
     starts = chunk.numbers[OFFSET, commits]
     # Whole bodies are compared, so that a commit over several segments is never taken here.
+    # A row of bytes per commit record, wherever it stands.
     found = chunk.data[starts[:, None] + np.arange(_ENDING_SIZE)]
     expected = np.tile(
         np.frombuffer(encode_ending(Ending(((segment, 0),))), np.uint8), (len(commits), 1)
     )
     expected[:, PAIR_COUNT_AT : PAIR_COUNT_AT + 4] = (
+        # The four bytes of each count, as a commit record has them.
         count.astype("<u4").view(np.uint8).reshape(-1, 4)
     )
     same: npt.NDArray[np.bool_] = (found == expected).all(axis=1)

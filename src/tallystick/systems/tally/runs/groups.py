@@ -87,6 +87,7 @@ class ChunkReader:
         if first.stored > walk.STORED_MAX:
             return self._large_group(view, due) if self._large else None
         data = np.frombuffer(view.data, np.uint8)
+        # In steps of `NEAR` bytes: between two of them pages of the mapping are given back.
         end = min(due.offset + NEAR, len(data) if stop is None else stop)
         if first.flags:
             return self._packed(data, view, due, end, first.flags)
@@ -113,6 +114,7 @@ class ChunkReader:
         codes = np.empty(rows, np.uint8)
         valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
         views = new_views(rows)
+        # Before that offset stand the two copies of the header, where no group is due.
         known = due.offset >= DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and walk.walk_small(
             data, stop, _common_header(view, 0), view.header.sector_size, self._known, _TABLE,
@@ -191,6 +193,7 @@ def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
     except CorruptLogError:
         return None
     data = np.frombuffer(view.data, np.uint8)
+    # Widened, because the offset in the file is added to them.
     ends = np.frombuffer(view.data, "<i4", count + 1, start + columns.offsets).astype(np.int64)
     codes = np.full(count, columns.code, np.uint8)
     if columns.codes >= 0:
@@ -210,6 +213,7 @@ def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
     ):
         if place >= 0:
             numbers[column] = np.frombuffer(view.data, "<i8", count, start + place)
+            # A column without a bitmap has a value in every row.
             valid[row] = 255 if bits < 0 else data[start + bits :][: len(valid[row])]
     return Chunk(data, numbers, codes, valid)
 

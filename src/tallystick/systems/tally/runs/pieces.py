@@ -89,6 +89,7 @@ class Runs:
 
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
         """Return a place with the groups from ``due`` on; None if that one is read by itself."""
+        # Asked at each group until it pays: how long a log is shows only as it is read.
         if self._pay is not None and self._pay(self._passed(view, due)):
             self._read, self._pay = loaded_compiled(partial(_load, self._key)), None
         found = self._read(view, due, stop) if self._read is not None else None

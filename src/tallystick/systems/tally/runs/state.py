@@ -105,9 +105,12 @@ class JudgedState(LogState):
                 end = error
                 break
         if self.live_ids is not None:
+            # Both kinds at once: a transaction of the chunk and a record that was applied one by
+            # one may change the same id, and the later commit counts.
             live, deleted = work.last_of_ids(self._taken, None if end is None else self._lsn)
             self.live_ids.difference_update(deleted)
             self.live_ids.update(live)
         self._taken = None
         if end is not None:
+            # After what stands before the damaged record was applied.
             raise end

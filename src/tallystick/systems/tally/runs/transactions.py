@@ -39,6 +39,8 @@ def transactions_of(
             work = chunk.sorted(step.view.header.number, table.numbers | incomplete.keys())
             table.take_all(work.other_records(path))
             begun += work.transactions(log, path)
+        # By first records: those of a chunk come from columns and from the table, each in its own
+        # order.
         found += (one for _, one in sorted(begun, key=itemgetter(0)))
         begun.clear()
     return iter(found)

@@ -165,6 +165,8 @@ def _take(
     key_bits = keys + (8 * count if form & _KEYS else 0)
     types = key_bits + (_padded(bitmap) if form & _KEY_NULLS else 0)
     bodies = types + (_padded(count) if form & _USER_TYPES else 0)
+    # A checksum vouches for the bytes, not for a writer: places that the columns give are checked
+    # before they are read.
     if bodies > start + stored or not _rises(data, offsets, count):
         return -1
     if bodies + le_int32(data, offsets + 4 * count) != start + stored:
@@ -178,6 +180,7 @@ def _take(
         to = row + index
         out[OFFSET, to], out[LENGTH, to] = bodies + begin, end - begin
         out[LSN, to], out[TIME, to], out[GROUP, to] = lsn + index, time, at
+        # The table is not cleared before; what a record does not have is 0, and its bit is not set.
         out[TRANSACTION, to] = out[KEY, to] = 0
         codes[to] = data[start + index] if form & _CODES else code
         put_view(data, bodies + begin, end - begin, views, to)
@@ -221,6 +224,7 @@ def walk_small(
     while state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
         at = state[PLACE]
         length = _whole(data, at, common, sector, state, table)
+        # A group is never divided: one that has no room left begins the next chunk.
         if length == 0 or row + le_uint32(data, at + _COUNT) > len(codes):
             break
         count = _take(data, at, known, row, out, codes, valid, views)
