@@ -71,6 +71,11 @@ class TallystickError(Exception):
         self.found = found
         self.advice = advice
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is remade by its class with its `args`, which other signatures do not take;
+        # a pool of processes waits for ever for one that cannot be remade.
+        return _remade, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         place = self.file or ""
         if self.offset is not None:
@@ -211,6 +216,12 @@ class MissingExtraError(TallystickError):
             f"{package} is not installed",
             advice=f"Install it with: pip install 'tallystick[{extra}]'",
         )
+
+
+def _remade(kind: type[TallystickError], args: tuple[object, ...]) -> TallystickError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 def copy_error(error: TallystickError) -> TallystickError:
