@@ -70,6 +70,8 @@ def numbers_at(
     data: npt.NDArray[np.uint8], places: Longs, kind: np.dtype[np.generic]
 ) -> npt.NDArray[np.generic]:
     """Return the big-endian numbers at ``places``, none of which is before or after the data."""
+    # Gathered byte by byte: numbers stand at any offset, and a view needs contiguous bytes. A tail
+    # that a short gtrid does not have may begin before the data; the caller hides its number.
     taken = data[np.maximum(places, 0)[:, np.newaxis] + np.arange(kind.itemsize)]
     return taken.view(kind).reshape(len(places)).astype(kind.newbyteorder("="))
 
@@ -84,7 +86,9 @@ def _known(known: npt.NDArray[np.bool_], values: npt.NDArray[np.generic]) -> pa.
 
 def _server_ids(data: npt.NDArray[np.uint8], starts: Longs, lengths: Longs) -> pa.Array:
     """Return each server id as JSON; null where the gtrid has no byte before its tail."""
+    # `byte_ranges` makes nulls of these.
     lengths = np.where(lengths > 0, lengths, -1)
     found = byte_ranges(data, starts, lengths).cast(pa.binary()).dictionary_encode()
+    # Once for each server id: a journal has few.
     texts = [json.dumps(one.decode("latin-1")) for one in found.dictionary.to_pylist()]
     return pc.fill_null(pa.array(texts, pa.string()).take(found.indices), "null")

@@ -57,6 +57,7 @@ def batches(
     for piece in counted_pieces(CountedWalk(data), runs, lambda: reached.in_step):
         if isinstance(piece, RecordSpan):
             odd += _reached_record(file, piece, reached)
+        # Before the chunk, so that rows stay in the order of the file.
         if odd and (len(odd) >= rows or not isinstance(piece, RecordSpan)):
             yield from _from_objects(odd, place)
             odd = []
@@ -90,6 +91,7 @@ def _from_chunk(chunk: Chunk, place: _Place) -> pa.RecordBatch:
         "sequence": numbers(columns["sequences"], None),
         "time": numbers(columns["times"], None),
         "clock": constant(place.clock.value, count),
+        # One array for all batches: the column is the same in each.
         "format_id": _format_ids(ROWS).slice(0, count),
         "gtrid": byte_ranges(
             chunk.window, columns["offsets"] + GTRID_OFFSET, columns["gtrid_sizes"]

@@ -46,6 +46,7 @@ _FILE = 1 << 56
 """A place is an offset, and this times the number of the file in the order of both."""
 _NONE = -1
 _LISTS = TRANSACTIONS.field("participants").type
+# The two digits of each byte as one number of 16 bits, in the order of memory on any machine.
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
@@ -62,6 +63,7 @@ def transaction_batches(
         return
     gtrids, table = found.merged()
     known = pa.array(list(decisions), gtrids.type)
+    # The number after the last open one stands for none.
     kept = pc.index_in(gtrids, value_set=known).fill_null(len(known)).to_numpy()
     paths = pa.array([whole_text(part.path or "") for part in pair.order()], pa.string())
     made = _Batches(log, clock, paths, found.names.sets, decisions)
@@ -150,6 +152,7 @@ class _Gtrids:
         firsts, _ = chunk.ends()
         starts = chunk.columns["offsets"][firsts] + GTRID_OFFSET
         gtrids = byte_ranges(chunk.window, starts, chunk.columns["gtrid_sizes"][firsts])
+        # With 64-bit offsets: those of the whole journal are joined into one array.
         self._gtrids.append(gtrids.cast(pa.large_binary()))
         last += file * _FILE
         self._tables.append(
@@ -173,10 +176,12 @@ class _Gtrids:
         """Return the gtrids in the order of their first records, and their table."""
         self._add_odd()
         found = pa.concat_arrays(self._gtrids).dictionary_encode()
+        # Joined by now: the parts are given up before the tables are joined.
         self._gtrids = []
         groups = found.indices.to_numpy()
         tables = np.concatenate(self._tables, axis=1)
         self._tables = []
+        # Stable: the rows of a gtrid stay in the order of the log, first and last among them.
         order = np.argsort(groups, kind="stable")
         starts = np.searchsorted(groups[order], np.arange(len(found.dictionary)))
         lasts = order[np.append(starts[1:], len(order)) - 1]

@@ -90,6 +90,8 @@ class RandomAccessCursor:
             return Accepted(start, self._whole() or self._read())
         except CorruptedError as error:
             resumed, detail = self.place, str(error)
+            # Then it has consumed status, L and four bytes that are no end marker, and skipped
+            # nothing.
             alike = detail == NO_TERMINATOR and resumed == start + _GROUP.size
             times = 1 + (self._skip_equal_refusals(limit) if alike else 0)
             return Refused(start, start, detail, resumed, times)
@@ -146,6 +148,7 @@ class RandomAccessCursor:
 
     def _find_terminator(self, length: int) -> int:
         """Skip to where L places the end marker; return the offset after it."""
+        # Java's int: an L near the least number wraps to a large one.
         self._skip(signed32(length - 4))
         if self.place + 4 > self._end:
             self._skip(4)

@@ -162,6 +162,8 @@ class PagedCursor:
         The last ones of a file go record by record: there the page keeps bytes from before.
         """
         begin = self._page.offset
+        # Its own count may be off the place in the file, so the end is as far as it believes to
+        # have left.
         end = min(begin + self._end - self._place, self._size - 2 * PAGE_SIZE)
         chunk = runs.chunk(begin, end) if begin < end else None
         if chunk is not None:
@@ -173,6 +175,7 @@ class PagedCursor:
         page = self._page
         status, length = page.number(4), page.number(4)
         self._place += 8
+        # Java's int: for a large L the sum is negative, and the page is not filled again.
         if signed32(page.position + length + 8) > PAGE_SIZE:
             page.refill()
         record_end = signed32(page.position + length)

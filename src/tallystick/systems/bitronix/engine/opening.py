@@ -98,6 +98,7 @@ def open_pair(parts: Parts, collected: Callable[[int], Starts]) -> Starts:
     without, skipping = (_refused(parts, skip_corrupted=skip) for skip in (False, True))
     if skipping is None:
         one, two = (_header(part) for part in parts)
+        # Of equal timestamps the originals take part 2.
         starts = collected(0 if one.timestamp > two.timestamp else 1)
         return starts if without is None else Starts(without, starts.skipping)
     assert without is not None  # what stops a start that skips stops the other one, too
@@ -107,6 +108,7 @@ def open_pair(parts: Parts, collected: Callable[[int], Starts]) -> Starts:
 def _refused(parts: Parts, *, skip_corrupted: bool) -> Opening | None:
     """Return how a start ends before it reads a record; None where it goes on."""
     sizes = [None if part is None else len(part) for part in parts]
+    # Before any header is read, as in the originals.
     if sizes[0] != sizes[1] and not skip_corrupted:
         return Opening(skip_corrupted, error=DIFFERENT_LENGTHS)
     for part in parts:

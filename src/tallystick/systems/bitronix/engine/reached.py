@@ -57,6 +57,7 @@ class ReachedRecords:
             event = self._cursor.step(span.end)
             self._stopped = isinstance(event, Stop)
             accepted = accepted or (isinstance(event, Accepted) and event.offset == span.offset)
+        # Both stand at one offset again: the cursor is given up until the next damage.
         if self._cursor.place == span.end:
             self._cursor = None
         return accepted

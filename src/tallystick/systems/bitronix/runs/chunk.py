@@ -48,6 +48,7 @@ def read_chunk(data: memoryview, begin: int, end: int, rows: int = ROWS) -> Chun
     columns = new_columns(min(rows, ROWS, len(window) // RECORD_MIN + 1))
     count, size, names = walk(window, _TABLE, **columns)
     for name, column in columns.items():
+        # Names have arrays of their own, and the ends of their lists begin with a 0.
         ends = {"list_ends": count + 1, "name_starts": names, "name_sizes": names}
         columns[name] = column[: ends.get(name, count)]
     return Chunk(begin, window[:size], columns)
@@ -160,6 +161,7 @@ class Chunk:
         """Return the numbers of the first and of the last record of each gtrid."""
         # Stable: the records of a gtrid stay in log order, so the last one is its state.
         order = np.argsort(self.groups.of_rows, kind="stable")
+        # Groups have the numbers from 0 on without gaps, so this is where each one begins.
         starts = np.searchsorted(self.groups.of_rows[order], np.arange(self.groups.count))
         return order[starts], order[np.append(starts[1:], self.count) - 1]
 
@@ -180,6 +182,7 @@ class Chunk:
         starts = np.searchsorted(groups[order], np.arange(self.groups.count))
         statuses, times = self.columns["statuses"], self.columns["times"]
         places = self.columns["offsets"] + self.base
+        # Places rise, so the maximum is that of the last one.
         deciding = np.where(statuses == COMMITTING, places, -1)
         return np.stack(
             [
@@ -196,6 +199,7 @@ class Chunk:
     def decide(self, found: OpenDecisions) -> None:
         """Apply the records to the open decisions."""
         rows, closed = self._deciding
+        # Before or after the rows would be the same: none of those is of these gtrids.
         for gtrid in self.gtrids(closed) if found else ():
             found.pop(gtrid, None)
         statuses = self.columns["statuses"][rows].tolist()
@@ -220,6 +224,10 @@ class Chunk:
         lasts = np.maximum.reduceat(np.where(opening, places, -1), starts)
         # The record after the last COMMITTING one, or the gtrid's last where none follows.
         follows = np.minimum(lasts + 1, np.append(starts[1:], len(order)) - 1)
+        # An end with all names of the COMMITTING record before it takes each of them off the list;
+        # one with other names may leave some open.
         closed = (lasts >= 0) & (follows > lasts) & ~marks[follows]
+        # COMMITTING replaces what was on the list for its gtrid: nothing before the last one
+        # counts.
         left = deciding[np.sort(order[~closed[groups] & (places >= lasts[groups])])]
         return left, deciding[order[starts[closed]]]

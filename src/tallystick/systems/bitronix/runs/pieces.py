@@ -62,8 +62,10 @@ class Runs:
             return None
         let_go(self._data, begin)
         chunk = self._read(self._data, begin, end)
+        # Few records before an odd one cost less one by one; at the end no odd one follows.
         if chunk.count >= self._least or (chunk.count and chunk.end == end):
             return chunk
+        # The compiled walk is not tried again before the odd record was passed.
         self._odd_until = chunk.end + 1
         return None
 

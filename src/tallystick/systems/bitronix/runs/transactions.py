@@ -60,6 +60,7 @@ def _add_chunk(summaries: Summaries, path: str, chunk: Chunk) -> None:
         one.add_file(path)
         one.records += records
         one.bytes += size
+    # A record with the names of the one before it adds nothing to the union.
     marks = chunk.groups.new_names
     for number, names in zip(chunk.groups.of_rows[marks].tolist(), chunk.names(marks), strict=True):
         found[number].names = united(found[number].names, names)
@@ -115,6 +116,7 @@ class States:
 
     def _stays(self, gtrid: bytes, status: int) -> bool:
         """Return whether a transaction is unfinished after records of which the last is this."""
+        # Time and number, big-endian: bytes of one length sort as these numbers do.
         end = gtrid[-_TAIL_SIZE:]
         known = gtrid in self.unfinished
         if not known and gtrid not in self._kept and (end <= self._below or end in self._closed):
@@ -125,6 +127,7 @@ class States:
             del self.unfinished[gtrid]
         self.counts[_ENDED[status]] += 1
         self._closed.add(end)
+        # At twice the number, so that a sort is paid for by as many transactions as it drops.
         if len(self._closed) > 2 * CLOSED_MAX:
             ends = sorted(self._closed)
             self._below, self._closed = ends[-CLOSED_MAX - 1], set(ends[-CLOSED_MAX:])

@@ -118,6 +118,7 @@ def end_of_whole(data: Bytes, place: Number, table: Table) -> Number:
     gtrid_size = np.int64(data[np.uint64(place + _GTRID_SIZE)])
     if length < _LENGTH_FIXED + gtrid_size or end > len(data) or gtrid_size > _GTRID_MAX:
         return -1
+    # Longer ones 2.1.4 reads and the 3.0 line does not: their difference is for the cursors.
     if length > _LENGTH_MAX or be_int32(data, place + _HEADER) != _HEADER_LENGTH:
         return -1
     if be_int32(data, end - _END_SIZE) != _END_RECORD:
@@ -187,6 +188,7 @@ def mark_servers(data: Bytes, begins: Longs, sizes: Longs, marks: Bits) -> None:
 @kernel
 def _same_server(data: Bytes, begins: Longs, sizes: Longs, row: Number) -> Number:
     one, other, size = begins[row - 1], begins[row], sizes[row]
+    # Of another size, so is the server id, as tails have one size.
     if sizes[row - 1] != size:
         return False
     return _same_bytes(data, one, other, size - _GTRID_TAIL)

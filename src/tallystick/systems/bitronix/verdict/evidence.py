@@ -81,6 +81,7 @@ class PartEvidence:
         if span.record is not None and span.outcome is Outcome.VALID:
             self.servers.add(split_gtrid(span.record.gtrid).server_id)
         if span.offset < self._counted_end:
+            # The header's span, at 0, is no record.
             self._in_chunks = self._in_chunks and not span.offset
             self.whole = self.whole and span.outcome is Outcome.VALID and span.counted
         if span.record is not None and not span.counted:
