@@ -85,6 +85,7 @@ class _FileReader:
     def _batch(self, chunk: Chunk, begin: int, end: int) -> pa.RecordBatch:
         entries = chunk.entries[:, begin:end].view(np.int64)
         count = entries.shape[1]
+        # Kinds are 1 and 2 on disk; here they are places in `_KINDS`.
         kinds = (entries[walk.KIND] - 1).astype(np.int8)
         sequences = chunk.table[:, walk.SEQUENCE].view(np.int64)[entries[walk.BLOCK]]
         offsets, lengths = chunk.places(chunk.entries[:, begin:end])

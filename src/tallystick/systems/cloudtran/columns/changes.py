@@ -50,6 +50,7 @@ class ChangeBatcher:
     def _of_chunk(self, changes: ChunkChanges) -> Iterator[pa.RecordBatch]:
         begin = 0
         while begin < changes.count:
+            # What is carried stands before the first change with a greater number.
             self._let_wait(changes.number(begin))
             end = changes.count
             if self._carried:

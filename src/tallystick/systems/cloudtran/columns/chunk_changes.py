@@ -53,6 +53,7 @@ class ChunkChanges:
         operations: Any = np.empty((kernels.OPERATION_COLUMNS, count), np.int64)
         text_keys = kernels.put_operations(chunk.window, starts, operations)
         found = entries[walk.NUMBER][operations[kernels.ENTRY]]
+        # Numbers mostly grow, but need not; the maximum so far always does, and can be searched.
         greatest = np.maximum.accumulate(found)
         offsets, _ = chunk.places(entries)
         return cls(
@@ -70,6 +71,7 @@ class ChunkChanges:
 
     def first_from(self, number: int) -> int:
         """Return the index of the first change whose number is not below this one."""
+        # Unsigned, as the array is: with a signed number both would be compared as floats.
         return int(np.searchsorted(self.greatest, np.uint64(number)))
 
     def batch(self, begin: int, end: int) -> pa.RecordBatch:

@@ -56,6 +56,7 @@ class ChunkTransactions:
         lengths, (offsets, rest) = chunk.places(begun)[1], chunk.places(ended)
         names = begun[walk.PLACE].view(np.int64) + (ENTRY_HEAD_SIZE - chunk.base)
         bodies = begun[walk.BODY].view(np.int64) - chunk.base
+        # An empty reference is null in the table.
         sizes = np.where(bodies > names, bodies - names, -1)
         return cls(
             log,
@@ -104,6 +105,7 @@ class ChunkTransactions:
         return pa.ListArray.from_arrays(ends, pa.repeat(whole_text(self.file), count), type=_LIST)
 
     def _attributes(self) -> pa.Array:
+        # One text for each count that occurs: there are few.
         counts, chosen = np.unique(self.operations, return_inverse=True)
         texts = [json_text({"operations": count}) for count in counts.tolist()]
         return pa.array(texts, pa.string()).take(pa.array(chosen))

@@ -53,6 +53,8 @@ class ClosingSplit:
             stop, chunks = min(split.end, scan.end), Chunks(scan, order, 0, self.file)
             while offset < stop:
                 chunk = chunks.next(offset, stop)
+                # An entry after the one that closed its transaction here: only the whole log tells
+                # what it means.
                 if chunk is None or any(map(self._rest.closed.meets, chunk.numbers())):
                     return
                 self._note(chunk)

@@ -55,6 +55,8 @@ def _block_from(scan: FileScan, wished: int, before: Prologue) -> tuple[int, Pro
         if head is None or place % scan.finder.block_size:
             continue
         prologue, _ = head
+        # Blocks of an earlier life of the file have another serial, or sequences that are not
+        # above.
         if prologue.serial == before.serial and prologue.sequence > before.sequence:
             return place, prologue
     return None

@@ -77,6 +77,7 @@ class TransactionBatcher:
         for numbers in settled.ranges():
             self._settled.add_range(numbers)
         self._chunks.append(settled)
+        # `_pieces` takes the chunks for sorted.
         return first > before
 
     def _merged(self) -> Iterator[pa.RecordBatch]:
@@ -107,6 +108,7 @@ class TransactionBatcher:
             batch, begin = one.batch(), 0
             last = bisect_left(others, int(one.keys[-1]), at)
             while at < last:
+                # Unsigned, as the keys are: with a signed number both would be compared as floats.
                 place = int(one.keys.searchsorted(one.keys.dtype.type(others[at])))
                 end = bisect_left(others, int(one.keys[place]), at)
                 yield batch.slice(begin, place - begin)

@@ -151,9 +151,11 @@ class LogAnalysis:
         self._end = chunk.end
         self.odd_tail = False
         self.ends_closed = chunk.ends_closed
+        # Blocks can be missing only where the sequences have a gap.
         for offset, first, last in chunk.unbroken():
             self._follow(chunk.index, chunk.file, offset, first)
             self.last_sequence = last
+        # In this order: what stays open is looked at when all that is closed here is known.
         for numbers in chunk.logged():
             self.seen.add_range(numbers)
         for numbers in chunk.closed():
@@ -245,6 +247,7 @@ class LogAnalysis:
 
     def _assign_to_regions(self, missing: int | None) -> int:
         """Report missing blocks as lost in unreadable regions; return how many are left over."""
+        # A region without a readable header can be of several blocks; any other is one.
         whole = sum(one.block.state is BlockState.BOTH_HEADERS_DAMAGED for one in self._regions)
         single = len(self._regions) - whole
         rest = None if missing is None else max(0, missing - single)
@@ -256,6 +259,8 @@ class LogAnalysis:
                 continue
             if rest is not None:
                 whole -= 1
+                # At least one block for each region that follows; the first one gets what is more
+                # than that.
                 blocks = max(1, rest - whole)
                 rest = max(0, rest - blocks)
             self._lose(block.state, one.index, one.file, block.offset, blocks)
@@ -296,6 +301,7 @@ class LogAnalysis:
     def _persisting(
         self, number: int, targets: tuple[str, ...], operations: int, index: int
     ) -> None:
+        # A repeated block, or an entry that is carried forward although every target has it by now.
         if number in self.closed:
             return
         if (known := self.open.get(number)) is not None:
@@ -330,6 +336,7 @@ class LogAnalysis:
 
     def disposable(self) -> int:
         """Return how many of the oldest files may go: redundant ones without a kept one before."""
+        # A kept file keeps all later ones: these may hold the entries that made it redundant.
         flags = self.redundant()
         return flags.index(False) if False in flags else len(flags)
 

@@ -77,6 +77,7 @@ class Chunks:
         blocks = self._valid_prefix(out[:found])
         chunk = self._of(data, blocks) if len(blocks) else None
         if chunk is None or not scan.finder.take_effort(int(chunk.table[:, walk.SIZE].sum())):
+            # The walk is not tried again on what the scan is to read now.
             for last in blocks[-1:].tolist():
                 self._odd_until = last[walk.OFFSET] + last[walk.LENGTH]
             return None
@@ -96,6 +97,7 @@ class Chunks:
             if (
                 kind != [codec, serial]
                 or sequence <= last
+                # By the machine's CRC, as blocks are large: the kernel has left it to us.
                 or crc32(data[start : start + size]) != crc
             ):
                 return blocks[:index]
@@ -193,6 +195,8 @@ class Chunk:
         if not self.packed:
             return entries[walk.PLACE], entries[walk.ENTRY_LENGTH]
         blocks = self.table[entries[walk.BLOCK].view(np.int64)]
+        # Constants become unsigned, too: signed and unsigned numbers of 64 bits together are
+        # floats.
         start, size = HEADER_SIZE + PROLOGUE_SIZE, blocks[:, walk.SIZE]
         return blocks[:, walk.OFFSET] + np.uint64(start), size - np.uint64(PROLOGUE_SIZE)
 

@@ -26,6 +26,7 @@ def pieces(files: Iterable[BlockFile], opened: Opener, *, beyond: bool = False) 
         order.enter(file.serial)
         with opened(file) as scan:
             size += scan.end
+            # Of all files so far: many small files are worth the compiler like one large one.
             load = runs.loaded_if_it_pays(size, _load)
             chunks = None if load is None else load(scan, order, index, file)
             offset = 0

@@ -107,6 +107,8 @@ def _block(data: Array, offset: int, signature: Array, block_size: int, row: Arr
         return 0
     length = -(-(_BOTH + size) // block_size) * block_size
     last = offset + length - _HEADER
+    # First where the writer puts the second header, then where readers accept it, too: right after
+    # the data (format, Block).
     at_end = offset + length <= len(data) and _same(header, data[last : last + _HEADER])
     if not at_end:
         if not _same(header, data[data_end : data_end + _HEADER]):
@@ -117,6 +119,7 @@ def _block(data: Array, offset: int, signature: Array, block_size: int, row: Arr
     sequence = le_int64(prologue, _SEQUENCE_AT)
     if prologue[0] != _VERSION or codec > _CODEC_MAX or flags > _CLOSING or sequence == 0:
         return 0
+    # A closing block has a prologue and nothing else.
     if flags == _CLOSING and (codec != _CODEC_NONE or size != _PROLOGUE):
         return 0
     row[OFFSET], row[LENGTH], row[SIZE] = offset, length, size
@@ -146,6 +149,7 @@ def walk_entries(data: Array, starts: Array, ends: Array, counts: Array, out: Ar
             out[BLOCK, row] = block
             place += length
             row += 1
+        # Entries without gaps, as many as the header counts: else the scan judges the block.
         if place != end or row != last:
             return block
     return len(starts)
@@ -241,6 +245,8 @@ def is_utf8(data: Array, place: int, end: int) -> bool:
         if place + more > end:
             return False
         second = int(data[place])
+        # The second byte decides: after E0 and F0 a low one makes an overlong form, after ED a high
+        # one a surrogate, after F4 a number above U+10FFFF.
         low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
         high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
         if second < low or second > high:
