@@ -92,12 +92,14 @@ def le_uint32(data: Bytes, place: Number) -> Number:
 @_reads("<i")
 def le_int32(data: Bytes, place: Number) -> Number:
     """Return the signed little-endian number of 4 bytes at ``place``."""
+    # The sign of 32 bits without a branch: bit 31 is turned round, and its worth taken off.
     return (int64(le_word32(data, place)) ^ _SIGN_32) - _SIGN_32
 
 
 @_reads("<q")
 def le_int64(data: Bytes, place: Number) -> Number:
     """Return the signed little-endian number of 8 bytes at ``place``."""
+    # The lower word has no sign, or it would set all bits of the upper one.
     return int64(le_word32(data, place)) | le_int32(data, place + 4) << 32
 
 

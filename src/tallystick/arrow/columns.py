@@ -82,6 +82,7 @@ def no_texts(count: int) -> pa.Array:
 
 def coded(codes: Any, texts: pa.Array) -> pa.Array:
     """Make a dictionary-encoded column; every code must be an index of ``texts``."""
+    # Not checked: that would take a pass over all rows, and the codes come from our own tables.
     return pa.DictionaryArray.from_arrays(pa.array(codes), texts, safe=False)
 
 
@@ -172,6 +173,7 @@ def put_bit(valid: Any, row: int) -> None:
 
 
 def _size(count: int) -> int:
+    # Powers of two, so that few arrays are made, and kept.
     return max(_SIZE_MIN, 1 << max(count - 1, 0).bit_length())
 
 

@@ -43,6 +43,7 @@ def crc_table() -> Table:
     for _ in range(8):
         row = np.where(row & 1, (row >> 1) ^ np.uint32(_POLYNOMIAL), row >> 1)
     table[0] = row
+    # One zero more after the byte: the CRC moves on by it.
     for slice_number in range(1, 16):
         row = (row >> 8) ^ table[0][row & 0xFF]
         table[slice_number] = row
@@ -72,6 +73,7 @@ def crc_range(data: Bytes, begin: Number, end: Number, start: Number, table: Tab
     """
     crc = uint32(start)
     place = begin
+    # Only the first four bytes need the CRC so far: the machine looks the others up meanwhile.
     while place + 16 <= end:
         crc = (
             crc_of_four(crc ^ le_word32(data, place), table, 12)

@@ -105,6 +105,7 @@ def has_twin(function: _Function, module: str, name: str) -> _Function:
     return function
 
 
+# One compiled function for each, as several kernels call the same small ones.
 @cache
 def compiled_of(function: Any) -> Any:
     """Return a lazy kernel compiled, with the lazy kernels and the twins that it calls.
@@ -133,6 +134,8 @@ def _compiled(function: _Function, options: dict[str, Any]) -> _Function:
     compiled = numba.njit(**options)(function)
     if compiled is not function:  # compilation is not switched off
         _enable_cache(compiled)
+        # After the cache was made safe: code that cannot be loaded counts as absent, and is
+        # announced.
         _announce(compiled._cache, function.__module__)
     return cast(_Function, compiled)
 

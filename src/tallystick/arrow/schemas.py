@@ -295,6 +295,7 @@ def _batches_of_objects(
         arrays = [
             pa.repeat(pa.scalar(whole_text(constant[field.name]), field.type), len(chunk))
             if field.name in constant
+            # A callable, because half a pair of surrogates makes `_array` begin once more.
             else _array(partial(map, get, chunk), field.type, len(chunk))
             for field, get in zip(schema, getters, strict=True)
         ]

@@ -59,6 +59,7 @@ def databases(
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, (path, around, _) in enumerate(known):
         single = around is None or around.kind == ALONE
+        # With its number, so that two logs of one folder that stand alone are not joined.
         key = (path, ALONE, number) if around is None or single else (around.path, around.kind, -1)
         groups.setdefault(key, []).append(number)
     found, of = list[Database](), dict[int, Database]()

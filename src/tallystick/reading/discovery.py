@@ -226,6 +226,7 @@ def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) ->
             found.problems.append(_problem(error, folder.path))
             continue
         found.logs.extend(_with_unread(log, unread) if system.numbered else log for log in logs)
+        # A file belongs to the first system that claims it; the others do not see it.
         claimed = {file for log in logs for file in log.files}
         remaining = tuple(entry for entry in rest.entries if entry.path not in claimed)
         rest = Folder(rest.path, remaining)
@@ -301,6 +302,8 @@ def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
         yield Folder(slashed(path), tuple(entry for entry in entries if entry is not None))
         if not recurse:
             return
+        # In reverse, as the last one is taken first. No links: they may lead back to a folder
+        # above.
         below = (one for one in reversed(here) if _is_folder(one) and not one.is_symlink())
         waiting.extend(one.path for one in below)
 

@@ -230,6 +230,7 @@ class Gatherer:
             return
         for one in reading.transactions():
             self.estate.add_transaction(one, log, reading.clock.value)
+            # Looked at after each one: a single log may hold more than fit.
             if len(self.estate) > self._most:
                 self.too_many = True
                 self.estate.clear()

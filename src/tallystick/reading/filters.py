@@ -317,6 +317,7 @@ def _overlap(
 ) -> bool:
     """Return whether a number of a stretch, in ``unit``s, can lie between two."""
     least, most = asked
+    # A stretch without an end may go on for ever.
     after = least is not None and there[1] is not None and there[1] * unit < least
     return not after and (most is None or there[0] * unit <= most)
 
@@ -338,6 +339,7 @@ def time_text(time: int | None, clock: Clock) -> str | None:
     if time is None or unit is None:
         return None
     try:
+        # In whole numbers: a float has too few digits for the microseconds of today.
         moment = _EPOCH + timedelta(microseconds=time * unit // 1000)
     except OverflowError:
         return None

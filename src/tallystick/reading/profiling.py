@@ -150,6 +150,7 @@ class LogProfile:
     def _add_records(self, batch: pa.RecordBatch, clock: str) -> None:
         sizes = batch["length"].fill_null(0).to_numpy(zero_copy_only=False)
         first, last = (_bucket(time.as_py(), clock) for time in pc.min_max(batch["time"]).values())
+        # The usual case: all times of the batch lie in one bucket, and no column is made of them.
         if first == last and (first is None or not batch["time"].null_count):
             self._count((clock, None, first), sizes)
             return
@@ -259,6 +260,7 @@ def _by_resource(batch: pa.RecordBatch) -> pa.Table:
 
 def _between(first: pa.Array, last: pa.Array) -> pa.Array:
     """Return the times from ``first`` to ``last``; the longest that there is for longer ones."""
+    # The difference wraps round where it does not fit 64 bits: then it has the wrong sign.
     found, backwards = pc.subtract(last, first), pc.less(last, first)
     longest = pc.if_else(backwards, -_LONGEST, _LONGEST)
     return pc.if_else(pc.equal(pc.less(found, 0), backwards), found, longest)

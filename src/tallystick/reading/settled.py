@@ -78,6 +78,7 @@ def status(path: str) -> Status:
 
 def picture(source: LogSource) -> Picture:
     """Return the state of the log's files as they are now."""
+    # Before the files are looked at: what is written from now on is not older than the picture.
     taken_ns = time.time_ns()
     return Picture(source, {path: status(path) for path in source.files}, taken_ns)
 
@@ -127,11 +128,14 @@ class Observer:
         observed: Observed[T] | None = None
         cause: Exception | None = None
         for before in self._pictures():
+            # What stands must have stood since the first reading.
             first = first or before
             try:
                 reading = self.system.read(before.source, self.options)
                 findings = _findings(reading, self.system)
                 value = _judged_whole(take(reading), findings)
+                # After the last look at the bytes: those that a file lost meanwhile were read as
+                # zeros.
                 require_whole(before.source.files)
             except FileShrankError:
                 raise
@@ -173,6 +177,7 @@ class Observer:
             total, holding = 0, before.recent
             try:
                 for item in items(self.system.read(before.source, self.options)):
+                    # Damage in a file that has changed since may be a record that was half written.
                     if not all(map(before.stands, damaged(item))):
                         raise self._being_written(None)
                     if holding:
@@ -191,6 +196,7 @@ class Observer:
                     yield from held
                     raise
                 if not holding:
+                    # Items were given already, and cannot be taken back for another reading.
                     raise self._being_written(error) from error
                 cause = error
             else:

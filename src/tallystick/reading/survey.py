@@ -213,6 +213,7 @@ class Survey:
         Raises:
             UnsupportedFormatError: no log here does.
         """
+        # `tells_lsns` has noted each log without, once.
         unnumbered = sum(one.code == _NO_LSNS for one in self.problems)
         if wanted.numbered and self.logs and unnumbered == len(self.logs):
             raise UnsupportedFormatError(

@@ -72,6 +72,7 @@ def batches_of(
     else:
         for batch in _other_batches(reading, table, rows, judged):
             yield _named(batch, source)
+    # After the last batch: bytes that a file lost meanwhile were read as zeros.
     require_whole(source.files)
 
 

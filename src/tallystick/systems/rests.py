@@ -68,6 +68,7 @@ def unpacked(rest: bytes, build: Callable[[Any], _Built]) -> _Built:
 
 def _value(rest: bytes) -> Any:
     stream = zlib.decompressobj()
+    # With a bound: a few bytes from elsewhere may claim to unpack to any size.
     data = stream.decompress(rest, UNPACKED_MAX)
     if not stream.eof or stream.unused_data:
         raise ValueError("it is not one whole stream")
