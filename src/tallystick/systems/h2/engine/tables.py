@@ -457,6 +457,8 @@ class Tables:
             if step is not None and not step.children:
                 found[begin:end] = step.has_each(keys[begin:end])
             elif step is not None:
+                # A list, not calls: the tree of a damaged file may be deep, and the depth is
+                # counted anyway.
                 waiting += [
                     (child, page_id, begin + first, begin + last, depth - 1)
                     for child, first, last in step.parts(keys[begin:end])
@@ -501,6 +503,7 @@ class Tables:
         elif part is not None:
             for child in part.children:
                 yield from self._leaves(child, depth - 1, root, counted=counted)
+        # An empty page: the engine would make an empty leaf of it, and must not write.
         elif self.read_only:
             raise StoreError(READ_ONLY, "the database is read only")
         elif parent and not counted:
@@ -526,6 +529,7 @@ class Tables:
             if kind == layout.DATA_NODE:
                 return decode_node(page)
         except (IndexError, struct.error):
+            # In Java an index out of bounds, which the engine reports as a general error.
             raise StoreError(GENERAL_ERROR, f"page {page_id} has no meaning") from None
         raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
 
@@ -547,6 +551,7 @@ class Tables:
         return tuple(values)
 
     def _overflow(self, page_id: int) -> Iterator[bytes]:
+        # A chain of more pages than the file has goes round in a circle.
         for _ in range(self.undone.pages.page_count):
             page = self.undone.page(page_id)
             if page is None or page[0] & ~layout.LAST != layout.DATA_OVERFLOW:

@@ -110,6 +110,8 @@ def open_bytes(source: LogSource, options: ReadOptions) -> ByteSource:
     if len(paths) > 1:
         with first, ExitStack() as opened:
             rest = [opened.enter_context(open_source(path)) for path in paths[1:]]
+            # Before the parts are closed: joined, only this says that one of them could not be
+            # unpacked whole.
             damage = next((one.damage for one in (first, *rest) if one.damage), "")
             whole = b"".join(one.data for one in (first, *rest))
         first = ByteSource(first.path, memoryview(whole), damage)
@@ -142,6 +144,7 @@ def open_file(source: ByteSource, options: ReadOptions) -> OpenedFile:
     try:
         static = layout.decode_static_header(source.data[: layout.STATIC_HEADER.size], source.path)
         opened.pages = pages = PageFile(source.path, source.data, static)
+        # The first copy with a right CRC, as the engine does, even if the second one is newer.
         opened.header = next((header for header in pages.headers() if header), None)
         if not static.encrypted and opened.header is not None:
             opened.stream = open_stream(pages, opened.header)

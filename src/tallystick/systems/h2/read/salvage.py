@@ -84,6 +84,7 @@ def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
         for data in trunk.data_pages:
             if data not in known and data_fault(pages, data, trunk.key) is None:
                 row.append(data)
+                # A page is given once, though the lists of two old logs may have it.
                 known.add(data)
             elif row:
                 yield tuple(row)
@@ -113,6 +114,8 @@ def _parts_of(
     for run in runs:
         part = LogStream(pages, TrunkChain(), list(run.pages))
         start = _beginning(part, zone, max(trials, 1))
+        # Every offset that was tried costs a scan of some records; so the work stays linear in the
+        # file.
         trials -= part.body_size if start is None else start
         if start is not None:
             part.skip = start
@@ -133,6 +136,7 @@ def _is_valid(scan: Scan) -> bool:
     seen = 0
     for entry in scan.entries():
         if entry.type == INCOMPLETE:
+            # A run may end inside a record: what comes before counts, if there was any.
             return seen > 0 and not scan.end.error and not scan.end.quiet_fault
         if entry.type == UNKNOWN or entry.fault or entry.session < 0:
             return False

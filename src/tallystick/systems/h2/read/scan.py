@@ -149,12 +149,15 @@ class Scan:
                 self.end = ScanEnd(f"error: {error}", error=str(error))
                 yield _cut(entry, window, str(error))
                 return
+            # The type is a signed byte in the engine: a negative one ends its loop without a word.
             if entry.code >= END_FIRST:
                 fault = f"record type {entry.code - 256}"
                 self.end = ScanEnd(f"quiet: {fault}", quiet_fault=fault)
                 return
             entry.length = window.position - entry.start
             if entry.code == Type.PREPARE_COMMIT:
+                # The engine notes the page that it reads when the name ends: COMMIT is written over
+                # that one.
                 entry.page, _ = self.stream.place(window.position - 1)
             yield entry
 
@@ -227,6 +230,8 @@ class Scan:
     def _add(self, data: bytes, at: int, entry: Entry) -> int:
         at = self._table(data, at, entry)
         entry.key, entry.row, at = decode_keyed_row(data, at)
+        # Before its values are decoded: a row that is too short goes on in what stands here after
+        # it.
         self._buffers.fill(entry.row)
         entry.values, used = self._row_values(entry.row)
         if used > len(entry.row):
@@ -330,6 +335,7 @@ class _Window:
                 if self.whole:
                     raise
                 end = len(self.data)
+            # What reaches exactly to the end of the window may go on after it: no-ops do.
             if end < len(self.data) or self.whole:
                 self.at = end
                 return

@@ -61,6 +61,7 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
     for one in findings:
         if one.severity is not Severity.LOSS:
             continue
+        # Before anything is counted: these lose more than the log tells of.
         if one.code in _SURE:
             yield Ground("changes-lost", one.message)
             continue
@@ -76,6 +77,8 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
     if file.size % stream.pages.page_size:
         yield Ground("odd-size", f"The file ends inside page {stream.pages.page_count}.")
     if header is not None and not header.first_trunk and not header.first_data:
+        # The second copy is written after the first: a crash between them leaves that of the open
+        # log.
         others = [one for one in stream.pages.headers() if one is not None and one != header]
         if not others and (found := not_closed(stream.pages, header, file.zone)):
             yield Ground("log-not-named", found)

@@ -24,6 +24,7 @@ def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
 
     An opening of it that was interrupted has begun a log that no header names yet.
     """
+    # Closing gives the header a key above those of the log that it frees: no older page has it.
     newer = [trunk for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
     last = _last_in_use(pages)
     rest = bytearray(pages.types()[last + 1 :])
@@ -111,5 +112,7 @@ def _last_in_use(pages: PageFile) -> int:
         page = pages.page(first)
         if page[0] == layout.FREE_LIST:
             bits = int.from_bytes(page[layout.FREE_LIST_START :], "little")
+            # The lowest bit of the first byte is the first page: the highest bit that is set is the
+            # last one.
             last = first + bits.bit_length() - 1 if bits else last
     return last

@@ -222,14 +222,18 @@ def _due(dropped: Iterable[Dropped]) -> dict[_Place, tuple[Dropped, int]]:
     commits = count = 0
     for one in dropped:
         entry = one[0]
+        # What is more is not looked for: the number of rows is a lower bound anyway.
         if entry.code in (Type.ADD, Type.REMOVE) and count < KEYS_MAX:
             open_rows[entry.session][entry.table, entry.key] = one
             count += 1
         elif entry.code == Type.COMMIT:
             commits += 1
             for place, last in open_rows.pop(entry.session, {}).items():
+                # A later commit replaces what an earlier one has written: only the last state can
+                # be missing.
                 due[place] = last, commits
         elif entry.code == Type.TRUNCATE:
+            # The table is empty after it: rows that were due before are gone rightly.
             for places in (due, open_rows[entry.session]):
                 for place in [one for one in places if one[0] == entry.table]:
                     places.pop(place)
