@@ -92,6 +92,7 @@ class CarriedRecords:
         for one in self.records():
             if one.status == COMMITTING and one.gtrid == but:
                 continue
+            # Its names are not those that it was written with: length and CRC no longer fit.
             if not (one.is_exact and one.is_crc32_correct()):
                 one = TransactionLogRecord.create(
                     one.status, one.gtrid, one.unique_names, time, sequence

@@ -69,6 +69,7 @@ class RecordEncoder:
         refuse_unreadable(b"", names)
         made = (names, encode_names(names, END_RECORD))
         if len(self._known) >= KNOWN_MAX:
+            # All at once: names that are in use are there again after one record each.
             self._known.clear()
         if len(made[1]) <= KNOWN_BYTES_MAX:
             self._known[given] = made

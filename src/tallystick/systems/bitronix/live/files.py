@@ -85,6 +85,8 @@ class JournalFile(Uncopied):
     def append(self, data: bytes) -> None:
         """Write records, then the position after them; not synced."""
         self._file.pwrite(data, self.position)
+        # After the record, as the original: a crash in between leaves a whole record that does not
+        # count.
         self.set_position(self.position + len(data))
 
     def set_position(self, position: int) -> None:
@@ -175,6 +177,7 @@ class FilePair:
         free = self.active.free_bytes
         written = self._written
         for record, data in entries:
+            # Before it is known whether it fits: the copies in a new file depend on it.
             written.apply(record)
             free -= len(data)
             if free <= 0:
@@ -215,6 +218,8 @@ class FilePair:
         passive.append(b"".join(copies))
         passive.datasync()
         now = self._now()
+        # Greater than the other file's, even if the clock went back; and than any offset in a file,
+        # so that a reader does not take it for the defect of 2.1.3 and 2.1.4.
         passive.set_timestamp(max(now, self.active.timestamp + 1, passive.length + 1))
         passive.set_state(UNCLEAN_LOG_STATE)
         passive.datasync()

@@ -295,6 +295,7 @@ class LogAccessFile(Uncopied):
                 expected=f"at most {self.current.bytes_free} bytes",
                 found=str(sum(map(len, parts))),
             )
+        # What was buffered before it comes first: a record stands where its instant says.
         self.flush_log_access_file()
         record = b"".join(parts)
         checksum = self._checksum_record(record)
@@ -310,6 +311,8 @@ class LogAccessFile(Uncopied):
         """Return the checksum record of a group; the next group must reserve its own place."""
         if not self.checksum_size:
             return b""
+        # Its place was fixed before the first record of the group, whose checksum is known only
+        # now.
         instant, self._checksum_instant = self._checksum_instant, _NOT_RESERVED
         body = encode_checksum_body(len(group), crc32(group))
         if self._cipher is not None:
@@ -327,6 +330,8 @@ class LogAccessFile(Uncopied):
                 return
             self._seal(self.current)
             self.dirty.append(self.current)
+            # All three are dirty: the oldest has to be written before anything else can be
+            # buffered.
             starved = not self.free
         if starved:
             self.flush_dirty_buffers()
@@ -355,6 +360,7 @@ class LogAccessFile(Uncopied):
     def _write_dirty(self, wanted: int) -> None:
         """Write ``wanted`` buffers, and a bounded number of those that became dirty meanwhile."""
         written = 0
+        # As the engine: a bound, so that this thread does not write for the others for ever.
         while written < wanted or written <= LOG_NUMBER_LOG_BUFFERS:
             with self._lists:
                 if not self.dirty:

@@ -87,6 +87,7 @@ class LogFolder:
         file.allocate(size)
         file.datasync()
         file.close()
+        # Durable before it has its name: the engine does not boot with a log file that is empty.
         self.fs.rename(fresh, self.log_path(number))
         self.fs.sync_dir(self.path)
         return self.open(number)
@@ -103,6 +104,7 @@ class LogFolder:
 
     def remove_after(self, last: int) -> None:
         """Remove the log files after number ``last``, the newest first."""
+        # The newest first: after a crash in between what is left is still a chain.
         for number, name in reversed(self.names().items()):
             if number > last:
                 self.fs.remove(self._join(name))
@@ -130,6 +132,7 @@ class LogFolder:
     def write_control(self, control: Control) -> None:
         """Write the control file durably, then its mirror."""
         content = encode_control(control)
+        # One after the other, so that one of both is whole at any time.
         for name in CONTROL_NAMES:
             path = self._join(name)
             made = not self.fs.exists(path)

@@ -82,8 +82,11 @@ class _Copier:
     def _put(self, item: Item) -> None:
         settings = self._ring.settings
         record = self._encoded(item)
+        # Whole blocks, as they are written: what is left of the last one is padding.
         if not self.outputs or self._remaining() < settings.rounded(len(record)):
             self._begin_file()
+            # Anew, because the file id and the count of a commit are those of the file that it
+            # stands in.
             record = self._encoded(item)
         output = self.outputs[-1]
         output.content += record
@@ -143,6 +146,7 @@ def compact(ring: Ring, counts: ReclaimCounts) -> ReclaimCounts:
         copier.copy(*replay.feed(placed))
     for one in replay.open.values():
         copier.copy_open(one)
+    # Nothing was written so far: the copies are in memory.
     if len(copier.outputs) >= len(old):
         return counts
     _write(ring, copier.outputs)
@@ -175,6 +179,7 @@ def _switch(ring: Ring, old: list[RingFile], outputs: list[_Output]) -> None:
     new = tuple(output.file.name + COMPACTED for output in outputs)
     control = Control(tuple(file.name for file in old), new)
     content = encode_control(ring.settings.shape, control)
+    # From here on a load carries the compaction out, so the new files are durable by now.
     _write_new(ring, CONTROL_FILE, content, len(content))
     ring.fs.sync_dir(ring.folder)
     carry_out(ring.fs, ring.folder, control)

@@ -159,6 +159,8 @@ class Ring(Uncopied):
     def advance(self) -> None:
         """Begin the next file; the current one is made durable first."""
         old = self.current
+        # Durable before the next file is begun: a damaged record in an older file is then damage,
+        # and not a torn write.
         self.sync()
         if old.handle is not None:
             old.handle.close()
@@ -200,6 +202,7 @@ class Ring(Uncopied):
         pool = self.settings.pool_files
         files = len(self.free) + len(self.data) + 1 + len(self.opened)
         if pool < 0 or files < pool:
+            # Before it is offered for reuse: the header has the new id before any record under it.
             self._renew(file)
             self.free.append(file)
             return
@@ -236,11 +239,14 @@ class Ring(Uncopied):
             handle.datasync()
         finally:
             handle.close()
+        # Whole before it gets its name: HornetQ and Artemis refuse to start with a file without a
+        # header.
         self.fs.rename(temporary, self.path(name))
         self.fs.sync_dir(self.folder)
 
     def _fill(self, handle: File) -> None:
         size = self.settings.file_size
+        # Allocated bytes read as zeros, so that nothing has to be written.
         if self.settings.fill == FILL_ZERO:
             handle.allocate(size)
             return

@@ -142,6 +142,7 @@ class CircularJournal(Uncopied):
             group_bytes=GROUP_BYTES,
             delay=self.settings.delay,
         )
+        # As HornetQ does from 2.2 on, whose compaction did not know such transactions otherwise.
         self._discard(loaded.discarded)
 
     def _discard(self, numbers: Sequence[int]) -> None:

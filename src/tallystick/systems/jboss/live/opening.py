@@ -91,6 +91,7 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
             under an id that no header has; unless ``tolerate_damage``.
     """
     fs, folder, settings = ring.fs, ring.folder, ring.settings
+    # First: before it old and new files are there together, and every record would count twice.
     finish_compaction(fs, folder)
     journal = open_journal(fs, folder, settings)
     _refuse_others(journal, settings)
@@ -102,6 +103,7 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
     state = Recovered()
     _replay(state, journal, readings, files)
     _remove_short(fs, folder, [file.path for file in journal.files if file.header is None])
+    # Fill is no id: that of a file full of J would be a large one, and the next id one above it.
     begun = [file.file_id for file in journal.files if not never_begun(file.head)]
     ring.continue_after((file.name for file in journal.files), begun)
     _begin(ring, list(zip(readings, files, strict=True)))
@@ -194,6 +196,7 @@ def _apply(state: Recovered, replay: Replay, placed: PlacedRecord, file: RingFil
         state.max_id = max(state.max_id, item.record_id)
     effects, ended = replay.feed(placed)
     if ended is not None and not ended.complete:
+        # What the loader drops must not hold its files for ever.
         state.counts.discard(ended.open.transaction)
     else:
         state.counts.add(file.counts, item.type, item.transaction, item.record_id or 0, item.length)

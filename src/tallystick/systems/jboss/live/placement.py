@@ -61,6 +61,7 @@ class Placer:
         Raises:
             LogWriteError: another file is needed, and the folder was moved; nothing was written.
         """
+        # The folder is looked at only where a file may have to be made: it costs a system call.
         if self._size_max(entries) > self.ring.remaining():
             self.ring.fs.require_in_place()
         add = self.counts.add

@@ -233,6 +233,7 @@ class Appender(Uncopied):
             LogFullError: there is no space for it; nothing has changed.
         """
         at, file = self.at, self._file
+        # No other group may be in flight, or a whole one after it would prove nothing.
         if at.dirty:
             self.sync()
         assert file is not None
@@ -267,6 +268,7 @@ class Appender(Uncopied):
             raise full_error(file.path, f"a group of {length} bytes", error) from error
         at.dirty = True
         at.index.extend(ENTRY.pack(at.end, first, at.time_us))
+        # Only now: after a write that failed the end is where it was.
         at.chain = header_checksum(header)
         at.end += length
         at.next_lsn += count
@@ -325,6 +327,8 @@ class Appender(Uncopied):
         """
         self.sync()
         at, previous = self.at, self._file
+        # Before the index is written: without space for it the log stays as it was, and once it is
+        # made it is kept for the next try.
         file, header = self._next or self._begin_next()
         if previous is not None and at.index:
             self._seal(previous)
@@ -345,6 +349,7 @@ class Appender(Uncopied):
         )  # fmt: skip
         file = self._segments.roll(header.number, lambda new: _begin(new, header))
         self._next = file, header
+        # The compiled core must not go on in the segment that is left.
         at.fd = -1
         return self._next
 
@@ -382,6 +387,7 @@ class Appender(Uncopied):
                 next_key=next_key,
             )
         if self._settings.recycle:
+            # After the control block, for what it still names must be there.
             self._segments.retire_below(number)
         return list(range(first, number))
 

@@ -47,6 +47,7 @@ def compact(log: TallyLog) -> list[int]:
     """
     if log.last_segment == log.first_segment:
         return []
+    # So that everything old lies in segments that can become free.
     log.roll()
     before = log.last_segment
     with log.state() as state:
@@ -55,6 +56,7 @@ def compact(log: TallyLog) -> list[int]:
             for key, elements in state.live.items()
             if any(one.segment < before for one in elements)
         }
+    # Bodies are read from the old segments while a checkpoint may give them up.
     with log.hold(log.first_segment):
         for chunk in _chunks(old, min(_CHUNK_BYTES, log.capacity // 2)):
             _move(log, chunk)
@@ -94,6 +96,7 @@ def _move(log: TallyLog, chunk: dict[int, _Elements]) -> None:
 def _copies(records: list[UnplacedRecord]) -> Iterator[UnplacedRecord]:
     """Yield the records of one id; the first one replaces all earlier records at replay."""
     if records[0].code in _UPDATES:
+        # An update without its add: nothing else would take the earlier records of the id away.
         yield UnplacedRecord(Code.DELETE, key=records[0].key)
     for one in records:
         code = Code.MOVED_UPDATE if one.code in _UPDATES else Code.MOVED_ADD

@@ -251,6 +251,7 @@ def split_into_groups(
     """
     sizes = [size_of(item) for item in items]
     kinds = set(map(type, items))
+    # The usual case: everything that waits fits into one group.
     if items and kinds <= _FREELY_GROUPED and sum(sizes) <= capacity:
         yield bytes if kinds == _PLAIN else object, list(items), sum(sizes)
         return
@@ -326,6 +327,7 @@ def encode_committed(
         codes.append(_COMMIT)
         keys.append(0)
         ends.append(end)
+        # An integer without limit is the bitmap of the keys; the bit of the commit record stays 0.
         keyed |= ((1 << count) - 1) << before
         transactions += [transaction] * (count + 1)
         counts.append(before + count + 1)
@@ -428,11 +430,15 @@ def _numpy_groups(
     numpy.cumsum(lengths + _OFFSET_BYTES, out=sizes[1:])
     start = 0
     while start < count:
+        # ``sizes`` are sums up to each body: the last one that is not above the limit. "right", so
+        # that a body that just fits is taken.
         stop = int(numpy.searchsorted(sizes, sizes[start] + limit - _COLUMNS_BYTES, "right")) - 1
+        # At least one, however large: ``check`` has found that it fits a segment.
         stop = max(stop, start + 1)
         own = stop - start
         offsets = sizes[start : stop + 1] - sizes[start] - _OFFSET_BYTES * numpy.arange(own + 1)
         cuts = numpy.searchsorted(offsets, numpy.arange(0, offsets[-1], PIECE_BYTES))
+        # `unique`, as a body larger than a piece is found several times.
         cuts = start + numpy.unique(numpy.append(cuts, own))
         yield Columnar(_payload(offsets.astype("<i4").tobytes(), bodies, cuts.tolist()), own)
         start = stop

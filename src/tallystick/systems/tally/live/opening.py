@@ -134,12 +134,14 @@ def open_log(
             advice=CODES["unfinished-backup"].advice,
         )
     if catalog.control is not None:
+        # Before anything is read or written: it may be the log of something else.
         claim.require(catalog.control, folder)
     scan, state, index = _read_tail(catalog, access, key, term) or _read_all(catalog, access, key)
     if scan.broken:
         advice = _ADVICE if catalog.control_path is not None else f"{_ADVICE}. {_ADVICE_ARCHIVED}"
         raise _refusal(folder, scan.findings, advice)
     judgement = judgement_of(REASONS, CODES, grounds(scan, None), scan.findings)
+    # Not before the log was found whole: of a log that is refused nothing is changed.
     _repair_heads(fs, catalog)
     judgement = _with_copies(judgement, scan.findings)
     appender = _resume(fs, folder, settings, key, scan, index, term, claim)
@@ -318,6 +320,7 @@ def _resume(
         raise LogUnreadableError("the log has no segment", file=folder, advice="Restore its files")
     last, due = scan.end
     assert last.header is not None
+    # What was read may be in memory only, if the process that wrote it has ended before its sync.
     file = _durable(fs, last)
     if term.others:
         _remove_spares(fs, folder)
@@ -329,6 +332,8 @@ def _resume(
     appender.write_control(last_segment=last.header.number, durable_lsn=appender.at.durable_lsn)
     if settings.recycle:
         appender.retire_freed()
+    # A torn group is not written over: the log goes on in a new segment, whose header says where
+    # this one ended.
     if not scan.clean or scan.sealed or term.others:
         appender.roll()
     return appender

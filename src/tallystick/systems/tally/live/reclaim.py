@@ -72,6 +72,7 @@ class Reclaimer:
         """
         with self._lock:
             state, appender = self._state, self._appender
+            # What is not durable yet cannot be given up.
             state.advance_checkpoint(min(checkpoint_lsn, appender.at.durable_lsn + 1))
             needed = state.needed_from()
             keep = appender.at.segment if needed is None else needed
@@ -81,6 +82,7 @@ class Reclaimer:
                 next_transaction=state.next_transaction,
                 next_key=state.next_key,
             )
+            # By what the control block says now, which may be less than was asked for.
             state.forget_before(appender.control.first_segment)
             return freed
 

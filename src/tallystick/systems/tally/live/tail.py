@@ -160,6 +160,7 @@ class Tail(Uncopied):
         self._close_file()
         held = contextlib.ExitStack()
         held.enter_context(self._hold(header.number))
+        # After the new hold is there: between the two the log could recycle what is read next.
         self._held.close()
         self._held = held
         self._file, self._header, self._due = file, header, due
@@ -187,6 +188,8 @@ class Tail(Uncopied):
         ended = follower is not None and follower.previous_end > due.offset
         if durable < due.lsn and not ended:
             return None
+        # Looked for once more after durability was asked: what became durable in between is there
+        # now.
         group = self._next_group()
         header = None if group else decode_group_header(file.pread(HEADER_SIZE, due.offset), 0)
         if group is None and (header is None or not self._follows(header, due)):
@@ -208,10 +211,12 @@ class Tail(Uncopied):
         if header is None or not self._follows(header, due):
             self._require_same_segment(file)
             return None
+        # Before its content is read: a group that is being written may be whole in part.
         if not self._is_durable(file, header):
             return None
         data = file.pread(header.length, header.offset)
         content = data[HEADER_SIZE:-HEADER_SIZE]
+        # Durable, so it is no group that is being written.
         if crc32(content) != header.payload_crc:
             raise CorruptLogError(
                 "a durable group is damaged", file=file.path, offset=header.offset,
