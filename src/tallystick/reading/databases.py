@@ -15,7 +15,7 @@ from tallystick.systems.answers import DECIDES_FIRST
 from tallystick.systems.surroundings import ALONE
 
 SCHEMA = 2
-"""Of what ``--json`` prints: 2 tells of databases, and of logs the answer of their database."""
+"""Of what ``--json`` prints: since 2 with databases, and with each log its database's answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

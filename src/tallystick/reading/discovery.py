@@ -88,7 +88,7 @@ def discover(
 def _once(logs: list[LogSource]) -> list[LogSource]:
     """Return each log once: one that a database names, too, with that database.
 
-    Of one whose files lie in folders below its own, each of these folders has told a part.
+    A log whose files lie in folders below its own was found once per folder, each with its files.
     """
     found: dict[tuple[str, str, str], LogSource] = {}
     for one in logs:

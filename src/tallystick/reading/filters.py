@@ -192,9 +192,9 @@ class Filter:
         return is_asked_for
 
     def of_records(self, clock: Clock) -> Callable[[Record | Transaction], bool]:
-        """Return what tells whether a record of a log with such a clock is asked for.
+        """Return a test of whether a record of a log with such a clock is asked for.
 
-        Transactions are told by what they have in common with records: number and global id.
+        Transactions are tested by what they have in common with records: number and global id.
         """
         tests = _by_attribute(self._tests(clock), COLUMNS["records"])
         return lambda record: all(test(get(record)) for get, test in tests)

@@ -125,7 +125,7 @@ _COUNTED = (State.COMMITTED, State.ROLLED_BACK, State.ACTIVE)
 
 @dataclass
 class LogProfile:
-    """The sums from which the rows of one log come; they are the same in whatever order it is told.
+    """The sums from which the rows of one log come; they are the same in whatever order it is read.
 
     Attributes:
         system: the log's system.

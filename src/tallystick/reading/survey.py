@@ -508,7 +508,7 @@ def _no_times(source: LogSource) -> Finding:
 _NO_LSNS = "no-lsns"
 _UNNUMBERED_ADVICE = "Leave out --from-lsn and --to-lsn, or ask for a transaction or a key"
 _TELLING = 16
-"""Records by which it is told whether those of a log have LSNs."""
+"""Records that are read to find out whether those of a log have LSNs."""
 
 
 def _no_numbers(source: LogSource) -> Finding:

@@ -106,7 +106,7 @@ def _records(
 
 
 def _without_attributes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch without what some systems tell of records that they read one by one."""
+    """Return the batch without the attributes that some systems add to records read one by one."""
     import pyarrow
 
     at = batch.schema.get_field_index("attributes")

@@ -75,6 +75,7 @@ def may_be_foreign(head: bytes) -> bool:
         header is not None
         and len(head) >= HEADER_SIZE + PROLOGUE_SIZE
         and header.offset == 0
+        # The field has eight bytes, a CRC-32 only four: random bytes pass here once in 2^32 times.
         and header.crc < 1 << 32
         and header.size >= PROLOGUE_SIZE
         and head[HEADER_SIZE] == VERSION
@@ -167,6 +168,9 @@ class SizeTrial:
                 unexplained = place
             place = self._next_block(data, place + 1)
         if judge and not self.decided and unexplained is not None:
+            # Cut at the end only, as headers name their offset in the file. Blocks before the first
+            # unexplained place fit each size that is left: counting them would change no
+            # comparison.
             self._judge(data[: unexplained + TRIAL_BYTES_MAX], unexplained)
 
     def _block_at(self, data: memoryview, place: int) -> int:
@@ -198,6 +202,9 @@ class SizeTrial:
         for size in self.left:
             readable, damaged = self.faults[size]
             for block in FileScan(BlockFinder(data, self.signature, size)).blocks(start):
+                # Negative, so that `min` over the pairs prefers more readable blocks, then fewer
+                # damaged ones.
                 readable -= block.readable
+                # An unfinished or torn end is normal after a crash and speaks against no size.
                 damaged += block.state not in _AFTER_A_CRASH
             self.faults[size] = readable, damaged

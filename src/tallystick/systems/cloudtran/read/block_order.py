@@ -112,6 +112,8 @@ class BlockOrder:
     def accepts(self, serial: int, sequence: int) -> bool:
         """Return what `follows` does, for a block of which only these numbers are known."""
         repeated = sequence <= self.last
+        # An old number after a newer block of the same file cannot be a repetition: a writer
+        # repeats blocks only at the head of the next file (format, Which header is right).
         if not self.would_accept(serial) or (repeated and not self._at_head):
             self.ended = True
         elif not repeated:
@@ -144,11 +146,15 @@ def occurrences_after(
 
 def _first_needed(files: Sequence[BlockFile], form: BlockFormat, known: int) -> tuple[int, int]:
     """Return the index of the file to begin with, and the number of the last block before it."""
+    # From the newest file back: who follows a log knows nearly all of it, so the first or second
+    # step ends the search. Each step reads two small pieces, not the files.
     for index in range(len(files) - 1, 0, -1):
         first = _edge(files[index], form, last=False)
         if first is None or first.sequence > known + 1:
             continue
         before = _edge(files[index - 1], form, last=True)
+        # No gap and no repetition between the two files: only then do the numbers prove that all
+        # before this file is older.
         if before is not None and before.sequence == first.sequence - 1:
             return index, before.sequence
     return 0, 0
@@ -173,6 +179,8 @@ def _pass_over(scan: FileScan, order: BlockOrder, known: int) -> int:
         before, reached, offset = one, offset, end
     if before is None or scan.whole_block_at(reached) is None:
         return 0
+    # The block before the last known one: so the last known block is accepted once more and
+    # yielded, as the caller was promised.
     order.last = before.sequence - 1
     return reached
 
@@ -189,6 +197,8 @@ def _edge(file: BlockFile, form: BlockFormat, *, last: bool) -> Prologue | None:
         if at is None:
             return None
         offset, second = at
+        # One byte more than the prologue, as a closing block must hold nothing else: with exactly
+        # the prologue's bytes `parse_prologue` could not see that data follows.
         head = read_part(file.path, offset, HEADER_SIZE + PROLOGUE_SIZE + 1)
         first = parse_header(head, 0)
         if first is None or (first.signature, first.offset) != (form.signature, offset):
@@ -206,6 +216,8 @@ def _last_header(path: str, form: BlockFormat) -> tuple[int, Header] | None:
     start = max(0, size - TAIL_SIZE) // form.block_size * form.block_size
     tail = memoryview(read_part(path, start, size - start))
     used = last_nonzero_end(tail, 0, len(tail))
+    # The second header ends the block, and the last four of its bytes are zero (a CRC-32 in a field
+    # of eight): so the block's end is the next boundary, not `used`.
     end = -(-used // form.block_size) * form.block_size
     header = parse_header(tail, end - HEADER_SIZE)
     if header is None or header.offset + block_length(header.size, form.block_size) != start + end:

@@ -363,7 +363,7 @@ _FIRST_ROWS = 1 << 8
 def leave(chunk: Chunk, buffers: Buffers) -> None:
     """Bring the engine's buffers to their state after the records of a chunk.
 
-    A buffer keeps bytes of earlier longer rows behind a shorter one. So only those rows and images
+    A buffer keeps bytes of earlier longer rows after a shorter one. So only those rows and images
     are copied after which none as long follows.
     """
     rows, images = chunk.of_type(Type.ADD), chunk.of_type(Type.UNDO)

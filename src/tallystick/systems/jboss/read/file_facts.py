@@ -45,7 +45,7 @@ class FileFacts:
         gaps: whether there are gaps between them.
         gaps_zero: whether these hold zeros only.
         torn: the first torn record.
-        later: offsets of ranges from ``end`` on, up to the first that is a block behind it.
+        later: offsets of ranges from ``end`` on, up to the first at least a block size after it.
         earlier_ids: ids of earlier lives of which records are there that no compaction wrote.
         stale_ids: ids under which whole records of earlier lives are there.
     """
@@ -238,7 +238,7 @@ def fits(block: int, begin: int, end: int) -> bool:
 
 
 def later(offsets: Iterable[int], end: int) -> Iterator[int]:
-    """Yield the offsets from ``end`` on, up to the first that is a block behind it."""
+    """Yield the offsets from ``end`` on, up to the first at least a block size after it."""
     for offset in offsets:
         if offset >= end:
             yield offset

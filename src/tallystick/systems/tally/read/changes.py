@@ -107,7 +107,7 @@ def changes_between(
 
 
 def _up_to(records: Iterable[Record], until: int) -> Iterator[Record]:
-    """Yield records up to an LSN; nothing behind it is read, where damage may be."""
+    """Yield records up to an LSN; nothing after it is read, where damage may be."""
     for record in records:
         if (number := record.sequence or 0) <= until:
             yield record

@@ -159,7 +159,7 @@ class ChunkReader:
     def _unpacked(
         self, view: SegmentView, places: list[int]
     ) -> tuple[list[GroupHeader], list[int], bytes]:
-        """Return the headers of groups, and their payloads, each behind its header as if stored so.
+        """Return the headers of groups, and their payloads, each after its header as if stored so.
 
         Those after one that cannot be unpacked, or after `NEAR` bytes, are left out.
         """

@@ -134,7 +134,7 @@ def _is_plain(data: Any, place: int, count: int, code: int, has_codes: bool, kno
 
 @kernel
 def _go_on(data: Any, at: int, length: int, state: Any) -> None:
-    """Set what is due behind the group at ``at``, which has this size."""
+    """Set what the group after the one at ``at``, which has this size, must continue."""
     state[PLACE] = at + length
     state[DUE_LSN] += le_uint32(data, at + _COUNT)
     state[DUE_CHAIN] = le_uint32(data, at + _CHECKSUM)
@@ -262,7 +262,7 @@ def walk_packed(
 def take_unpacked(
     data: Any, places: Any, known: Any, counts: Any, out: Any, codes: Any, valid: Any, views: Any
 ) -> int:
-    """Put the records of groups that were unpacked, each behind its header, into the columns.
+    """Put the records of groups that were unpacked, each after its header, into the columns.
 
     ``counts`` is set to the records of each group; returns how many groups were taken, up to the
     first that needs more than columns.
