@@ -1,7 +1,8 @@
 """Other code of the process closes descriptors by their numbers, and opens files that get these.
 
 Daemons do so (``os.closerange``), and a library that closes one twice. Nothing that is written then
-is acknowledged, nothing of ours gets into the other files, and these are not closed by ours.
+is acknowledged, nothing of ours gets into the other files, and these are not closed by ours. A
+service that starts without standard descriptors has none of its files there.
 """
 
 from __future__ import annotations
@@ -39,6 +40,19 @@ def through(service, write):
     for number, other in enumerate(others):
         assert os.fstat(other.fileno()).st_size == 0, number
         other.write(b"it is open")
+"""
+
+WITHOUT_STANDARD = """
+import fcntl, os, sys
+
+PATH, KIND = sys.argv[1:]
+sys.stderr = open(fcntl.fcntl(2, fcntl.F_DUPFD, 50), "w")
+os.closerange(0, 3)
+
+def through(service, write):
+    write(1)
+    assert {os.readlink(f"/proc/self/fd/{number}") for number in range(3)} == {os.devnull}
+    service.close()
 """
 
 JOURNAL = """
@@ -84,7 +98,7 @@ assert {one.reference for one in target.applied} == {"1", "4"}
 """
 
 
-@pytest.mark.parametrize(
+of_each_service = pytest.mark.parametrize(
     ("kind", "program"),
     [
         ("alone", JOURNAL), ("shared", JOURNAL), ("tally", PAGE_STORE), ("h2", PAGE_STORE),
@@ -92,11 +106,25 @@ assert {one.reference for one in target.applied} == {"1", "4"}
     ],
     ids=["journal", "shared", "pages", "pages-h2", "write-behind", "write-behind-cloudtran"],
 )  # fmt: skip
+
+
+@of_each_service
 def test_nothing_is_written_by_a_number_that_another_file_has_got(
     kind: str, program: str, tmp_path: Path
 ) -> None:
+    _run(COMMON + program, tmp_path, kind)
+
+
+@of_each_service
+def test_without_standard_descriptors_no_file_of_ours_gets_their_numbers(
+    kind: str, program: str, tmp_path: Path
+) -> None:
+    _run(WITHOUT_STANDARD + program, tmp_path, kind)
+
+
+def _run(program: str, tmp_path: Path, kind: str) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", COMMON + program, str(tmp_path / "log"), kind]
+    command = [sys.executable, "-c", program, str(tmp_path / "log"), kind]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120, check=False
     )

@@ -69,6 +69,25 @@ _REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
 _marks = itertools.count(1 << 30)
+_STANDARD_MAX = 2
+"""The last of the standard descriptors."""
+
+
+def _moved(fd: int) -> int:
+    """Return a descriptor in the place of one that has a standard number; the null device gets it.
+
+    A service may start without standard descriptors. What a library then writes to the standard
+    output or error goes to whichever file has its number.
+    """
+    try:
+        moved = int(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STANDARD_MAX + 1))
+    finally:
+        os.close(fd)
+    # All of them at once: mapping a file makes another descriptor of it, by the lowest free number.
+    while (null := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_MAX:
+        pass
+    os.close(null)
+    return moved
 
 
 class _Descriptor(Uncopied):
@@ -92,6 +111,8 @@ class _Descriptor(Uncopied):
             flags |= O_NOFOLLOW
         # Without O_NONBLOCK a pipe that somebody planted would be waited for.
         fd = os.open(name, flags | O_PLAIN | O_NONBLOCK, mode, dir_fd=folder)
+        if fd <= _STANDARD_MAX:
+            fd = _moved(fd)
         try:
             self.mark = self._new_mark(fd)
         except BaseException:
