@@ -174,6 +174,8 @@ class DiskJournal(Uncopied):
     def _require_space(self, record: TransactionLogRecord) -> None:
         """Raise unless all that is open fits into an empty file together with one record."""
         length = self.active.length
+        # The bound first: it is one addition for each record, the exact size below goes through all
+        # that is kept of a transaction.
         at_most = HEADER_LENGTH + self._submitted.size_with_max(record) + CLOSING_SLACK
         if at_most < length:
             return

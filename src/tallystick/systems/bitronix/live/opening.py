@@ -313,11 +313,15 @@ def _extend_position(file: JournalFile, part: Part, pair: DualFiles) -> None:
 def _rebuild(settings: Settings, opened: Opened) -> None:
     """Replace the earlier file by a new one that holds all that is open, and use that."""
     path, length = opened.passive.path, max(opened.active.length, opened.passive.length)
+    # Greater than the other timestamp, so that the originals take this file, and than any offset in
+    # a file, so that it is not taken for one (`Part.swap_defect`).
     newest = max(opened.active.timestamp, opened.passive.timestamp, length)
     now = settings.clock(opened.since_boot)
     time, sequence = later_time(now, opened.last[0]), opened.last[1] + 1
     records = b"".join(opened.carried.copies(time, sequence_number(sequence)))
     create_file(settings.fs, path + NEW_SUFFIX, max(now, newest + 1), length, records)
+    # Until here the file in use and the earlier one hold all that is open; from here on the new one
+    # does. So a crash at any step leaves a journal that can be opened.
     settings.fs.rename(path + NEW_SUFFIX, path)
     settings.fs.sync_dir(posixpath.dirname(path))
     opened.passive.close()

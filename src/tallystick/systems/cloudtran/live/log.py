@@ -185,6 +185,8 @@ class BlockLog(Uncopied):
         except ValueError as error:
             raise _unfit(error) from error
         entry = Entry(EntryKind.PERSISTING, 1, moment, names, tuple(operations), reference)
+        # Encoded before the lock is taken, with a number that only holds the place: all that is
+        # left to do under the lock is to put the right one in.
         encoded = bytearray(_encoded(entry, self.settings, self.folder))
         with self._order:
             self._check_open()
@@ -192,6 +194,8 @@ class BlockLog(Uncopied):
             pack_into("<Q", encoded, ENTRY_NUMBER_AT, number)
             one = OpenEntry.of(entry, bytes(encoded))
             with self._writer.lock:
+                # Before the entry is appended: the writer's thread may write its batch at once, and
+                # then looks the transaction up.
                 self._writer.state.entries[number] = one
             try:
                 ticket = self._writer.append(one.encoded, Effect(EffectKind.PERSISTING, number))
@@ -253,6 +257,8 @@ class BlockLog(Uncopied):
     def pending(self) -> list[tuple[Entry, frozenset[str]]]:
         """Return transactions by ascending number with the targets that do not hold them yet."""
         with self._writer.lock:
+            # Only copied under the lock, for which the writer waits; the entries are parsed after
+            # it.
             found = [
                 (one.encoded, frozenset(one.pending)) for one in self._writer.state.entries.values()
             ]
@@ -275,6 +281,8 @@ class BlockLog(Uncopied):
             paths, kept = self._writer.state.disposable()
         if paths:
             try:
+                # Durable before any file goes: else the next start would take the blocks that are
+                # gone for lost ones.
                 self._mark.kept_from(kept)
             except OSError as error:
                 _log.warning("%s: no file may go: %s", self.folder, error)
@@ -373,6 +381,8 @@ class BlockLog(Uncopied):
                 self._writer.state.stuck(settings.carry_forward_files, settings.carry_forward_max)
             )
             for one in stuck:
+                # Marked under the lock in which they were found, so that a second call carries none
+                # of them again.
                 one.being_carried = True
         with self._order:
             for one in stuck:

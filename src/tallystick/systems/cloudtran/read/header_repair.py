@@ -77,6 +77,7 @@ def find_headers(
 
 def signature_places(data: memoryview, signature: bytes, start: int = 0) -> Iterator[int]:
     """Yield the offsets of the signature from ``start`` on, ascending."""
+    # An expression, because a memoryview has no `find` and a file is not to be copied.
     for hit in re.compile(re.escape(signature)).finditer(data, start):
         yield hit.start()
 
@@ -141,6 +142,8 @@ class BlockFinder:
         None if no pair of size and checksum from any two collected copies fits the data.
         """
         copies = self._copies(offset)
+        # In this order, as a copy is more likely right as a whole than the size of one with the CRC
+        # of another. A dict keeps the order and tries no pair twice.
         pairs = dict.fromkeys((copy.size, copy.crc) for copy in copies)
         pairs |= dict.fromkeys((one.size, two.crc) for one, two in product(copies, copies))
         for size, crc in pairs:
@@ -159,6 +162,8 @@ class BlockFinder:
         if first is not None:
             places += second_places(offset, first.size, self.block_size)
         places += self.headers.seconds.get(offset, ())
+        # Where the next block begins this one ends, with its second header: the only way to it
+        # where the sizes in all copies are damaged.
         places.append(end - HEADER_SIZE)
         found = (parse_header(self.data, place) for place in dict.fromkeys(places))
         return [header for header in found if header is not None]
@@ -181,6 +186,8 @@ class BlockFinder:
             # the data of a smaller size begins that of a larger one: continue its checksum
             checksum = crc32(self._slice(offset, size)[place:], checksum)
             place = size
+            # Only the bits in which both copies agree must match: one comparison for all settings
+            # of the doubtful bits.
             if (checksum ^ one.crc) & ~crcs == 0:
                 content = self._parse(self._slice(offset, size), checksum)
                 if content is not None:
@@ -221,4 +228,5 @@ def _settings(value: int, mask: int) -> Iterator[int]:
         yield (value & ~mask) | bits
         if bits == 0:
             return
+        # The next smaller subset of the mask's bits.
         bits = (bits - 1) & mask

@@ -182,6 +182,8 @@ class FileScan:
             return None
         start = offset + HEADER_SIZE
         try:
+            # One byte more than a prologue: it shows of a closing block that it holds something
+            # else, too.
             prologue = parse_prologue(self.data[start : start + min(first.size, PROLOGUE_SIZE + 1)])
         except LogFormatError:
             return None
@@ -221,6 +223,8 @@ class FileScan:
         used = truth.offset + HEADER_SIZE + truth.size
         if end > len(self.data):
             header = bytes(self.data[truth.offset : truth.offset + HEADER_SIZE])
+            # Padding and second header. A file that a crash has cut has the first bytes of these;
+            # anything else is damage.
             expected = bytes(end - HEADER_SIZE - used) + header
             return expected.startswith(bytes(self.data[used:]))
         return self.end <= end - SECTOR_SIZE
@@ -268,6 +272,8 @@ class FileScan:
         if first and claimed is not None and self.finder.headers.seconds.get(offset):
             length = block_length(claimed.size, self.finder.block_size)
             used = offset + HEADER_SIZE + claimed.size
+            # Up to the end of the data only: of the padding after it whole sectors are zero in a
+            # whole block.
             if offset + length <= len(self.data) and not self._has_empty_sector(offset, used):
                 return self._damaged(offset, length, claimed)
         header = parse_header(self.data, offset) if first else None
@@ -310,6 +316,7 @@ def _unpack_prefix(packed: memoryview, size_max: int) -> bytes:
     stream = zlib.decompressobj()
     pieces: list[bytes] = []
     size = 0
+    # In small steps: a step that fails returns nothing of what it had unpacked.
     for place in range(0, len(packed), SECTOR_SIZE):
         try:
             piece = stream.decompress(packed[place : place + SECTOR_SIZE], size_max - size)

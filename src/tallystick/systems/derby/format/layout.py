@@ -246,8 +246,12 @@ def is_record_at(data: memoryview, number: int, place: int) -> bool:
 
 def find_record(data: memoryview, number: int, position: int) -> int | None:
     """Return the first offset from ``position`` on of a whole record of file ``number``."""
+    # The upper half of each record's instant is the number of its file: four bytes to search for in
+    # C, and only where they are found is Python asked.
     high = number.to_bytes(4)
     for start in range(position, len(data), _WINDOW):
+        # A copy, as a memoryview has no `find`; a window at a time, as a file may be large. Windows
+        # overlap, so that none cuts a number in two.
         window = bytes(data[start : start + _WINDOW + LOG_RECORD_FIXED_OVERHEAD_SIZE])
         hit = window.find(high)
         while hit >= 0:

@@ -126,6 +126,7 @@ def part_between(
     first, last = after >> 32, until >> 32
     if until < after:
         return None
+    # One file more: its header says where the last one of the part ends.
     wanted = {one for one in numbers if first <= one <= last + 1}
     log = files_of(wanted)
     require_joined({*numbers} - (wanted - log.files.keys()), log, after)
@@ -177,6 +178,7 @@ class _Walk:
             if file is not None and envelope is not None:
                 yield self._head(file, envelope)
                 position = envelope.end
+            # No record here: it is the end of the file only if the next file confirms it.
             elif following is not None and previous_end(following) == place:
                 number, position = number + 1, HEADER_SIZE
             else:
@@ -205,8 +207,13 @@ class _Walk:
             envelope = _record_before(file, end)
             head = self._head(file, envelope)
             end = envelope.position
+            # Backward, a group's checksum record is met after the group's other records. The walk
+            # ends only there, so that the part begins with a whole group that can be checked.
             if head.checks and not wanted:
                 return make_instant(number, end), frozenset(begun)
+            # An end record of this number is of an earlier transaction, as numbers start anew with
+            # each boot: the begin record that is wanted does not exist, and looking further back
+            # would find that of the earlier one.
             if head.transaction in wanted and (head.begins or head.ends):
                 wanted.discard(head.transaction)
                 begun |= {head.transaction} if head.begins else set()

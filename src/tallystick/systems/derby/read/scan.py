@@ -127,6 +127,8 @@ class LogScan:
         before = self.log.files.get(file.number - 1)
         if before is None:
             return False
+        # The header was written at the switch of files and names the end that the file before had
+        # then. Damage inside that file does not move its end, so it is skipped in looking for it.
         return bool(HEADER.unpack_from(file.data)[3] != _intact_end(before))
 
     def group_follows(self, file: LogBytes, position: int) -> bool:
@@ -142,6 +144,8 @@ class LogScan:
 
     def _group_from(self, file: LogBytes, position: int) -> bool:
         place = find_record(file.data, file.number, position)
+        # Without checksums (before 10.1), or without the key that shows which bodies are checksum
+        # records, a whole record is all the evidence there is.
         if place is None or not self._has_checksums or self.log.sealed:
             return place is not None
         while place is not None:
@@ -232,6 +236,8 @@ class FileScan:
         if envelope is None:
             return None
         place = make_instant(self._file.number, position)
+        # The engine lets an instant or a trailing length pass that is too large (format, The
+        # forward scan). What it takes for a record is one here, too.
         whole = envelope.instant == place and envelope.trailing == envelope.length
         return envelope if whole or self._scan.reached(place) else None
 
@@ -258,6 +264,8 @@ class FileScan:
     def _judge(self, envelope: Envelope, place: int, error: str) -> tuple[Outcome, str]:
         if self._stale:
             return Outcome.STALE, _STALE
+        # Before all else: a checksum covers the group as a whole, so a record that decodes is no
+        # more proven than the others in it.
         if envelope.position < self._group_end and self._group_outcome is not Outcome.VALID:
             return self._group_outcome, self._group_reason
         if error:
@@ -273,6 +281,7 @@ class FileScan:
             return None
         if envelope.end <= self._group_end and self._group_outcome is not Outcome.VALID:
             return holds  # inside a damaged group, which is judged as a whole
+        # The length is a signed number and may itself be what is damaged.
         self._group_end = envelope.end + max(body.fields["dataLength"], 0)
         self._group_outcome, self._group_reason = Outcome.VALID, ""
         if not holds and not self._scan.reached(place):
@@ -281,6 +290,8 @@ class FileScan:
 
     def _mark_damaged(self, envelope: Envelope) -> None:
         """Mark the group damaged, up to the next one."""
+        # A damaged length may reach beyond the file, or over whole groups that follow: the next
+        # checksum record ends the group at the latest.
         self._group_end = min(self._group_end, self._file.size)
         nearest = self._next_group(envelope.end)
         if nearest is not None and nearest < self._group_end:
@@ -307,10 +318,13 @@ class FileScan:
     def _gap(self, begin: int, end: int, found: int | None) -> Iterator[ByteRange]:
         """Bytes that are no record: damage, end marker, fill."""
         file = self._file
+        # Zeros before a record are no fill but damage: a writer leaves no gap between records.
         used = last_nonzero_end(file.data, begin, end) if found is None else end
         if used > begin:
             outcome, reason = self._damage(end)
             yield ByteRange(file, begin, used - begin, outcome, "damaged bytes", reason)
+        # Only in a file that the engine's scan leaves for the next one are four zeros a marker;
+        # elsewhere they are the begin of the preallocated fill.
         elif self._scan.is_passed(file.number) and end - begin >= LENGTH.size:
             yield ByteRange(file, begin, LENGTH.size, Outcome.VALID, "end marker")
             used = begin + LENGTH.size

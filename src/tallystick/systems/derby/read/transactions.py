@@ -150,6 +150,8 @@ class Numbers:
     """A set of numbers that mostly follow each other: one mask for each 64 of them."""
 
     def __init__(self) -> None:
+        # A log may have millions of transactions. A set takes tens of bytes for each of them, masks
+        # with their keys about three.
         self._masks: dict[int, int] = {}
 
     def __contains__(self, number: int) -> bool:
