@@ -293,6 +293,8 @@ def _magnitude(number: int) -> Any:
 def _digits(number: Any) -> int:
     """Return how many digits an unsigned number has."""
     count = 1
+    # Both operands unsigned: numba, as NumPy does, makes a float of a signed and an unsigned
+    # number.
     while number >= np.uint64(10):
         number //= np.uint64(10)
         count += 1
@@ -329,6 +331,7 @@ def _write_decimal(data: Any, at: int, end: int, out: Any, to: int) -> int:
     count = max(_digits(value), scale + 1)
     to = _write_digits(value, count, out, to)
     if scale > 0:
+        # From the end, as each digit moves to where the next one was.
         for place in range(to, to - scale, -1):
             out[place] = out[place - 1]
         out[to - scale] = _POINT
@@ -350,14 +353,17 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
     if first < -_LIMIT or first >= _LIMIT:
         return _UNUSUAL, _UNUSUAL
     if code == types.DATE:
+        # A DATE is stored in minutes.
         return _packed_day(first * 60_000 // _MS_PER_DAY), _DATE_ONLY
     if code == types.TIME:
         return _TIME_ONLY, first % _MS_PER_DAY * _NS_PER_MS
     if code == types.TIMESTAMP:
         nanos, _ = number_at(data, at, end, VAR_INT_MAX)
+        # The kernel reads a vI as unsigned, the engine as an int: bit 31 is its sign.
         nanos = ((nanos & 0xFFFF_FFFF) ^ 1 << 31) - (1 << 31)
         return (
             _packed_day(first // _MS_PER_DAY),
+            # 1.2 and 1.3 store the nanoseconds of the second, 1.4 those of the millisecond.
             first % _MS_PER_DAY * _NS_PER_MS + nanos % _NS_PER_MS,
         )
     if code == types.LOCAL_DATE:
@@ -385,6 +391,8 @@ def _usual_time(ms: int, nanos: int) -> int:
 @kernel
 def _packed_day(day: int) -> int:
     """Return year << 9 | month << 5 | day of a day counted from 1970-01-01, as `datetime` does."""
+    # Eras of 400 years, and years that begin on March 1, so that a leap day is the last of its
+    # year: `civil_from_days` of H. Hinnant's date algorithms.
     era, day_of_era = (day + 719_468) // 146_097, (day + 719_468) % 146_097
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096

@@ -188,6 +188,7 @@ class DataTree:
         for piece in pieces[1:]:
             following = self._place(piece, path[-2])
             self._insert(path[:-1], number, left.keys[-1], following)
+            # Anew, as the insertion may have split the parents.
             path = self.descent.path(piece.keys[0])
             left, number = piece, following
 
@@ -235,6 +236,8 @@ class DataTree:
             place = parent.children.index(number)
             del parent.children[place]
             if parent.children:
+                # There is a key less than children: where the last child goes, the key of the one
+                # before it does, which then takes all keys above.
                 del parent.keys[place if place < len(parent.keys) else place - 1]
                 return
         self._cache.put(self.root, Leaf(self.table, self.columns))

@@ -77,6 +77,7 @@ def pack(page: Any, out: Any, places: Any) -> int:
         if at + LENGTH_MIN <= last:
             three = page[at] << 16 | page[at + 1] << 8 | page[at + 2]
             slot = three * _SCATTER >> _SCATTER_SHIFT & SLOTS - 1
+            # 0 stands for none, as the buffer comes filled with zeros.
             seen = places[slot] - 1
             places[slot] = at + 1
             if (
@@ -86,10 +87,14 @@ def pack(page: Any, out: Any, places: Any) -> int:
                 or page[seen + 1] != page[at + 1]
                 or page[seen + 2] != page[at + 2]
             ):
+                # The longer nothing matches, the less is tried: a page that cannot be compressed
+                # costs little.
                 at += 1 + (at - start >> _STRIDE_SHIFT)
                 continue
         else:
             at = last + 1
+        # The literals with a control byte for each 32 and for the rest, and a reference of three
+        # bytes at most: what follows needs no further test of the space.
         if done + (at - start) + (at - start) // LITERALS_MAX + 4 > len(out):
             return 0
         while start < at:
@@ -100,6 +105,8 @@ def pack(page: Any, out: Any, places: Any) -> int:
             start += count
             done += count + 1
         if seen >= 0:
+            # `last` itself stays a literal: the engine refuses a reference that ends at the end of
+            # the page.
             length, limit = LENGTH_MIN, min(LENGTH_MAX, last - at)
             while length < limit and page[seen + length] == page[at + length]:
                 length += 1
@@ -151,6 +158,7 @@ def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
             return at, done, BEFORE_PAGE
         if done + length >= capacity:
             return at, done, REFERENCE_OVER
+        # Byte by byte, as a reference may reach into what it writes.
         for place in range(done, done + length):
             out[place] = out[place - distance]
         done += length

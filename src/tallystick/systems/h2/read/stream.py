@@ -65,6 +65,8 @@ class PageFile:
         found, size = [], AT_ONCE * self.page_size
         whole = self.data[: self.page_count * self.page_size]
         for begin in range(0, len(whole), size):
+            # The whole file is gone through: without this the process would count as holding all of
+            # it.
             let_go(self.data, begin)
             found.append(bytes(whole[begin : begin + size : self.page_size]))
         return b"".join(found)

@@ -318,6 +318,7 @@ def decode_columns(data: Bytes, count: int, bits: int) -> Columns:
     gtrids = -1
     if gtrid_offsets >= 0:
         (total,) = _unpack(data, gtrid_offsets + 4 * count, 1, "i")
+        # Negative where the payload is damaged, which is found when records are asked for.
         gtrids = take(max(total, 0))
     (end,) = _unpack(data, offsets + 4 * count, 1, "i")
     if place + end != size:

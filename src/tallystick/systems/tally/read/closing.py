@@ -206,6 +206,7 @@ class SplitCloser:
     def _end(self, number: int) -> Iterator[Closed]:
         records = self._open.pop(number)
         if not self._is_whole(records):
+            # A rollback becomes a row without its changes, so no row needs the bodies.
             body = records[-1].type == "commit"
             self._handed += (_handed(one, body=body) for one in records)
             return
@@ -289,6 +290,8 @@ def _require_whole(catalog: Catalog, rests: Iterable[Rest]) -> None:
     first_segment = catalog.control.first_segment if catalog.control is not None else 0
     counts: dict[int, Counter[int]] = {}
     for rest in rests:
+        # Before the records of this split: what is open from the splits before it cannot have begun
+        # and ended in here, unless another transaction has the same number.
         _require(not any(_has(rest.closed, one) for one in counts), "a number is used twice")
         for record in rest.records:
             number = record.transaction
@@ -298,6 +301,7 @@ def _require_whole(catalog: Catalog, rests: Iterable[Rest]) -> None:
             if record.type in ELEMENTS:
                 have[record.attributes["segment"]] += 1
             for segment, count in dict(record.attributes.get("pairs", ())).items():
+                # Segments before the first one were freed, with the elements that they had.
                 missing = segment >= first_segment and have[segment] != count
                 _require(not missing, "elements of a transaction are missing")
             if record.type in ("commit", "rollback"):

@@ -116,6 +116,8 @@ class Scan:
                 continue
             with source:
                 yield from self._segment(file, view)
+                # Steps that are kept hold the view: with the bytes in it the source could not be
+                # released.
                 view.data = b""
             previous = file
 
