@@ -174,6 +174,8 @@ class Filter:
     def of_rows(self, clock: Clock) -> Callable[[Row], bool]:
         """Return what tells whether a row of a log with such a clock is asked for."""
         fates, named = self.fates, {self.table, self.resource} - {None}
+        # These four are tested below: they are of the row (its fate, all names of its table, its
+        # values) and not of the change in it alone.
         of_change = replace(self, table=None, resource=None, outcome=None, body=None)
         tests = _by_attribute(of_change._tests(clock), _OF_CHANGES)
         forms = None if self.body is None else _forms(self.body)

@@ -63,6 +63,8 @@ class _Ended:
     """Transactions of one key. Times are in units of the clock."""
 
     states: Counter[str] = field(default_factory=Counter)
+    # All values with their numbers: of percentiles that tasks had counted none of all could be
+    # made.
     latencies: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
     oldest_in_doubt: int | None = None

@@ -462,6 +462,7 @@ def verify(
             gathered.add(seen.reading, seen.findings, own)
     estate = gathered.judged(found.problems)
     findings = list(estate.findings) if estate is not None else []
+    # Not before all logs were read: what they say together may change the answer about one.
     for log, of_log, own, agree in of_logs:
         judgement = own if estate is None else estate.logs.get(log_name(log.source), own)
         safe = judgement.answer is Answer.SAFE and agree

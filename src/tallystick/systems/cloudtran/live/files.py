@@ -136,7 +136,9 @@ class FileSeries:
 
     def _is_full(self, block: ReadyBlock) -> bool:
         size = self.settings.disk_block_size
+        # With its closing block, for which a file must always have room.
         lengths = block_length(block.data_size, size) + block_length(PROLOGUE_SIZE, size)
+        # A block that is larger than a file may be has one of its own.
         return self._end > 0 and self._end + lengths > self.settings.file_size
 
     def _place(self, sequence: int, block: ReadyBlock) -> None:
@@ -148,6 +150,7 @@ class FileSeries:
             self._append(sequence, block)
         if self._unsynced is None:
             self._unsynced = []
+        # Only now, as `_move_on` writes again all that stands in there.
         self._unsynced.append((sequence, block))
 
     def _append(self, sequence: int, block: ReadyBlock) -> None:
@@ -221,6 +224,8 @@ class FileSeries:
     def _move_on(self) -> None:
         """Abandon the current file; write blocks that are not known to be durable to a new one."""
         self.drop()
+        # Under the numbers that they have: a reader takes an old number at the head of a file for a
+        # repetition (format, Which header is right).
         repeated, self._unsynced = self._unsynced or [], []
         file = self._create(repeated[0][0] if repeated else self.sequence)
         for sequence, block in repeated:
@@ -237,6 +242,7 @@ class FileSeries:
         if self.settings.sync == "none":
             return
         file.datasync()
+        # Nothing in a new file is durable before its name is.
         if self._name_is_new or self.settings.sync == "full":
             self.fs.sync_dir(self.folder)
             self._name_is_new = False

@@ -210,9 +210,12 @@ class Database:
     def _before(self, table: Table) -> dict[int, Before]:
         """Return the rows of a table's containers that the log does not hold itself."""
         numbers = [number for number, _ in table.containers]
+        # Made by a commit in this log, and not in the place of another container, of which rows are
+        # copied without records: all its rows are in the log, and no file has to be read.
         if table.containers[0][1] is not None and len(numbers) == 1 and not table.loaded:
             return {number: Before(Container(None)) for number in numbers}
         before = self._files(numbers)
+        # Read only for what is noted in ``before``.
         for _ in _noted(self._ranges(numbers, ()), before):
             pass
         return before

@@ -169,6 +169,8 @@ def _decrypt(data: Bytes, header: GroupHeader, key: bytes | None) -> bytes:
 
 def _unzip(data: Bytes, raw: int) -> bytes:
     stream = zlib.decompressobj()
+    # One byte more than there should be: only so is the end of a right stream read, and a longer
+    # one noticed.
     unpacked = stream.decompress(data, raw + 1)
     if not stream.eof or stream.unused_data:
         raise ValueError("the stream does not end where the group does")
@@ -178,6 +180,7 @@ def _unzip(data: Bytes, raw: int) -> bytes:
 def _unzstd(data: Bytes, raw: int) -> bytes:
     module = _zstandard()
     try:
+        # A frame names the memory that it needs: a damaged one would be given any amount.
         stream = module.ZstdDecompressor(max_window_size=1 << 27).stream_reader(bytes(data))
         unpacked: bytes = stream.read(raw + 1)
     except module.ZstdError as error:

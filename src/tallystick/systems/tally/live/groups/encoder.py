@@ -182,6 +182,8 @@ class GroupEncoder:
             return None
         appender.ensure_space(size)
         appender.now()
+        # After space was made, which may begin a new segment: commit records count elements by
+        # segment.
         segment = appender.at.segment
         payload, counts = encode_committed(items, segment)
         before = self._put(payload, counts[-1]) - 1
