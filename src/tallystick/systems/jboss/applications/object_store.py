@@ -204,6 +204,7 @@ class ObjectStoreReading:
 
     def findings(self) -> Sequence[Finding]:
         """Return what a restart leaves undone, and what cannot be read."""
+        # First, as reading the states is what fills `_unread`.
         states = self._states
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
         found = [build.unreadable(one) for one in self._unread]

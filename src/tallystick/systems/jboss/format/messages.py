@@ -204,6 +204,7 @@ def queue(body: bytes) -> Values | None:
         found["filter"] = reader.text_or_none()
         found["metadata"] = reader.text_or_none()
         found["auto_created"] = reader.flag()
+        # Records of older brokers end here.
         if reader.at < len(body):
             found["max_consumers"] = reader.number(">i")
             found["purge_on_no_consumers"] = reader.flag()

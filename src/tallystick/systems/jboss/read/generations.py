@@ -229,6 +229,8 @@ def _g1(samples: Sequence[Sample]) -> Generation:
     fitting = [name for name in _G1 if covered[name] == best]
     if best == 0:
         return _by_name(samples)
+    # Several may cover as much. Then the names of files decide: those of JBoss Messaging, or the
+    # last one, HornetQ 2.0.
     return GENERATIONS[fitting[0] if _named(samples, "jbm", "jbm-") else fitting[-1]]
 
 
