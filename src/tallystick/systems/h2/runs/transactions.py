@@ -178,10 +178,14 @@ class ChunkTransactions:
             one.by_hand = hand
             yield one
 
-    def begin_of(self, number: int) -> tuple[int, int]:
-        """Return section and stream start of the first record of a transaction in the chunk."""
-        row = int(np.argmax(self.numbers == number))
-        return int(self.chunk.sections[row]), int(self.chunk.starts[row])
+    def begins(self, chosen: Any) -> dict[int, tuple[int, int]]:
+        """Return section and stream start of the first record of each chosen transaction."""
+        rows = np.flatnonzero(self.numbers != NONE)
+        rows = rows[chosen[self.numbers[rows]]]
+        numbers, firsts = np.unique(self.numbers[rows], return_index=True)
+        firsts = rows[firsts]
+        columns = self.chunk.sections[firsts].tolist(), self.chunk.starts[firsts].tolist()
+        return dict(zip(numbers.tolist(), zip(*columns, strict=True), strict=True))
 
     def record_at(self, row: int) -> Entry:
         """Return a record of the chunk."""
@@ -268,12 +272,12 @@ class Ledger:
         for number in found.before:
             if not opened[number]:
                 del self._open[sessions[number]]
+        begins = found.begins(opened)
         for number, parts in found.changes_of(opened):
             figures = found.figures[:, number].copy()
             one = found.before.get(number)
             if one is None:
-                begin = found.begin_of(number)
-                one = self._open[sessions[number]] = OpenTransaction(figures, begin)
+                one = self._open[sessions[number]] = OpenTransaction(figures, begins[number])
             if number in found.names:
                 one.names = found.names[number]
             if lasts[number] != NONE:
