@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from tallystick.arrow.schemas import plain, record_batches
 from tallystick.errors import TallystickError
+from tallystick.investigate.rows import rows_of
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES, batches_of
 from tallystick.systems import runs
@@ -173,6 +174,7 @@ def _all_of(reading: LogReading, rows: int) -> dict[str, Any]:
         "verdict": reading.verdict().to_dict(),
         "spans": [repr(one) for one in reading.files()],
         "objects": [repr(one) for one in (*reading.transactions(), *reading.changes())],
+        "rows": [repr(one) for one in rows_of(reading, set())],
     }
     for table in TABLES:
         batches = list(batches_of(reading, table, rows=rows))

@@ -18,7 +18,14 @@ import pytest
 from tallystick import Journal
 from tallystick.errors import TransactionUsageError, UnsupportedFormatError
 from tallystick.investigate.asof import Moment, asof
-from tallystick.investigate.rows import CSV_COLUMNS, export_rows, meant_name, row_dicts, rows
+from tallystick.investigate.rows import (
+    CSV_COLUMNS,
+    export_rows,
+    meant_name,
+    row_dicts,
+    rows,
+    rows_of,
+)
 from tallystick.reading.filters import COLUMNS, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import read_arrow, scan, survey
@@ -27,10 +34,11 @@ from tallystick.roles import Operation, OperationCode
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC, ObjectState, pack_object_state
 from tallystick.systems.jboss.format.participants import SUBORDINATE, TRANSACTION
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
-from tallystick.systems.protocol import LogReading
+from tallystick.systems.protocol import FateBatches, LogReading
 from tallystick.systems.registry import open_persist_log
 from tests.fixtures import cases, fixture_dir
 from tests.indoubt.estates import EXAMPLES
+from tests.kit import read_in_runs
 from tests.systems.derby.logs import copy, flip
 from tests.systems.jboss.format import test_participants as encoded
 
@@ -227,6 +235,52 @@ def test_rows_of_a_journal_after_damage_are_lost(journal: Path) -> None:
     assert found == [
         (b"one", Fate.COMMITTED), (b"2", Fate.COMMITTED), (b"4", Fate.LOST), (b"5", Fate.LOST)
     ]  # fmt: skip
+
+
+FILTERS = (
+    Filter(),
+    *(Filter(frozenset({one})) for one in Fate),
+    *(Filter(outcome=one) for one in (Fate.COMMITTED, Fate.UNDONE)),
+    Filter(key="1"), Filter(key="12", outcome="in_doubt"), Filter(key="99"),
+    Filter(kinds=frozenset({Kind.UPDATE})), Filter(kinds=frozenset({Kind.ADD, Kind.DELETE})),
+    Filter(transaction="1"), Filter(from_lsn=5), Filter(to_lsn=5), Filter(from_lsn=3, to_lsn=9),
+    Filter(since=datetime(2020, 1, 1)), Filter(until=datetime(2020, 1, 1)),
+    Filter(body="one"), Filter(body="rollback", outcome="undone"), Filter(body="0x7072"),
+    Filter(gtrid=b"global".hex()), Filter(table=""), Filter(resource=""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=str)
+def test_filters_take_the_same_rows_of_columns_and_one_by_one(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, wanted: Filter
+) -> None:
+    told = []
+    for always in (False, True):
+        read_in_runs(monkeypatch, always=always)
+        (reading,) = readings(journal)
+        assert isinstance(reading, FateBatches)
+        assert (reading.fated_batches(10) is not None) == always
+        told.append([*rows_of(reading, set(), wanted)])
+    assert told[0] == told[1]
+
+
+def test_keys_and_tables_of_databases_take_the_same_rows_of_columns_and_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_columns = 0
+    for name in cases("h2")[:40:4]:
+        for reading in readings(fixture_dir("h2") / name):
+            every, told = [*rows_of(reading, set())], []
+            wanted = [Filter(key=one.change.key, body="a") for one in every[:1]]
+            wanted += [Filter(table=one.change.collection) for one in every[-1:]]
+            for always in (False, True):
+                read_in_runs(monkeypatch, always=always)
+                again = survey(fixture_dir("h2") / name).read(reading.source)
+                assert isinstance(again, FateBatches)
+                in_columns += again.fated_batches(10) is not None
+                told.append([[*rows_of(again, set(), one)] for one in wanted])
+            assert told[0] == told[1]
+    assert in_columns
 
 
 def test_decisions_are_rows_of_their_resources() -> None:

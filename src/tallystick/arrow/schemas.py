@@ -12,7 +12,7 @@ A vectorised reader makes dictionary-encoded strings and views, which cost no ti
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from operator import attrgetter
@@ -22,11 +22,13 @@ from tallystick.arrow.texts import whole_text
 from tallystick.errors import MissingExtraError
 from tallystick.records import (
     Change,
+    Fate,
     Finding,
     Judgement,
     LogFile,
     Outcome,
     Record,
+    Row,
     Transaction,
     jsonable,
 )
@@ -171,6 +173,9 @@ CHANGES = pa.schema(
 )
 """One row is a committed row or record change; ``values`` is a JSON object or null."""
 
+FATED = CHANGES.append(pa.field("fate", pa.string()))
+"""One row is a change of any fate, as `Fate` has them."""
+
 COLLECTIONS = pa.schema(
     [
         ("system", pa.string()),
@@ -279,6 +284,17 @@ def batches_of_changes(
     """
     constant = {"clock": clock} if log is None else {"clock": clock, "log": log}
     return _batches_of_objects(changes, CHANGES, _CHANGE_COLUMNS, constant, rows)
+
+
+def batch_of_fated(rows: Sequence[Row], clock: str) -> pa.RecordBatch:
+    """Make one batch in the `FATED` schema of at least one row; further names are left out."""
+    (batch,) = batches_of_changes((one.change for one in rows), clock, len(rows))
+    return batch.append_column("fate", pa.array([one.fate.value for one in rows], pa.string()))
+
+
+def fated(batch: pa.RecordBatch, fate: Fate) -> pa.RecordBatch:
+    """Return a batch in the `CHANGES` schema as one in `FATED`, all rows with one fate."""
+    return batch.append_column("fate", pa.repeat(pa.scalar(fate.value), batch.num_rows))
 
 
 def _batches_of_objects(

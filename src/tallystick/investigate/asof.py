@@ -171,12 +171,9 @@ class _Then:
         """Yield the rows after the changes whose field is up to the limit."""
         self._take_before()
         born = defaultdict[str, set[str]](set)
-        for row in rows_of(self._reading, self._names):
+        wanted = Filter(frozenset({Fate.COMMITTED}), table=self._table)
+        for row in rows_of(self._reading, self._names, wanted):
             change = row.change
-            if row.fate is not Fate.COMMITTED or self._table not in (
-                None, change.collection, *row.names
-            ):  # fmt: skip
-                continue
             if getattr(change, field) <= limit:
                 self._take(change)
             elif change.kind is Kind.ADD:

@@ -5,11 +5,13 @@ In: a path and a `Filter`. Out: `Row`s of all logs below it, log after log; or a
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from importlib.util import find_spec
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,9 +20,10 @@ from tallystick.investigate.export import csv_lines, json_lines, refuse_input, w
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Path, Survey, deliver, survey
-from tallystick.records import Change, Clock, Fate, Finding, Row
+from tallystick.records import Change, Clock, Fate, Finding, Kind, Row, rows_in_columns
 from tallystick.systems.protocol import (
     Catalogued,
+    FateBatches,
     KnowsFates,
     KnowsRowsBefore,
     LogReading,
@@ -30,6 +33,8 @@ from tallystick.systems.protocol import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+BATCH_ROWS, MADE_AT_ONCE = 10_000, 1000
+"""Most rows that are looked at, and most of which objects are made, at once."""
 FORMS = ("csv", "jsonl", "parquet")
 CSV_COLUMNS = (
     "fate", "system", "log", "kind", "collection", "key", "transaction", "gtrid", "time",
@@ -55,8 +60,8 @@ def rows(
         UnsupportedFormatError: there is no such table or column; it names the nearest ones.
     """
     found = survey(path, options=options)
-    for row, _ in _timed_rows(found, wanted):
-        yield row
+    for some, _ in _timed_rows(found, wanted):
+        yield from some
     deliver(found, problems)
 
 
@@ -112,26 +117,23 @@ def export_rows(
     return write_whole(target, lambda out: writers[form](out, found))
 
 
-def _dicts(rows: Iterable[tuple[Row, Clock]]) -> Iterator[dict[str, Any]]:
-    for row, clock in rows:
+def _dicts(rows: Iterable[tuple[list[Row], Clock]]) -> Iterator[dict[str, Any]]:
+    for row, clock in ((row, clock) for some, clock in rows for row in some):
         shown = time_text(row.change.time, clock)
         yield row.to_dict() | ({} if shown is None else {"time": shown})
 
 
-def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[Row, Clock]]:
+def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[list[Row], Clock]]:
     wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
     names, taken, before = set[str](), False, len(found.problems)
     columns = set[str]()
 
-    def of(reading: LogReading) -> Iterator[tuple[Row, Clock]]:
+    def of(reading: LogReading) -> Iterator[tuple[list[Row], Clock]]:
         clock = found.clock_for(reading, wanted)
-        meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
         if isinstance(reading, Catalogued):
             columns.update(column.name for one in reading.collections() for column in one.columns)
-        fits = replace(wanted, key=None).of_rows(clock)
-        for row in rows_of(reading, names):
-            if (meant is None or meant.is_of(row.change)) and fits(row):
-                yield row, clock
+        for some in _groups_of(reading, names, wanted):
+            yield some, clock
 
     for log in found.observers():
         with found.guard(log.source):
@@ -180,6 +182,11 @@ class _MeantKey:
         self._column = column.casefold() if separator else None
         self._rows = set(self._before(reading)) if separator else set[tuple[str, str]]()
 
+    @property
+    def exact(self) -> bool:
+        """Whether it can only be meant as the log has it."""
+        return self._column is None
+
     def is_of(self, change: Change) -> bool:
         """Return whether a change is of such a row, and note which row that is."""
         place = change.collection, change.key
@@ -204,22 +211,70 @@ class _MeantKey:
                             yield one.name, key
 
 
-def rows_of(reading: LogReading, names: set[str]) -> Iterator[Row]:
-    """Yield all rows of a log, and take in what its tables are called."""
+def rows_of(reading: LogReading, names: set[str], wanted: Filter = EVERYTHING) -> Iterator[Row]:
+    """Yield the rows of a log that are asked for, and take in what its tables are called."""
+    return chain.from_iterable(_groups_of(reading, names, wanted))
+
+
+def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator[list[Row]]:
+    """Yield these rows as they are read: many of a batch, else one by one; no group is empty."""
     kept = reading.collections() if isinstance(reading, Catalogued) else ()
     stored = {one.name: one.stored for one in kept}
     names.update(stored, chain.from_iterable(stored.values()))
-    if isinstance(reading, KnowsFates):
-        every: Iterable[Row] = reading.fated_changes()
-    else:
-        every = (Row(Fate.COMMITTED, change) for change in reading.changes())
+    meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
+    fits = replace(wanted, key=None).of_rows(reading.clock)
     name = log_name(reading.source) if reading.source.name else None
-    for row in every:
+
+    def is_asked_for(row: Row) -> bool:
+        return (meant is None or meant.is_of(row.change)) and fits(row)
+
+    batches = None
+    if isinstance(reading, FateBatches) and find_spec("pyarrow") is not None:
+        batches = reading.fated_batches(BATCH_ROWS)
+    if batches is not None:
+        known = wanted if meant is None or meant.exact else replace(wanted, key=None)
+        for batch in batches:
+            for one in batch.column("collection").unique().to_pylist():
+                names.update((one, *stored.get(one, ())))
+            taken = known.taken_of_rows(batch, reading.clock, stored)
+            for begin in range(0, taken.num_rows, MADE_AT_ONCE):
+                some = _rows_in(taken.slice(begin, MADE_AT_ONCE), name, stored)
+                if known is not wanted or wanted.body is not None:
+                    some = [one for one in some if is_asked_for(one)]
+                if some:
+                    yield some
+        return
+    for row in _every_row(reading):
         collection = row.change.collection
         also = (*row.names, *stored.get(collection, ()))
         names.update((collection, *also))
         change = row.change if name is None else replace(row.change, log=name)
-        yield Row(row.fate, change, also)
+        if is_asked_for(one := Row(row.fate, change, also)):
+            yield [one]
+
+
+def _every_row(reading: LogReading) -> Iterable[Row]:
+    if isinstance(reading, KnowsFates):
+        return reading.fated_changes()
+    return (Row(Fate.COMMITTED, change) for change in reading.changes())
+
+
+def _rows_in(
+    batch: pa.RecordBatch, log: str | None, stored: Mapping[str, tuple[str, ...]]
+) -> list[Row]:
+    """Return the rows of a batch; ``log`` takes the place of the name of their log."""
+    columns = {one: batch.column(one).to_pylist() for one in Change.__slots__}
+    if log is not None:
+        columns["log"] = [log] * batch.num_rows
+    columns["kind"] = [*map(_KINDS.__getitem__, columns["kind"])]
+    columns["values"] = [one and json.loads(one) for one in columns["values"]]
+    fates = map(_FATES.__getitem__, batch.column("fate").to_pylist())
+    names = (stored.get(one, ()) for one in columns["collection"])
+    return rows_in_columns(fates, names, columns)
+
+
+_KINDS = {one.value: one for one in Kind}
+_FATES = {one.value: one for one in Fate}
 
 
 def meant_name(name: str | None, names: Iterable[str]) -> str | None:
@@ -254,9 +309,9 @@ def _listed(known: list[str]) -> str:
     return f"There are {shown}" if known else "No row here has a table"
 
 
-def _size(one: tuple[Row, Clock]) -> int:
-    """Return about how many bytes of memory a row takes."""
-    return 1024 + 2 * len(one[0].change.after or b"")
+def _size(one: tuple[list[Row], Clock]) -> int:
+    """Return about how many bytes of memory rows take."""
+    return sum(1024 + 2 * len(row.change.after or b"") for row in one[0])
 
 
 def _csv(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from functools import reduce
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -203,13 +204,25 @@ class Filter:
 
     def taken_of(self, batch: pa.RecordBatch, table: str, clock: Clock) -> pa.RecordBatch:
         """Return the rows of a batch of a table that are asked for."""
-        import pyarrow
-
         for name, test in self._tests(clock).items():
-            columns = [batch.column(one).to_pylist() for one in COLUMNS[table][name].split()]
-            fits = [any(map(test, values)) for values in zip(*columns, strict=True)]
-            batch = batch.filter(pyarrow.array(fits, pyarrow.bool_()))
+            batch = _fitting(batch, COLUMNS[table][name].split(), test)
         return batch
+
+    def taken_of_rows(
+        self, batch: pa.RecordBatch, clock: Clock, names: Mapping[str, Iterable[str]]
+    ) -> pa.RecordBatch:
+        """Return what `of_rows` takes of a batch of rows, whatever stands in bodies and values.
+
+        ``names`` are further ones of collections.
+        """
+        named = {self.table, self.resource} - {None}
+        of_change = replace(self, table=None, resource=None, body=None)
+        tests = {COLUMNS["rows"][name]: test for name, test in of_change._tests(clock).items()}
+        if named:
+            tests["collection"] = lambda one: named <= {one, *names.get(one, ())}
+        for name, test in tests.items():
+            batch = _fitting(batch, [name], test)
+        return _fitting(batch, ["fate"], self.fates.__contains__) if self.fates else batch
 
     def _stands_in(self, change: Change, forms: Sequence[bytes]) -> bool:
         """Return whether a text stands in an image of a row, or in one of its values."""
@@ -268,6 +281,25 @@ def _by_attribute(
     tests: Mapping[str, Test], columns: Mapping[str, str]
 ) -> list[tuple[Callable[[Any], Any], Test]]:
     return [(attrgetter(columns[name]), test) for name, test in tests.items()]
+
+
+def _fitting(batch: pa.RecordBatch, names: Sequence[str], test: Test) -> pa.RecordBatch:
+    """Return the rows of which one of these columns fits; null never does."""
+    import pyarrow.compute as pc
+
+    fits = [_fits(batch.column(name), test) for name in names]
+    return batch.filter(reduce(pc.or_, fits))
+
+
+def _fits(column: pa.Array, test: Test) -> pa.Array:
+    import pyarrow
+
+    if pyarrow.types.is_list(column.type):
+        return pyarrow.array(map(test, column.to_pylist()), pyarrow.bool_(), size=len(column))
+    values = column.dictionary_encode()
+    fits = map(test, values.dictionary.to_pylist())
+    known = pyarrow.array(fits, pyarrow.bool_(), size=len(values.dictionary))
+    return known.take(values.indices).fill_null(False)
 
 
 def _is(text: str) -> Test:

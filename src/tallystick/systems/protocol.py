@@ -684,6 +684,19 @@ class KnowsFates(Protocol):
 
 
 @runtime_checkable
+class FateBatches(KnowsFates, Protocol):
+    """A `KnowsFates` that gives these rows as Arrow batches, too."""
+
+    def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
+        """Return all of ``fated_changes()`` in the same order, as batches of the `FATED` schema.
+
+        A batch has at most ``rows`` rows. None where they come one by one only: the log is short,
+        or odd, or nothing is installed that makes columns.
+        """
+        ...
+
+
+@runtime_checkable
 class Importable(Protocol):
     """A `LogReading` of which the original can import what is in it, where it is running."""
 

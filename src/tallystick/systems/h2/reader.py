@@ -188,15 +188,35 @@ class H2Reading:
             return
         stream, shown = result.file.stream, self._presentation(result, result.file.stream)
         tables, log = result.opening.tables, self.source.path
-        losses = [one.code for one in self.findings() if one.severity is Severity.LOSS]
-        found = [missing_rows(result, dropped_with(result, code)) for code in losses]
-        dropped = [*chain.from_iterable(found)]
-        lost = {entry.start for entry, part in dropped if part is stream}
+        lost, elsewhere = self._lost(result, shown)
         entries = Scan(stream, tables.zone(result.file.zone)).entries()
         yield from rows_of(entries, stream, tables, shown, log, lost)
-        for entry, part in dropped:
-            if part is not stream:
-                yield lost_row(entry, part, tables, shown, log)
+        yield from elsewhere
+
+    def _lost(self, result: EngineResult, shown: Presentation) -> tuple[set[int], list[Row]]:
+        """Return where rows of the log are that a restart drops, and those outside of the log."""
+        losses = [one.code for one in self.findings() if one.severity is Severity.LOSS]
+        found = [missing_rows(result, dropped_with(result, code)) for code in losses]
+        dropped, stream = [*chain.from_iterable(found)], result.file.stream
+        tables, log = result.opening.tables, self.source.path
+        elsewhere = (one for one in dropped if one[1] is not stream)
+        rows = [lost_row(entry, part, tables, shown, log) for entry, part in elsewhere]
+        return {entry.start for entry, part in dropped if part is stream}, rows
+
+    def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
+        """Return all of `fated_changes` in the same order; None of short or odd logs."""
+        result = self._result
+        log = None if isinstance(result, Finding) else result.columnar_log()
+        if log is None or isinstance(result, Finding):
+            return None
+        from tallystick.arrow.schemas import batch_of_fated
+        from tallystick.systems.h2.columns.changes import ChangeColumns
+
+        shown = self._presentation(result, log.stream)
+        lost, elsewhere = self._lost(result, shown)
+        columns = ChangeColumns(log, result.opening.tables, self.source.path, shown, lost)
+        rest = [batch_of_fated(elsewhere, self.clock.value)] if elsewhere else []
+        return chain(columns.batches(rows), rest)
 
     def _presentation(
         self, result: EngineResult, stream: LogStream, tables: Tables | None = None

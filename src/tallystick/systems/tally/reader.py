@@ -18,7 +18,6 @@ from tallystick.records import (
     Clock,
     Finding,
     Judgement,
-    Kind,
     LogFile,
     Outcome,
     Record,
@@ -28,7 +27,6 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import WrittenEnds
-from tallystick.systems.decisions import recorded_decision
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.protocol import (
     ClosedSplit,
@@ -54,7 +52,7 @@ from tallystick.systems.tally.columns.splits import (
     witnesses,
 )
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
-from tallystick.systems.tally.read.changes import ChangeFeed, changes_between, fate_of
+from tallystick.systems.tally.read.changes import ChangeFeed, changes_between, placed_rows
 from tallystick.systems.tally.read.closing import Rest, closed_rests
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
@@ -284,12 +282,18 @@ class TallyReading:
         """
         log = self.source.path
         feed = ChangeFeed(log, self._incomplete)
-        for record in self.records(salvage=True):
-            if record.kind is Kind.DECISION:
-                yield from recorded_decision(record, log, fate_of(record))
-            else:
-                yield from feed.rows((record,))
+        for _, row in placed_rows(feed, log, self.records(salvage=True)):
+            yield row
         yield from feed.rest()
+
+    def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
+        """Return all of `fated_changes` in the same order; None of a log without runs."""
+        if not self.run_count.in_runs:
+            return None
+        from tallystick.systems.tally.columns.changes import fated_batches
+
+        steps = Scan(self.catalog, self._access, read_run=Runs.of(self.catalog, self._key)).steps()
+        return fated_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the LSNs of records."""

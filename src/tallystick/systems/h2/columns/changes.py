@@ -1,12 +1,13 @@
-"""The committed changes of a log as Arrow batches, without a Python object per change.
+"""The changes of a log as Arrow batches, without a Python object per change.
 
 In: the chunks of the log and the names of its tables. Out: batches of the `CHANGES` schema, the
-rows of `changes()`. Memory: a chunk of the log, and the changes of transactions that are open.
+rows of `changes()`, or of `FATED`, those of `fated_changes()`. Memory: a chunk of the log, and the
+changes of transactions that are open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import bitmap, constant, numbers, table_batch
-from tallystick.arrow.schemas import CHANGES, plain
-from tallystick.records import Clock
+from tallystick.arrow.columns import bitmap, coded, constant, numbers, table_batch
+from tallystick.arrow.schemas import CHANGES, FATED, plain
+from tallystick.records import Clock, Fate
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.columns.row_texts import RowTexts
@@ -24,15 +25,21 @@ from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.shown import Presentation
+from tallystick.systems.h2.read.changes import FATES
 from tallystick.systems.h2.read.records import KINDS
+from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.runs.chunk import Chunk, distinct
 from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.runs.sessions import CHANGES as COUNT
-from tallystick.systems.h2.runs.sessions import END, NONE, SLOT
+from tallystick.systems.h2.runs.sessions import END, NONE, PREPARED_AT, SLOT
 from tallystick.systems.h2.runs.transactions import ChunkTransactions, Ledger
 from tallystick.systems.h2.runs.walk import BODY_LENGTH, BODY_START, CODE, NUMBER, START
 
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
+_FATES = [*Fate]
+_FATE_NAMES = pa.array([one.value for one in Fate])
+_ALL = 1 << 62
+"""More changes than a transaction has."""
 
 
 @dataclass(slots=True)
@@ -70,31 +77,48 @@ class _Rows:
 
 
 @dataclass(slots=True)
-class _Commits:
-    """Transactions that a chunk commits, in the order of their ends.
+class _Endings:
+    """Transactions that count where a chunk ends them, in the order of their ends.
 
     Attributes:
-        first: the number of the first commit.
+        commits: the number of each one's commit; 0 of one that is not committed.
+        kept: how many of each one's changes count.
+        fates: what becomes of each one's changes, by number in `_FATES`.
         sessions: the sessions of the chunk.
         slots: the place of each one's session among these.
         counts: the changes of each before the chunk.
         gtrids: the global ids of those that have one.
     """
 
-    first: int
+    commits: Any
+    kept: Any
+    fates: Any
     sessions: pa.Array
     slots: Any
     counts: Any
     gtrids: dict[int, bytes] = field(default_factory=dict)
-    kept: dict[int, list[_Rows]] = field(default_factory=dict)
+    before: dict[int, list[_Rows]] = field(default_factory=dict)
     """Of some, their changes before the chunk."""
 
 
 class ChangeColumns:
-    """Makes batches of the changes of one log."""
+    """Makes batches of the changes of one log.
+
+    Args:
+        log: the log.
+        lives: its tables.
+        path: the name of the log.
+        presentation: shows values.
+        lost: where records begin that a restart drops; None leaves out all that is not committed.
+    """
 
     def __init__(
-        self, log: LogPieces, lives: TableLives, path: str, presentation: Presentation
+        self,
+        log: LogPieces,
+        lives: TableLives,
+        path: str,
+        presentation: Presentation,
+        lost: Collection[int] | None = None,
     ) -> None:
         self._log = log
         self._lives = lives
@@ -103,55 +127,68 @@ class ChangeColumns:
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
         self._commits = 0
+        self._lost = None if lost is None else np.fromiter(lost, np.int64)
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all changes in commit order, in batches of at most ``rows`` rows."""
+        """Yield all changes as their transactions end, in batches of at most ``rows`` rows.
+
+        In the `CHANGES` schema those that are committed, else all in the `FATED` schema.
+        """
         ledger = Ledger(self._log)
         for chunk in self._log.chunks():
-            batches = [*self._batches_of(ledger.add(chunk))]
-            if len(batches) > 1:
-                batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-            for batch in batches:
-                for begin in range(0, batch.num_rows, rows):
-                    yield batch.slice(begin, rows)
+            yield from _joined(self._batches_of(ledger.add(chunk)), rows)
+        if self._lost is not None:
+            for one in ledger.rest():
+                yield from _joined(self._batches_of_open(one), rows)
 
     def _batches_of(self, found: ChunkTransactions) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that a chunk commits: what was kept of a transaction before its own."""
+        """Yield what counts with a chunk: what was kept of a transaction before its own."""
         changes = self._changes(found.chunk)
         places = np.flatnonzero(found.chunk.changes)
         ended = found.ended()
-        committed = ended[found.committed(ended)]
-        commits = self._committed(found, committed)
+        committed = found.committed(ended)
+        if self._lost is None:
+            ended, committed = ended[committed], committed[committed]
+        endings = self._endings(found, ended, committed)
         ranks = np.full(found.figures.shape[1], NONE, np.int64)
-        ranks[committed] = np.arange(len(committed))
+        ranks[ended] = np.arange(len(ended))
         of_rows = ranks[found.numbers[places]]
-        # After `_committed`, which takes what was kept of transactions that end here.
+        # After `_endings`, which takes what was kept of transactions that end here.
         self._keep(found, changes, places)
         order = np.flatnonzero(of_rows != NONE)
         order = order[np.argsort(of_rows[order], kind="stable")]
         rows, of_rows = changes.chosen(places[order]), of_rows[order]
-        ordinals = _ordinals(of_rows, commits.counts)
+        ordinals = _ordinals(of_rows, endings.counts)
         done = 0
-        for rank, kept in sorted(commits.kept.items()):
+        for rank, kept in sorted(endings.before.items()):
             # What was kept comes before the transaction's own changes, and has its bytes elsewhere:
             # a batch ends here.
             border = int(np.searchsorted(of_rows, rank))
-            if border > done:
-                part = slice(done, border)
-                yield self._batch(rows.chosen(part), of_rows[part], ordinals[part], commits)
-            before = 0
-            for one in kept:
-                count = len(one.codes)
-                if not count:
-                    continue
-                own = np.arange(before, before + count)
-                yield self._batch(one, np.full(count, rank), own, commits)
-                before += count
+            part = slice(done, border)
+            yield from self._batch(rows.chosen(part), of_rows[part], ordinals[part], endings)
+            yield from self._batches_kept(kept, rank, endings)
             done = border
-        if len(of_rows) > done:
-            part = slice(done, None)
-            yield self._batch(rows.chosen(part), of_rows[part], ordinals[part], commits)
-        self._commits += len(committed)
+        part = slice(done, None)
+        yield from self._batch(rows.chosen(part), of_rows[part], ordinals[part], endings)
+
+    def _batches_kept(
+        self, kept: list[_Rows], rank: int, endings: _Endings
+    ) -> Iterator[pa.RecordBatch]:
+        before = 0
+        for one in kept:
+            count = len(one.codes)
+            own = np.arange(before, before + count)
+            yield from self._batch(one, np.full(count, rank), own, endings)
+            before += count
+
+    def _batches_of_open(self, one: LoggedTransaction) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a transaction that did not end."""
+        xid, none = one.xid, np.zeros(1, np.int64)
+        endings = _Endings(
+            none, np.full(1, _ALL), np.full(1, _FATES.index(FATES[one.state])),
+            pa.array([str(one.session)]), none, none, {} if xid is None else {0: xid.gtrid},
+        )  # fmt: skip
+        yield from self._batches_kept(self._kept.get(one.session, []), 0, endings)
 
     def _changes(self, chunk: Chunk) -> _Rows:
         """Return every record of a chunk as if it was a change."""
@@ -173,24 +210,32 @@ class ChangeColumns:
             positions,
         )
 
-    def _committed(self, found: ChunkTransactions, committed: Any) -> _Commits:
-        commits = _Commits(
-            self._commits + 1,
+    def _endings(self, found: ChunkTransactions, ended: Any, committed: Any) -> _Endings:
+        """Return what is known of transactions that a chunk ends."""
+        commits = self._commits + np.cumsum(committed)
+        self._commits += int(committed.sum())
+        named = np.isin(ended, [number for number, names in found.names.items() if names])
+        # The inverse of each change follows the prepare record.
+        undone = named & ~committed
+        endings = _Endings(
+            np.where(committed, commits, 0),
+            np.where(undone, found.figures[PREPARED_AT][ended], _ALL),
+            np.where(committed, *map(_FATES.index, (Fate.COMMITTED, Fate.UNDONE))),
             pa.array(map(str, found.sessions), pa.string(), size=len(found.sessions)),
-            found.figures[SLOT][committed],
-            np.zeros(len(committed), np.int64),
+            found.figures[SLOT][ended],
+            np.zeros(len(ended), np.int64),
         )
-        for rank in np.flatnonzero(np.isin(committed, [*found.names, *found.before])).tolist():
-            number = int(committed[rank])
+        for rank in np.flatnonzero(np.isin(ended, [*found.names, *found.before])).tolist():
+            number = int(ended[rank])
             names = found.names.get(number)
             xid = branch_of(names[-1]) if names else None
             if xid is not None:
-                commits.gtrids[rank] = xid.gtrid
+                endings.gtrids[rank] = xid.gtrid
             if number in found.before:
-                session = found.sessions[int(commits.slots[rank])]
-                commits.counts[rank] = found.before[number].figures[COUNT]
-                commits.kept[rank] = self._kept.get(session, [])
-        return commits
+                session = found.sessions[int(endings.slots[rank])]
+                endings.counts[rank] = found.before[number].figures[COUNT]
+                endings.before[rank] = self._kept.get(session, [])
+        return endings
 
     def _keep(self, found: ChunkTransactions, changes: _Rows, places: Any) -> None:
         """Drop the changes of what ends, and keep those of what is open after the chunk."""
@@ -204,35 +249,57 @@ class ChangeColumns:
                 rows = changes.chosen(places[numbers == number])
                 self._kept.setdefault(found.sessions[slots[number]], []).append(rows.copied())
 
-    def _batch(self, rows: _Rows, ranks: Any, ordinals: Any, commits: _Commits) -> pa.RecordBatch:
-        count = len(ranks)
+    def _batch(
+        self, rows: _Rows, ranks: Any, ordinals: Any, endings: _Endings
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield one batch of those of some changes that count; none of none."""
+        if not (counting := ordinals < endings.kept[ranks]).all():
+            rows, ranks, ordinals = rows.chosen(counting), ranks[counting], ordinals[counting]
+        if not (count := len(ranks)):
+            return
+        commits = endings.commits[ranks]
         added = rows.lengths >= 0
         columns: dict[str, Any] = {
             "system": constant(SYSTEM_NAME, count),
             "log": constant(self._path, count),
             "file": constant(self._log.stream.pages.file, count),
             "clock": constant(Clock.NONE.value, count),
-            "commit_sequence": numbers(ranks + commits.first, None),
-            "ordinal": numbers(ordinals, None),
+            "commit_sequence": numbers(commits, None),
+            "ordinal": numbers(np.where(commits, ordinals, 0), None),
             "kind": _KIND_NAMES.take(pa.array(rows.codes)),
             "collection": self._collections(rows.tables),
             "key": _keys(rows),
-            "transaction": commits.sessions.take(pa.array(commits.slots[ranks])),
+            "transaction": endings.sessions.take(pa.array(endings.slots[ranks])),
             "after": _bodies(rows, added),
             "values": self._texts.column(
                 rows.data, rows.starts, rows.lengths, rows.tables, rows.positions
             ),
             "offset": numbers(rows.offsets, None),
         }
-        if commits.gtrids:
-            gtrids = map(commits.gtrids.get, ranks.tolist())
+        if endings.gtrids:
+            gtrids = map(endings.gtrids.get, ranks.tolist())
             columns["gtrid"] = pa.array(gtrids, pa.binary(), size=count)
-        return plain(table_batch(CHANGES, columns, count), CHANGES)
+        schema = CHANGES
+        if self._lost is not None:
+            lost = np.isin(rows.positions, self._lost)
+            fates = np.where(lost, _FATES.index(Fate.LOST), endings.fates[ranks])
+            columns["fate"], schema = coded(fates, _FATE_NAMES), FATED
+        yield plain(table_batch(schema, columns, count), schema)
 
     def _collections(self, tables: Any) -> pa.Array:
         ids, places = distinct(tables)
         names = list(map(self._lives.name, ids))
         return pa.array(names, pa.string()).take(pa.array(places))
+
+
+def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches, which are put together, in batches of at most ``rows`` rows."""
+    found = [*batches]
+    if len(found) > 1:
+        found = pa.Table.from_batches(found).combine_chunks().to_batches()
+    for batch in found:
+        for begin in range(0, batch.num_rows, rows):
+            yield batch.slice(begin, rows)
 
 
 def _ordinals(ranks: Any, counts: Any) -> Any:

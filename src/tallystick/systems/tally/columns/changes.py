@@ -1,13 +1,15 @@
-"""The change feed of a native log as Arrow batches, without an object per plain record.
+"""The changes of a native log as Arrow batches, without an object per plain record.
 
-In: steps of a scan. Out: batches of the `CHANGES` schema in commit order. Whole transactions of a
-chunk, and groups whose records are changes outside of transactions, become columns; other changes
-are made one by one and merged with these columns.
+In: steps of a scan. Out: batches of the `CHANGES` schema in commit order, or of `FATED`. Whole
+transactions of a chunk, and groups whose records are changes outside of transactions, become
+columns; other changes are made one by one and merged with these columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, coded, table_batch
-from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
+from tallystick.arrow.schemas import CHANGES, FATED, batch_of_fated, fated, plain
 from tallystick.arrow.texts import whole_text
-from tallystick.records import Change, Clock, Kind
+from tallystick.records import Clock, Fate, Kind, Record, Row
 from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.kinds import NAMES, name_of
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
-from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed
+from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed, placed_rows
 from tallystick.systems.tally.read.records import has_only_loose_changes, step_records
 from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.runs.chunk import OF_ROWS, Chunk, Numbers, SortedChunk
@@ -46,50 +48,112 @@ _WITH_BODY = marked(
 )
 
 
+Rows = Iterator[tuple[int, Row]]
+"""Changes, each with the LSN of the record that makes it count."""
+
+
 def change_batches(
     log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of the steps in batches of at most ``rows`` rows."""
-    loose = BatchBuilder(log, key, rows)
     feed = ChangeFeed(log, incomplete)
-    batches: list[pa.RecordBatch] = []
-    others: list[Change] = []
-    for step in steps:
-        header, chunk = step.place.header, chunk_of(step.place)
-        if header is None or not step.place.case.whole:
-            continue
-        if chunk is not None:
-            work = chunk.sorted(header.segment, feed.numbers | incomplete.keys())
-            # `_merged` takes batches for sorted where there are no others.
-            batches += map(_changes, loose.flush())  # they come before it
-            batches.append(chunk_changes(log, step.file.path, work))
-            others += feed.take(work.other_records(step.file.path))
-        elif has_only_loose_changes(header):
-            batches += map(_changes, loose.add(step))
-        else:
-            others += feed.take(step_records(step, key))
-        if sum(one.num_rows for one in batches) + len(others) >= rows:
-            batches += map(_changes, loose.flush())
-            yield from _merged(batches, others, rows)
-            batches, others = [], []
-    yield from _merged([*batches, *map(_changes, loose.flush())], others, rows)
+
+    def take(records: Iterable[Record]) -> Rows:
+        changes = feed.take(records)
+        return ((one.commit_sequence, Row(Fate.COMMITTED, one)) for one in changes)
+
+    found = _Feeding(log, key, incomplete, rows, feed, take)
+    return (one.select(CHANGES.names) for one in found.batches(steps))
+
+
+def fated_batches(
+    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all fates, those of transactions that did not end last, in batches."""
+    feed = ChangeFeed(log, incomplete)
+    take = partial(placed_rows, feed, log)
+    yield from _Feeding(log, key, incomplete, rows, feed, take).batches(steps)
+    yield from _merged([], [(0, row) for row in feed.rest()], rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Feeding:
+    """Makes batches of `FATED` from steps.
+
+    Attributes:
+        feed: what knows the open transactions.
+        take: gives what records that are taken one by one change.
+    """
+
+    log: str
+    key: bytes | None
+    incomplete: Mapping[int, str]
+    rows: int
+    feed: ChangeFeed
+    take: Callable[[Iterable[Record]], Rows]
+
+    def batches(self, steps: Iterable[Step]) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of the steps in batches of at most ``rows`` rows."""
+        loose = BatchBuilder(self.log, self.key, self.rows)
+        batches: list[pa.RecordBatch] = []
+        others: list[tuple[int, Row]] = []
+        damaged = False
+        for step in steps:
+            header, chunk, file = step.place.header, chunk_of(step.place), step.file.path
+            if header is None or not step.place.case.whole:
+                continue
+            if step.after_damage and not damaged:
+                damaged = True
+                batches += map(_changes, loose.flush())
+                yield from _merged(batches, others, self.rows)
+                batches, others = [], []
+            if damaged:  # in the order of the log, which may not be that of the LSNs
+                others += self.take(_salvaged(step, self.key))
+            elif chunk is not None:
+                work = chunk.sorted(header.segment, self.feed.numbers | self.incomplete.keys())
+                # `_merged` takes batches for sorted where there are no others.
+                batches += map(_changes, loose.flush())  # they come before it
+                batches.append(chunk_changes(self.log, file, work))
+                others += self.take(work.other_records(file))
+            elif has_only_loose_changes(header):
+                batches += map(_changes, loose.add(step))
+            else:
+                others += self.take(step_records(step, self.key))
+            if sum(one.num_rows for one in batches) + len(others) >= self.rows:
+                batches += map(_changes, loose.flush())
+                yield from _merged(batches, others, self.rows)
+                batches, others = [], []
+        yield from _merged([*batches, *map(_changes, loose.flush())], others, self.rows)
+
+
+def _salvaged(step: Step, key: bytes | None) -> Iterator[Record]:
+    """Yield the records of a place after damage."""
+    chunk, header = chunk_of(step.place), step.place.header
+    if chunk is None or header is None:
+        yield from step_records(step, key)
+        return
+    for one in chunk.records(step.file.path, header.segment, np.arange(chunk.count)):
+        one.attributes = {**one.attributes, "salvaged": True}
+        yield one
 
 
 def _merged(
-    batches: list[pa.RecordBatch], others: list[Change], rows: int
+    batches: list[pa.RecordBatch], others: list[tuple[int, Row]], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield all changes in commit order; batches are in order already."""
-    found = [batch for batch in batches if batch.num_rows]
+    found = [fated(batch, Fate.COMMITTED) for batch in batches if batch.num_rows]
     if others:
-        found += batches_of_changes(others, Clock.WALL_US.value, len(others))
+        places = pa.array([place for place, _ in others], pa.int64())
+        batch = batch_of_fated([row for _, row in others], Clock.WALL_US.value)
+        found = [one.append_column("place", one["commit_sequence"]) for one in found]
+        found.append(batch.append_column("place", places))
     if len(found) > 1 and others:
-        order = [("commit_sequence", "ascending"), ("ordinal", "ascending")]
-        # Changes that were made one by one may belong between the rows of any batch.
+        order = [("place", "ascending"), ("ordinal", "ascending")]
         found = [pa.Table.from_batches(found).sort_by(order).combine_chunks().to_batches()[0]]
     elif len(found) > 1:
         found = pa.Table.from_batches(found).combine_chunks().to_batches()
     for batch in found:
-        yield from sliced(batch, rows)
+        yield from sliced(batch.select(FATED.names), rows)
 
 
 def _changes(records: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import replace
 
 from tallystick.records import Change, Fate, Kind, Outcome, Record, Row
+from tallystick.systems.decisions import recorded_decision
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 
@@ -137,6 +138,17 @@ def _needed(
                     begin = min(begin, first)
                     holes.add(number)
     return begin, holes
+
+
+def placed_rows(feed: ChangeFeed, log: str, records: Iterable[Record]) -> Iterator[tuple[int, Row]]:
+    """Yield the changes of transactions that end in these records, and decisions, with the LSN."""
+    for record in records:
+        if record.kind is Kind.DECISION:
+            found = recorded_decision(record, log, fate_of(record))
+        else:
+            found = feed.rows((record,))
+        for row in found:
+            yield record.sequence or 0, row
 
 
 def fate_of(record: Record) -> Fate:
