@@ -267,7 +267,7 @@ def _rows_in(
     if log is not None:
         columns["log"] = [log] * batch.num_rows
     columns["kind"] = [*map(_KINDS.__getitem__, columns["kind"])]
-    columns["values"] = [one and json.loads(one) for one in columns["values"]]
+    columns["values"] = json.loads(f"[{','.join(one or 'null' for one in columns['values'])}]")
     fates = map(_FATES.__getitem__, batch.column("fate").to_pylist())
     names = (stored.get(one, ()) for one in columns["collection"])
     return rows_in_columns(fates, names, columns)

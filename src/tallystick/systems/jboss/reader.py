@@ -44,6 +44,7 @@ from tallystick.systems.jboss.applications.surroundings import (
 )
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
+    FOLLOWED,
     bindings_beside,
     collection_changes,
     collection_rows,
@@ -434,6 +435,19 @@ class JournalReading:
         found = rows_of(self.journal, self.source.path, size)
         kept = collection_rows(self.collections(), found, self._queue_names)
         return chain(kept, decision_rows(self._coordinated, ()))
+
+    def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
+        """Return all of `fated_changes` in the same order.
+
+        None of short and odd journals, and of those that hold what an application keeps.
+        """
+        followed = FOLLOWED.get(self._extension, ())
+        found = self._in_runs if followed or not self.collections() else None
+        if found is None or not found.loaded_alike:
+            return None
+        from tallystick.systems.jboss.columns.changes import fated_batches
+
+        return fated_batches(self.journal, self.source.path, rows, followed)
 
     @property
     def holds_messages(self) -> bool:

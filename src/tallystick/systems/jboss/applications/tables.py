@@ -71,6 +71,10 @@ COLLECTIONS = {
 """Collections by the extension of a journal's files."""
 
 
+FOLLOWED = {"amq": (*messages.MESSAGES, messages.REFERENCE)}
+"""By the extension the user types without which a journal holds rows of no collection."""
+
+
 def collection_changes(name: str, changes: Iterable[Change], names: Names) -> Iterator[Change]:
     """Yield the changes of a collection.
 

@@ -1,37 +1,43 @@
-"""Committed changes of a journal as Arrow batches, most of them from columns.
+"""Changes of a journal as Arrow batches, most of them from columns.
 
 In: the files of a journal. Out: batches of the `CHANGES` schema with the rows of
-`tallystick.systems.jboss.read.changes.changes`. It takes the valid rows of each scan, which are the
-records that the loader sees. What regular transactions of a piece of a scan change is found in
-columns, `Replay` follows the others; journals whose commits list pairs are read record by record.
+`tallystick.systems.jboss.read.changes.changes`, or of `FATED` with those of `rows_of` there. It
+takes the valid rows of each scan, which are the records that the loader sees. What regular
+transactions of a piece of a scan change is found in columns, `Replay` follows the others; journals
+whose commits list pairs are read record by record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, table_batch
-from tallystick.arrow.schemas import CHANGES, batches_of_changes, json_text
+from tallystick.arrow.schemas import BATCH_ROWS, CHANGES, batch_of_fated, fated, json_text
 from tallystick.arrow.texts import whole_text
-from tallystick.records import Change, Clock
+from tallystick.records import Clock, Fate, Row
 from tallystick.systems.jboss.columns.kernels import xids_of
 from tallystick.systems.jboss.format.layout import (
     ADD,
+    ADD_TX,
     CHECK_SIZE,
     COUNT_SIZE,
     DELETE,
     DELETE_TX,
     I8,
+    ROLLBACK,
     SYSTEM_NAME,
+    UPDATE,
+    UPDATE_TX,
     USER_TYPE_SIZE,
     RecordType,
     Shape,
 )
-from tallystick.systems.jboss.read.changes import changes_of_record, place_of
+from tallystick.systems.jboss.read.changes import open_rows, place_of, rows_of_record
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
@@ -41,6 +47,7 @@ from tallystick.systems.jboss.runs.chunk import (
     Chunk,
     chunk_of,
     rows_of,
+    type_table,
 )
 from tallystick.systems.jboss.runs.pieces import valid_rows
 from tallystick.systems.jboss.runs.transactions import Effects, effects_of
@@ -58,22 +65,38 @@ def change_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.Re
     """
     files = journal.ordered()
     follower = ChangeColumns(log, journal.generation.shape, [file.path for file in files])
-    found = (
-        batch
-        for order, file in enumerate(files)
-        for batch in _file_batches(
-            follower, RecordFile(file, journal.shape(file), order, file.stamp)
-        )
-    )
-    return rebatched(found, rows)
+    return rebatched(_followed(journal, follower), rows)
 
 
-def _file_batches(follower: ChangeColumns, where: RecordFile) -> Iterator[pa.RecordBatch]:
-    file, shape, data = where.file, where.shape, where.file.data()
-    for piece in pieces(data, shape, file.stamp, second=SECOND_SHAPE.get(shape.name), rows=PIECE):
-        valid = valid_rows(rows_of(piece))
-        if len(valid):
-            yield from follower.feed(where, place_of(file, 0), chunk_of(shape, data, valid))
+def fated_batches(
+    journal: JournalFiles, log: str, rows: int, followed: Sequence[int]
+) -> Iterator[pa.RecordBatch] | None:
+    """Return the rows of all fates of a journal whose loader sees every whole record.
+
+    None where a record has one of the user types ``followed``.
+    """
+    for _, records in _chunks(journal):
+        if (np.isin(records.counts, followed) & _TYPED[records.kinds]).any():
+            return None
+    paths = [file.path for file in journal.ordered()]
+    follower = ChangeColumns(log, journal.generation.shape, paths, every=True)
+    return chain(rebatched(_followed(journal, follower), rows), follower.rest(rows))
+
+
+def _followed(journal: JournalFiles, follower: ChangeColumns) -> Iterator[pa.RecordBatch]:
+    for where, records in _chunks(journal):
+        yield from follower.feed(where, place_of(where.file, 0), records)
+
+
+def _chunks(journal: JournalFiles) -> Iterator[tuple[RecordFile, Chunk]]:
+    """Yield the valid records of all files in pieces."""
+    for order, file in enumerate(journal.ordered()):
+        shape, data = journal.shape(file), file.data()
+        second = SECOND_SHAPE.get(shape.name)
+        for piece in pieces(data, shape, file.stamp, second=second, rows=PIECE):
+            valid = valid_rows(rows_of(piece))
+            if len(valid):
+                yield RecordFile(file, shape, order, file.stamp), chunk_of(shape, data, valid)
 
 
 def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -95,13 +118,21 @@ class ChangeColumns:
     """Follows the records of a journal and makes batches of the changes that they make.
 
     Changes of records outside of transactions, and of regular ones, come from columns.
+
+    Args:
+        log: the name of the log, which begins.
+        shape: that of its records.
+        paths: those of its files in their order.
+        every: whether what is not committed is wanted, too, in the `FATED` schema.
     """
 
-    def __init__(self, log: str, shape: Shape, paths: Sequence[str]) -> None:
-        """Begin the log of that name; ``paths`` are those of the files in their order."""
+    def __init__(
+        self, log: str, shape: Shape, paths: Sequence[str], *, every: bool = False
+    ) -> None:
         self._log = log
         self._paths = pa.array([*map(whole_text, paths)], pa.string())
         self._replay = Replay(shape, ())
+        self._every = every
 
     def feed(self, where: RecordFile, place: int, records: Chunk) -> Iterator[pa.RecordBatch]:
         """Yield the changes that records of one file make, in commit order.
@@ -109,29 +140,43 @@ class ChangeColumns:
         ``place`` is that of its first byte.
         """
         if len(where.file.data()) > VIEWED_MAX:
-            yield from self._one_by_one(where, place, records)
+            yield from (batch for _, batch in self._one_by_one(where, place, records))
             return
-        effects, others = effects_of(records, self._replay.open)
+        rolled_back = records.transactions[records.kinds == ROLLBACK] if self._every else ()
+        effects, others = effects_of(records, self._replay.open, rolled_back)
         found = list(self._one_by_one(where, place, records.at(others)))
         if len(effects.ends):
-            found.append(self._of_effects(where, place, effects))
+            found.append((effects.ends | place, self._of_effects(where, place, effects)))
+        batches = [batch for _, batch in found]
         if len(found) > 1:
-            table = pa.Table.from_batches(found)
             # Either way yields in the order of commits; a stable sort mixes the two and leaves the
             # changes of one commit in the order of their ordinals.
-            order = np.argsort(table.column("commit_sequence").to_numpy(), kind="stable")
-            found = table.take(pa.array(order)).combine_chunks().to_batches()
-        yield from found
+            order = np.argsort(np.concatenate([places for places, _ in found]), kind="stable")
+            table = pa.Table.from_batches(batches).take(pa.array(order))
+            batches = table.combine_chunks().to_batches()
+        yield from batches
+
+    def rest(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of transactions that did not end."""
+        found = open_rows(self._log, self._replay, self._replay)
+        while some := list(islice(found, rows)):
+            yield batch_of_fated(some, _CLOCK)
 
     def _one_by_one(
         self, where: RecordFile, place: int, records: Chunk
-    ) -> Iterator[pa.RecordBatch]:
-        return batches_of_changes(self._replayed(where, place, records), _CLOCK)
+    ) -> Iterator[tuple[Any, pa.RecordBatch]]:
+        """Yield the changes, and the places of the records that make them count."""
+        found = self._replayed(where, place, records)
+        while some := list(islice(found, BATCH_ROWS)):
+            batch = batch_of_fated([row for _, row in some], _CLOCK)
+            yield [at for at, _ in some], batch if self._every else batch.select(CHANGES.names)
 
-    def _replayed(self, where: RecordFile, place: int, records: Chunk) -> Iterator[Change]:
+    def _replayed(self, where: RecordFile, place: int, records: Chunk) -> Iterator[tuple[int, Row]]:
         for fields in records.fields():
             effects, ended = self._replay.feed(PlacedRecord(*fields, where))
-            yield from changes_of_record(self._log, place | fields[2], effects, ended)
+            for row in rows_of_record(self._log, place | fields[2], effects, ended):
+                if self._every or row.fate is Fate.COMMITTED:
+                    yield place | fields[2], row
 
     def _of_effects(self, where: RecordFile, place: int, effects: Effects) -> pa.RecordBatch:
         shape, data = where.shape, where.file.data()
@@ -156,7 +201,8 @@ class ChangeColumns:
     def _batch(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         same = {"system": SYSTEM_NAME, "log": self._log, "collection": "", "clock": _CLOCK}
         columns |= {name: _same(text, count) for name, text in same.items()}
-        return table_batch(CHANGES, columns, count)
+        batch = table_batch(CHANGES, columns, count)
+        return fated(batch, Fate.COMMITTED) if self._every else batch
 
 
 def _ordinals(ends: Any) -> Any:
@@ -182,6 +228,8 @@ def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa
 _CLOCK = Clock.NONE.value
 _KIND_NAMES = pa.array([KINDS[one].value for one in RecordType if one >= ADD], pa.string())
 """By the type byte, from `ADD` on."""
+_TYPED = type_table((ADD, UPDATE, ADD_TX, UPDATE_TX))
+"""Types of records that have a user type."""
 # All 256 user types once, so that no JSON is written per row.
 _VALUES = pa.array(
     [json_text({"user_type": number + _USER_TYPE_MIN}) for number in range(256)], pa.string()

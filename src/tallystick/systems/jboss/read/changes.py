@@ -80,14 +80,26 @@ def rows_of(journal: JournalFiles, log: str, size: int) -> Iterator[Row]:
     for placed, place in _whole_records(journal, size):
         loaded, _ = ([], None) if placed.dropped else loader.feed(placed)
         effects, ended = whole.feed(placed)
-        gtrid, done = _gtrid(ended), {one.placed.place for one in loaded}
-        for ordinal, effect in enumerate(loaded):
-            yield Row(Fate.COMMITTED, _change(effect.placed, log, place, ordinal, gtrid))
-        if ended is not None:
-            fate = Fate.UNDONE if placed.kind == ROLLBACK else Fate.LOST
-            yield from _rows_of(ended.open, fate, log, gtrid, done)
-        elif effects and placed.dropped:
+        yield from rows_of_record(log, place, loaded, ended)
+        if ended is None and effects and placed.dropped:
             yield Row(Fate.LOST, _change(placed, log, 0, 0, None))
+    yield from open_rows(log, loader, whole)
+
+
+def rows_of_record(
+    log: str, place: int, loaded: Sequence[Effect], ended: EndedTransaction | None
+) -> Iterator[Row]:
+    """Yield what the loader applies with the record at a place, and what else ends there."""
+    for change in changes_of_record(log, place, loaded, ended):
+        yield Row(Fate.COMMITTED, change)
+    if ended is not None:
+        fate = Fate.UNDONE if ended.end.kind == ROLLBACK else Fate.LOST
+        done = {one.placed.place for one in loaded}
+        yield from _rows_of(ended.open, fate, log, _gtrid(ended), done)
+
+
+def open_rows(log: str, loader: Replay, whole: Replay) -> Iterator[Row]:
+    """Yield the changes of transactions that did not end; the replays saw what `rows_of` says."""
     doubtful = {id(one) for one in whole.in_doubt()}
     for one in whole.open.values():
         kept = loader.open.get(one.transaction)

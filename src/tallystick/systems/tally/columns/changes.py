@@ -148,6 +148,7 @@ def _merged(
         found = [one.append_column("place", one["commit_sequence"]) for one in found]
         found.append(batch.append_column("place", places))
     if len(found) > 1 and others:
+        # Changes that were made one by one may belong between the rows of any batch.
         order = [("place", "ascending"), ("ordinal", "ascending")]
         found = [pa.Table.from_batches(found).sort_by(order).combine_chunks().to_batches()[0]]
     elif len(found) > 1:
