@@ -13,7 +13,7 @@ list begins with type (1), checksum (2), parent page (4, 0 for a root):
 
 The parent of a chunk is the page before it. A leaf with a row that is too long for a page holds
 only this row, as much of it as fits. Other pages are `EnginePage`, of no table of ours, or `Empty`.
-Source: the PageLog description, sections a.2 and g, and files that the engine wrote.
+Source: docs/formats/h2.md, "Table pages", and files that the engine wrote.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: an `OpenedFile`. Out: an `EngineResult`: recovery and an `Opening`. Redo is simulated on table
 ids and row keys only, which is what decides. Two things are not examined: what redo does to the
 pages of indexes, and SQL in the catalog beyond its quoting.
-Source: the PageLog description, sections b.6 and b.8.
+Source: docs/formats/h2.md, "What recovery does" and "What the engine does not say".
 """
 
 from __future__ import annotations

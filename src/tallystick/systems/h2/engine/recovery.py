@@ -2,7 +2,7 @@
 
 In: the log stream. Out: a `Recovery`: which undo images count, what each session committed last,
 what is in doubt, which pages the log uses, and for every row record whether redo applies it.
-Source: the PageLog description, section b.6.
+Source: docs/formats/h2.md, "What recovery does".
 """
 
 from __future__ import annotations

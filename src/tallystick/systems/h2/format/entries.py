@@ -2,7 +2,7 @@
 
 In: session, table, row, page. Out: the bytes of a record. The first byte is the type, the fields
 follow; there is no length and no checksum.
-Source: the PageLog description, section a.6.
+Source: docs/formats/h2.md, "Records".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: bytes of one page. Out: headers and pages as objects, and back.
 All numbers are big-endian and signed, except the CRC-32. Page *n* starts at ``n * page_size``;
-a trailing fragment of the file is no page. Source: the PageLog description, sections a.1-a.4.
+a trailing fragment of the file is no page. Source: docs/formats/h2.md, "The file".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ any other is a back-reference of length 3 to 264 at distance 1 to 8192.
 `pack` and `unpack` are loops without slices, objects and exceptions, so that they can be compiled;
 they take ``bytes`` and a ``bytearray``, or arrays over them. `LateKernel` compiles them once there
 is enough to do; before, `unpack_slices` expands, three times as fast as the loop in plain Python.
-Source: the PageLog description, section a.6.
+Source: docs/formats/h2.md, "Records".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: bytes and an offset in them. Out: the value and the offset after it; and back. A read past the
 end raises `IndexError`, which the scan takes for the end of the stream.
-Source: the PageLog description, section a.5.
+Source: docs/formats/h2.md, "Records".
 """
 
 from __future__ import annotations

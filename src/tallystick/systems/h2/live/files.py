@@ -3,7 +3,7 @@
 In: page numbers and page contents. Out: a file that the engine opens. The minimum that a log
 needs: no tables, no indexes. Which pages are in use is known in memory; the free list on disk is
 written when the file is closed in order, and recovery marks the log's own pages itself.
-Source: the PageLog description, sections a.1, a.2, c and g.
+Source: docs/formats/h2.md, "The file".
 """
 
 from __future__ import annotations

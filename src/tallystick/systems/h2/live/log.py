@@ -10,7 +10,7 @@ within its format:
 * The header is written with syncs before, between and after its two copies.
 * Log keys only grow; freed pages are zeroed once no header refers to them.
 
-Source: the PageLog description, part b; docs/documents.md lists its members.
+Source: docs/formats/h2.md; docs/documents.md lists the members of the original.
 """
 
 from __future__ import annotations

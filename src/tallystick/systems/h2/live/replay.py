@@ -1,7 +1,7 @@
 """Stages of recovery applied to a store: undo images put back, committed rows passed on.
 
 In: a log stream, what stage 0 found, a `RecoveryHandler`. Out: calls of the handler.
-Each stage may be interrupted and repeated. Source: the PageLog description, section b.6.
+Each stage may be interrupted and repeated. Source: docs/formats/h2.md, "What recovery does".
 """
 
 from __future__ import annotations

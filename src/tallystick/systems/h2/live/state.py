@@ -2,7 +2,7 @@
 
 In: what was logged. Out: whether this section has an image of a page, which is the oldest section
 still needed, what is in doubt. It has no lock of its own.
-Source: the PageLog description, section b.1.
+Source: docs/formats/h2.md, "What recovery does".
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ ends one, so that no page with acknowledged records is written again, except by 
 an in-doubt transaction, which the format requires in place.
 
 A trunk page lists a whole batch of data pages in advance and names the next trunk, so that no
-page that was written is written again either. Source: the PageLog description, section b.2.
+page that was written is written again either.
+Source: docs/formats/h2.md, "Trunk and data pages".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: a `LogStream`. Out: one `Entry` after the other, with memory for one record 
 buffers only, and at the end how the scan ended. Defects of the engine that can be seen are kept:
 unknown types are skipped byte by byte, a bad undo image is used half expanded, a row with too
 many columns continues in stale bytes. `Entry.fault` says what is wrong with an entry.
-Source: the PageLog description, sections a.6 and b.6.
+Source: docs/formats/h2.md, "Records" and "What the engine does not say".
 """
 
 from __future__ import annotations

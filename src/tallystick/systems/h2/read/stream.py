@@ -2,7 +2,7 @@
 
 In: the bytes of a page store file. Out: `PageFile` (pages by number), `walk_trunks` (the chain of
 trunk pages as recovery follows it) and `open_stream`, a `LogStream`. Every way to end is quiet, as
-in the engine. Source: the PageLog description, section b.5.
+in the engine. Source: docs/formats/h2.md, "Trunk and data pages".
 """
 
 from __future__ import annotations

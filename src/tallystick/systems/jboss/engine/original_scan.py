@@ -4,9 +4,9 @@ In: the bytes of one file. Out: the rows of whole records as in
 `tallystick.systems.jboss.read.scan`, the maximum record id, and the exception that the loader
 throws, if any.
 
-g1a to g1c (section 3.2, column one): 32-bit sums overflow; a body that ends on the last byte of
-the file underflows; after a length that is too large the scan continues at its position; every
-record id that could be read raises the maximum id, even of a damaged record.
+g1a to g1c: 32-bit sums overflow; a body that ends on the last byte of the file underflows; after a
+length that is too large the scan continues at its position; every record id that could be read
+raises the maximum id, even of a damaged record.
 g1d: the file id is compared last, so a whole stale record is skipped as a whole.
 """
 

@@ -1,4 +1,4 @@
-"""Decide which files of a journal its own reclaiming would free: section 4.2 of the format.
+"""Decide which files of a journal its own reclaiming would free, by `read.reclaim_counts`.
 
 In: the strict reading of a journal, with its counts. Out: for every file whether the next load
 would reuse or delete it, and why.

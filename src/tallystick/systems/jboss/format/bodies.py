@@ -7,8 +7,8 @@
 * `heuristic_xid`: the message journal's record of a heuristic outcome (user type 38).
 * `xid`: the extra data of PREPARE: format id i4, length i4 + bqual, length i4 + gtrid.
 
-In: bytes. Out: values, None where the bytes are something else. Source: section 9 of the format
-and the rules for one global transaction in several logs.
+In: bytes. Out: values, None where the bytes are something else.
+Source: docs/formats/jboss.md, "Narayana" and "Xids".
 """
 
 from __future__ import annotations

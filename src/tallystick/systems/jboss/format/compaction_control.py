@@ -2,7 +2,7 @@
 
 In: the body of the one record in ``journal-rename-control.ctr``, and the names of the files of a
 folder. Out: `Control`, and `plan`, the files that the next load reads and their names then.
-Source: sections 2.5 and 4.3 of the format. The body holds three lists of names, for each a count
+Source: docs/formats/jboss.md, "Compaction". The body holds three lists of names, for each a count
 i4 and the names: length i2, UTF-8 bytes. The third list holds pairs of names.
 """
 

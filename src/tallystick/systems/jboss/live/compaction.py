@@ -1,4 +1,4 @@
-"""Compact a journal: copy its live records to fewer files; section 4.3 of the format.
+"""Compact a journal: copy its live records to fewer files.
 
 In: a `Ring` to which nothing is being written. Out: the counts of the new files.
 

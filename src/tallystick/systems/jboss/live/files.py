@@ -5,8 +5,8 @@ full. So that a crash loses nothing, these are synced in this order: the full fi
 one is begun, a new id before the first record under it, the reuse of an older file before that of
 a younger one.
 
-The decisions are those of section 4.1 of the format, as in the original with all background work
-done: the full file joins the data files, one more file is opened ahead, then files are reclaimed.
+The decisions are those of the original with all background work done: the full file joins the data
+files, one more file is opened ahead, then files are reclaimed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: the first bytes and the records of all files of one journal. Out: a `Generation`: the shape of
 the records and the behaviour of the loader that goes with it. File names decide only where
-the content fits several generations alike. Source: sections 1 and 3.3 of the format.
+the content fits several generations alike. Source: docs/formats/jboss.md, "Generations".
 """
 
 from __future__ import annotations

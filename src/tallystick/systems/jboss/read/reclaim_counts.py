@@ -1,4 +1,4 @@
-"""Which files may be reclaimed: positives and negatives, section 4.2 of the format.
+"""Which files may be reclaimed: positives and negatives.
 
 In: records with the files they are in. Out: which files are `reclaimable`. No bytes, no disk.
 

@@ -1,4 +1,6 @@
-"""Apply records one after the other: sections 3.4 and 3.5 of the format.
+"""Apply records one after the other.
+
+Source: docs/formats/jboss.md, "What records mean".
 
 In: the numbers of records in file order, each with its file. Out: their effects in the order of
 the loader's callbacks, and at the end the transactions that stay open. The emulation of the

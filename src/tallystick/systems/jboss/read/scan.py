@@ -1,7 +1,8 @@
 """Find the records of a file: the scan of the loaders, compiled where that pays.
 
 In: the bytes of one file, the stamp of its header, a `Shape`. Out: rows of four numbers,
-(offset, size, status, file id), by offset. The scan follows section 3.2 of the format:
+(offset, size, status, file id), by offset. The scan, as in
+docs/formats/jboss.md, "Finding records":
 
 1. a byte that is no record type: next position;
 2. the fields give a size, the check at its end must agree, the file id must be the header's;

@@ -2,7 +2,7 @@
 
 In: numbers as stored, and a `Zone`. Out: text. TIME, DATE and TIMESTAMP are stored as "local time
 without daylight saving": the instant of the local value plus the zone's raw offset as it is today.
-Reading inverts that, so the zone is a parameter. Source: the PageLog description, section a.7.
+Reading inverts that, so the zone is a parameter. Source: docs/formats/h2.md, "Records".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: bytes, an offset in them, the time zone of the writer. Out: a `Value` (type name and text, as
 the engine prints them) and the offset after it. A value is one type byte and data; `TYPES` has a
 row for each type byte. A read past the end raises `IndexError`; an unknown type byte raises
-`FileCorruptedError`. Source: the PageLog description, section a.7.
+`FileCorruptedError`. Source: docs/formats/h2.md, "Records".
 """
 
 from __future__ import annotations
