@@ -23,13 +23,16 @@ FATES = {
 """By the state of a coordinator's transaction what becomes of its decision; else it is unknown."""
 
 
-def decision_rows(transactions: Iterable[Transaction], lost: Container[bytes]) -> Iterator[Row]:
-    """Yield what a coordinator's log says of its transactions; ``lost`` are gtrids.
+def decision_rows(
+    transactions: Iterable[Transaction], lost: Container[bytes], doubtful: Container[bytes] = ()
+) -> Iterator[Row]:
+    """Yield what a coordinator's log says of its transactions; ``lost``, ``doubtful`` are gtrids.
 
     The transaction of a row is its own id in the log, where that is another one than the gtrid.
     """
     for one in transactions:
-        fate = Fate.LOST if one.gtrid in lost else FATES.get(one.state, Fate.UNKNOWN)
+        known = Fate.UNKNOWN if one.gtrid in doubtful else FATES.get(one.state, Fate.UNKNOWN)
+        fate = Fate.LOST if one.gtrid in lost else known
         file, offset = one.evidence or (next(iter(one.files), ""), 0)
         gtrid = (one.gtrid or b"").hex()
         change = Change(

@@ -94,7 +94,8 @@ CODES = codes(
     Code(
         "uncounted-record",
         Severity.WARNING,
-        "A whole record lies after the position in the file header; a LOSS if it is a decision.",
+        "A whole record lies after the position in the file header; a LOSS if it is a decision "
+        "that no crash leaves there.",
         f"Type {_REPAIR}: it counts the record",
     ),
     Code(
@@ -136,6 +137,13 @@ REASONS = reasons(
         "other resources.",
     ),
     Reason(
+        "decision-not-counted",
+        Answer.CANNOT_TELL,
+        "A restart does not know of the last decisions, which the file header does not count. A "
+        "crash before they were forced leaves them so: nobody was told, and no branch committed.",
+        "the databases of the resources: whether a branch of them is committed",
+    ),
+    Reason(
         "older-file-in-use",
         Answer.CANNOT_TELL,
         "The manager opens the older file; no decision differs now, and its next change of files "
@@ -172,6 +180,13 @@ REASONS = reasons(
         Answer.SAFE,
         "Whole records stand up to the position in both file headers, and nothing newer follows: "
         "a record is forced before its transaction is told to commit.",
+        after_crash=True,
+    ),
+    Reason(
+        "notes-not-counted",
+        Answer.SAFE,
+        "Whole records stand up to the position in both file headers. Those after it, as a crash "
+        "leaves them, decide nothing: their transactions have no branch left, or roll back.",
         after_crash=True,
     ),
 )

@@ -43,7 +43,7 @@ from tallystick.systems.bitronix.read.records import record_of
 from tallystick.systems.bitronix.read.spans import Lives, log_file
 from tallystick.systems.bitronix.runs.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
-from tallystick.systems.bitronix.verdict.differences import lost_decisions
+from tallystick.systems.bitronix.verdict.differences import doubtful_decisions, lost_decisions
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.decisions import decision_rows
 from tallystick.systems.findings import FindingBuilder
@@ -139,8 +139,9 @@ class BitronixReading:
 
     def fated_changes(self) -> Iterator[Row]:
         """Yield decisions by resource; lost are those to commit that a restart does not know."""
-        lost = lost_decisions(self.verdict().differences)
-        return decision_rows(self.transactions(), lost)
+        found = self.verdict().differences
+        lost, doubtful = lost_decisions(found), doubtful_decisions(found)
+        return decision_rows(self.transactions(), lost, doubtful)
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return timestamp and size of every file."""

@@ -17,6 +17,7 @@ from tallystick.systems.bitronix.codes import OF_OTHER_TIME, OTHER_TIME
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
+from tallystick.systems.bitronix.verdict.differences import is_about_one_of
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 
 _PROOFS = {CLEAN_LOG_STATE: "closed-header", UNCLEAN_LOG_STATE: "unclean-header"}
@@ -49,12 +50,14 @@ def grounds(
     if decisions and pair.of_different_times():
         # They may be those of another journal, or of a time at which they were open.
         yield Ground(OTHER_TIME, f"{OF_OTHER_TIME}. If both are whole: {grave[0].meaning}")
-    elif decisions:
+    elif not all(is_about_one_of(evidence.unforced, one) for one in decisions):
         yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
+    elif decisions and not evidence.ends_in_notes():
+        yield Ground("decision-not-counted", decisions[0].meaning, AtStake(len(decisions)))
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     if evidence.proves_its_end():
-        yield from _proof(pair)
+        yield from _proof(pair, ends_in_notes=evidence.ends_in_notes())
 
 
 def _differ(older: Opening, newer: Opening) -> bool:
@@ -72,7 +75,7 @@ def _difference(older: Opening, newer: Opening) -> str:
     return ""
 
 
-def _proof(pair: DualFiles) -> Iterator[Ground]:
+def _proof(pair: DualFiles, *, ends_in_notes: bool) -> Iterator[Ground]:
     one, two = (part.header for part in pair.parts)
     later = pair.order()[1].header
     if one is None or two is None or later is None:
@@ -81,5 +84,7 @@ def _proof(pair: DualFiles) -> Iterator[Ground]:
         yield Ground("same-time")
     elif pair.of_different_times():
         yield Ground(OTHER_TIME)
+    elif ends_in_notes:
+        yield Ground("notes-not-counted")
     elif later.state in _PROOFS:
         yield Ground(_PROOFS[later.state])

@@ -7,7 +7,7 @@ use, and for each decision that a restart loses, revives or takes to be open els
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from tallystick.records import Difference, Severity
 from tallystick.systems.bitronix.engine.opening import Starts
@@ -16,12 +16,13 @@ from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 _DECISION = "decision "
 _EMPTY = "(empty)"
+_NOT_KNOWN = "not known: its branches are rolled back"
 
 
 def differences(
-    pair: DualFiles, strict_open: OpenDecisions, starts: Starts
+    pair: DualFiles, strict_open: OpenDecisions, starts: Starts, unforced: Container[bytes] = ()
 ) -> Iterator[Difference]:
-    """Yield the differences; ``starts`` are those of 2.1.4."""
+    """Yield the differences; ``starts`` are those of 2.1.4, ``unforced`` as in `Evidence`."""
     yield from _about_start(pair, starts)
     skipping = starts.skipping
     if skipping.active is None:
@@ -29,7 +30,7 @@ def differences(
     yield from _about_file(pair, skipping.active)
     if skipping.collect_error is None:
         how = "" if starts.without.collect_error is None else ", started with skipCorruptedLogs,"
-        yield from _about_decisions(strict_open, skipping.decisions, how)
+        yield from _about_decisions(strict_open, skipping.decisions, how, unforced)
 
 
 def _about_start(pair: DualFiles, starts: Starts) -> Iterator[Difference]:
@@ -66,14 +67,15 @@ def _about_file(pair: DualFiles, active: int) -> Iterator[Difference]:
 
 
 def _about_decisions(
-    strict: OpenDecisions, engine: OpenDecisions, how: str
+    strict: OpenDecisions, engine: OpenDecisions, how: str, unforced: Container[bytes]
 ) -> Iterator[Difference]:
     if strict == engine:  # as nearly always; sorting many decisions takes long
         return
     for gtrid in sorted(strict.keys() | engine.keys()):
         proved, assumed = strict.get(gtrid), engine.get(gtrid)
         if proved is not None and assumed is None:
-            yield _lost(gtrid, proved, how)
+            in_doubt = gtrid in unforced
+            yield _unforced(gtrid, proved) if in_doubt else _lost(gtrid, proved, how)
         elif assumed is not None and proved is None:
             yield _revived(gtrid, assumed, how)
         elif proved is not None and assumed is not None and proved != assumed:
@@ -82,18 +84,47 @@ def _about_decisions(
 
 def lost_decisions(found: Iterable[Difference]) -> set[bytes]:
     """Return the gtrids of the decisions to commit that a restart loses."""
-    named = (one.what.partition(_DECISION)[2] for one in found if one.severity is Severity.LOSS)
-    return {bytes.fromhex(name) for name in named if name and name != _EMPTY}
+    return _named(one for one in found if one.severity is Severity.LOSS)
+
+
+def doubtful_decisions(found: Iterable[Difference]) -> set[bytes]:
+    """Return the gtrids of those that a restart does not know, and that a crash leaves so."""
+    return _named(
+        one for one in found if one.engine == _NOT_KNOWN and one.severity is not Severity.LOSS
+    )
+
+
+def is_about_one_of(gtrids: Container[bytes], one: Difference) -> bool:
+    """Return whether a difference is about the decision of one of these transactions."""
+    return any(gtrid in gtrids for gtrid in _named([one]))
+
+
+def _named(found: Iterable[Difference]) -> set[bytes]:
+    names = (one.what.partition(_DECISION)[2] for one in found)
+    return {bytes.fromhex(name) for name in names if name and name != _EMPTY}
 
 
 def _lost(gtrid: bytes, proved: tuple[str, ...], how: str) -> Difference:
     names = ", ".join(proved) or "no resource"
     return Difference(
         f"{_DECISION}{_hex(gtrid)}",
-        "not known: its branches are rolled back",
+        _NOT_KNOWN,
         f"commit, still open on {names}",
         f"A restart{how} loses the decision to commit {_hex(gtrid)}: branches prepared on {names} "
         "are rolled back, although others may have committed.",
+    )
+
+
+def _unforced(gtrid: bytes, proved: tuple[str, ...]) -> Difference:
+    names = ", ".join(proved) or "no resource"
+    return Difference(
+        f"{_DECISION}{_hex(gtrid)}",
+        _NOT_KNOWN,
+        f"commit, open on {names}, which the file header does not count",
+        f"A restart does not know the decision to commit {_hex(gtrid)} and rolls back what is "
+        f"prepared on {names}. A crash before it was forced leaves it so, and then none of its "
+        "branches was committed.",
+        Severity.DAMAGE,
     )
 
 

@@ -7,10 +7,23 @@ over both files, and after each alone. Memory holds what is open or damaged.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from tallystick.records import Outcome, Span
 from tallystick.systems.bitronix.engine.reached import reached_pieces
-from tallystick.systems.bitronix.format.layout import split_gtrid
+from tallystick.systems.bitronix.format.layout import (
+    ACTIVE,
+    CLOSING,
+    COMMITTED,
+    COMMITTING,
+    MARKED_ROLLBACK,
+    NO_TRANSACTION,
+    PREPARED,
+    PREPARING,
+    ROLLING_BACK,
+    split_gtrid,
+)
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 from tallystick.systems.bitronix.read.scan import RecordSpan, stamp
@@ -21,10 +34,17 @@ from tallystick.systems.bitronix.verdict.findings import (
     about_files,
     about_server_ids,
     about_span,
+    about_uncounted,
     is_damage,
+    is_whole,
 )
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.runs import RunCount
+
+_DECIDES_NOTHING = frozenset(
+    {ACTIVE, PREPARING, PREPARED, COMMITTED, MARKED_ROLLBACK, ROLLING_BACK, NO_TRANSACTION}
+)
+"""The statuses of records that a restart may not know of, and nothing is lost or goes wrong."""
 
 
 class PartEvidence:
@@ -41,6 +61,7 @@ class PartEvidence:
             are older, unless the clock began anew in between, as one that counts since boot does.
         alone: the decisions that this file alone leaves open; None where not all that its header
             counts is in chunks.
+        uncounted: the whole records that no header counts, newer than all that they count.
     """
 
     def __init__(self, part: Part, pair: DualFiles) -> None:
@@ -51,6 +72,7 @@ class PartEvidence:
         self.count = RunCount()
         self.whole, self.outlived = True, False
         self.alone: OpenDecisions | None = None
+        self.uncounted: list[RecordSpan] = []
         self._pair, self._damaged = pair, False
         self._counted_end = part.counted_end
         self._in_chunks = part.header is not None and part.header.position == part.counted_end
@@ -63,6 +85,9 @@ class PartEvidence:
             apply(piece, decisions)
             if isinstance(piece, RecordSpan):
                 self._take_span(piece)
+                if is_whole(piece) and not piece.counted:
+                    self.uncounted.append(piece)
+                    continue
                 for one in about_span(build, part, piece, reached, self._damaged):
                     self.details.add(one)
                 self._damaged |= is_damage(piece)
@@ -73,6 +98,26 @@ class PartEvidence:
                 self.count.in_runs += piece.count
                 self.servers |= {split_gtrid(gtrid).server_id for gtrid in piece.servers()}
         self.alone = alone if self._in_chunks else None
+
+    def unforced(self) -> bool:
+        """Return whether a crash leaves the records that no header counts, of the file in use.
+
+        The manager writes a record, then the position that counts it, and then forces both: so a
+        kill leaves a record that is not counted (3.0 writes several at a time), a power cut all
+        since the last force, and nobody was told of any of them. A transaction over two resources
+        that is closed there was forced with all before it: then the position went back.
+        """
+        forced: set[bytes] = set()
+        for one in self.records_not_counted():
+            if one.status == COMMITTING and len(one.unique_names) > 1:
+                forced.add(one.gtrid)
+            elif one.status in CLOSING and one.gtrid in forced:
+                return False
+        return self.whole and bool(self.uncounted)
+
+    def records_not_counted(self) -> Iterator[TransactionLogRecord]:
+        """Yield those of `uncounted`."""
+        return (span.record for span in self.uncounted if span.record is not None)
 
     def _take_span(self, span: RecordSpan) -> None:
         if span.record is not None or is_damage(span):
@@ -98,6 +143,8 @@ class Evidence:
         parts: that of part 1 and of part 2.
         decisions: those that are open over both.
         findings: all about the bytes.
+        unforced: the gtrids of the records at the end of the file in use that no header counts,
+            where a crash leaves them so: none of them was acknowledged.
     """
 
     def __init__(self, pair: DualFiles, build: FindingBuilder) -> None:
@@ -108,7 +155,17 @@ class Evidence:
             found[part.number].read(part, self.decisions, build)
         self.parts = found[1], found[2]
         self.findings = list(about_files(pair, build))
+        later = found[pair.order()[1].number]
+        left = [*later.records_not_counted()] if later.unforced() else []
+        self.unforced = {one.gtrid for one in left}
+        self._notes_only = bool(left) and all(one.status in _DECIDES_NOTHING for one in left)
+        self._later = later
         for part, one in zip(pair.parts, self.parts, strict=True):
+            for span in one.uncounted:
+                for about in about_uncounted(
+                    build, part, span, unforced=bool(left and one is later)
+                ):
+                    one.details.add(about)
             self.findings += one.details.findings(build, part)
         self.findings += about_server_ids(set().union(*(one.servers for one in self.parts)), build)
 
@@ -119,7 +176,17 @@ class Evidence:
 
     def proves_its_end(self) -> bool:
         """Return whether all that is counted is whole, and nothing newer follows it."""
-        return all(part.whole and not part.outlived for part in self.parts)
+        return all(
+            part.whole and (not part.outlived or self.ends_in_notes(part)) for part in self.parts
+        )
+
+    def ends_in_notes(self, part: PartEvidence | None = None) -> bool:
+        """Return whether records follow that no header counts, as a crash leaves, and no decision.
+
+        Those that close a commit come after its branches are committed: a restart that does not
+        know of them finds none that is left.
+        """
+        return self._notes_only and part in (None, self._later)
 
     @property
     def run_count(self) -> RunCount:

@@ -149,7 +149,7 @@ def _why_stale(one: FileHeader, two: FileHeader) -> str:
 def about_span(
     build: FindingBuilder, part: Part, span: RecordSpan, reached: bool, after_damage: bool
 ) -> Iterator[Finding]:
-    """Yield the findings about one span.
+    """Yield the findings about one span, but for a whole record that no header counts.
 
     Args:
         build: makes findings.
@@ -160,12 +160,33 @@ def about_span(
     """
     if is_damage(span):
         yield _damage(build, part, span)
-    elif span.record is not None and span.outcome is Outcome.VALID:
-        if not span.counted:
-            yield _uncounted(build, part, span)
-        elif not reached:
+    elif is_whole(span):
+        if not reached:
             yield _unreached(build, part, span, after_damage)
         yield from _unreadable_for_newer(build, part, span)
+
+
+def about_uncounted(
+    build: FindingBuilder, part: Part, span: RecordSpan, *, unforced: bool
+) -> Iterator[Finding]:
+    """Yield the findings about a whole record that no header counts.
+
+    Args:
+        build: makes findings.
+        part: the file.
+        span: of the file.
+        unforced: whether a crash leaves it so: then it is no loss.
+    """
+    text = (
+        "lies after the position in the header; the manager does not see it and will overwrite it"
+    )
+    yield _dropped_record("uncounted-record", build, part, span, text, lost=not unforced)
+    yield from _unreadable_for_newer(build, part, span)
+
+
+def is_whole(span: RecordSpan) -> bool:
+    """Return whether a span is a whole record of the present life of its file."""
+    return span.record is not None and span.outcome is Outcome.VALID
 
 
 def is_damage(span: RecordSpan) -> bool:
@@ -193,23 +214,19 @@ def _unreached(build: FindingBuilder, part: Part, span: RecordSpan, after_damage
     return _dropped_record("lost-behind-damage", build, part, span, text)
 
 
-def _uncounted(build: FindingBuilder, part: Part, span: RecordSpan) -> Finding:
-    text = (
-        "lies after the position in the header; the manager does not see it and will overwrite it"
-    )
-    return _dropped_record("uncounted-record", build, part, span, text)
-
-
 def _dropped_record(
-    code: str, build: FindingBuilder, part: Part, span: RecordSpan, text: str
+    code: str, build: FindingBuilder, part: Part, span: RecordSpan, text: str, *, lost: bool = True
 ) -> Finding:
-    """Return the finding for a whole record that a restart drops: a LOSS if it is a decision."""
+    """Return the finding for a whole record that a restart drops.
+
+    It is a LOSS if it is a decision, and one that may have been acknowledged (``lost``).
+    """
     assert span.record is not None  # called for records only
     record = span.record
     return build(
         code,
         f"a whole {status_name(record.status)} record {text}",
-        severity=Severity.LOSS if record.status == COMMITTING else None,
+        severity=Severity.LOSS if lost and record.status == COMMITTING else None,
         file=part.path,
         offset=span.offset,
         length=span.length,

@@ -56,7 +56,7 @@ def judged(
 ) -> tuple[tuple[Difference, ...], Judgement]:
     """Return the differences and the answer of `verdict`."""
     older, newer = starts_of_lines(pair.data, [part.alone for part in evidence.parts])
-    found = tuple(differences(pair, evidence.decisions, older))
+    found = tuple(differences(pair, evidence.decisions, older, evidence.unforced))
     holds = grounds(pair, evidence, found, (older.without, newer.without))
     return found, judgement_of(REASONS, CODES, holds, findings)
 
