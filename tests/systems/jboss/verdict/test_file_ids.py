@@ -122,7 +122,6 @@ def waiting(first: int, taken: int, gone: int) -> list[Item]:
     [
         (range(2, 3), waiting(300, 0, 2), MISSING),
         (range(2, 3), waiting(300, 7, 2), MISSING),  # one that waits before the gap, one after it
-        (range(2, 3), waiting(300, 8, 2), SAFE),
         (range(1, 2), waiting(200, 0, 1), MISSING),
         (range(1, 2), waiting(200, 7, 1), SAFE),
         (range(2, 3), waiting(100 + len(full(100)), 0, 2), SAFE),  # no id is left for what is gone
@@ -590,3 +589,60 @@ def test_a_file_that_a_compaction_of_hornetq_created_keeps_its_zeros(tmp_path: P
     (tmp_path / file_name("g3", 4)).unlink()
     hornetq(tmp_path, 3, 3, [])
     assert judged(tmp_path) == (Answer.CANNOT_TELL, "odd-end")
+
+
+def used_after_loads(folder: Path, second: int, items: list[Item], stale: bytes = b"") -> None:
+    """File 1 is full, and file 2 got a new id at each load before it was used."""
+    put(folder, 1, 1, full(1))
+    put(folder, 2, second, items, stale)
+    put(folder, second + 1, second + 2, [])
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[update(7)], [add(900)], [update(7), add(ID_BATCH - 1)]],
+    ids=["nothing added", "added", "added later"],
+)
+@pytest.mark.parametrize("second", [3, 4, 9])
+def test_loads_took_the_ids_before_a_file_that_is_used_for_the_first_time(
+    second: int, items: list[Item], tmp_path: Path
+) -> None:
+    """Files are used in the order in which they were created: all before the second are there."""
+    used_after_loads(tmp_path, second, items)
+    assert judged(tmp_path) == SAFE
+
+
+def test_a_file_that_was_used_before_does_not_tell_which_were_used_between(tmp_path: Path) -> None:
+    used_after_loads(tmp_path, 4, [add(900)], record(2, add(300)))
+    assert judged(tmp_path) == MISSING
+
+
+def test_a_file_that_is_full_may_have_been_used_before(tmp_path: Path) -> None:
+    used_after_loads(tmp_path, 4, full(900))
+    assert judged(tmp_path) == MISSING
+
+
+def test_a_name_that_is_missing_may_be_that_of_a_lost_file(tmp_path: Path) -> None:
+    put(tmp_path, 1, 1, full(1))
+    put(tmp_path, 3, 5, [add(900)])
+    put(tmp_path, 4, 6, [])
+    assert judged(tmp_path) == MISSING
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answer"),
+    [
+        (0, 8, MISSING),  # the last before the gap wait, the first after it are taken
+        (5, 8, SAFE),  # most of those before it are taken
+        (0, 7, MISSING),  # others waited in the gap
+        (5, 9, SAFE),
+    ],
+)
+def test_what_waits_before_a_gap_was_taken_by_what_stood_there(
+    before: int, after: int, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Messages are taken in the order in which they were sent."""
+    last = full(100)[-1].record_id or 0
+    taken = [delete(last - one) for one in range(before)]
+    following(tmp_path, range(2, 3), *waiting(300, after, 2), *taken)
+    assert judged(tmp_path) == answer

@@ -93,6 +93,7 @@ def lost_ids(
     owned = {range(life, life + 1) for one in readings for life in _lives(one)}
     owned |= set(_taken_by_loads(readings, given))
     owned.add(_names_replaced(readings, compacted))
+    owned.add(_before_first_use(readings))
     opened = _opened_after(readings, compacted, owned)
     floor = max(_replaced(readings, compacted), opened.start - 2)
     owned |= {range(one, one + 1) for one in opened}
@@ -131,6 +132,29 @@ def _every_one_is_there(readings: Sequence[KnownFile]) -> bool:
     if not _opens_in_order(readings):
         return least == 1
     return least > 0 and names.issuperset(range(1, least))
+
+
+def _before_first_use(readings: Sequence[KnownFile]) -> range:
+    """Return the ids up to that of the last file which is used for the first time, in turn.
+
+    The files before it have the ids with which they were created, so they are those of the whole
+    past, and no compaction has replaced them: what a load gave between is no file's. A file that
+    was used before was full then, and that would be seen behind its records, or the next one was.
+    """
+    largest = max((one.facts.largest for one in readings), default=0)
+    end = 0
+    for number, one in enumerate(readings, 1):
+        life = one.effective_id
+        if number_of(one.file.name) != number or not one.has_records or is_compacted(one):
+            break
+        later = chain.from_iterable(two.facts.stale_ids for two in readings[number:])
+        first = (
+            not one.facts.stale_ids and _room(one) >= largest and min(later, default=life) >= life
+        )
+        if life != number and not first:
+            break
+        end = life
+    return range(1, end + 1)
 
 
 def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Iterator[range]:
@@ -378,7 +402,8 @@ def _done_with(
     Where nothing was added later, a delete of a record that is nowhere stands for it. After the
     beginning of a transaction that never ended every number must be named: its end takes none.
 
-    Where records wait that were among the first in the next file, others waited before them.
+    Where records wait that were among the first in the next file, others waited before them; and
+    where those wait that were the last before it, and these do not, what took them is gone.
     """
     before = {gap: next(one for one in readings if one.effective_id >= gap.stop) for gap in gaps}
     unnamed = _ids_unnamed(readings, [one.effective_id for one in before.values()], deleted)
@@ -387,6 +412,8 @@ def _done_with(
         count = unnamed[one.effective_id]
         place = readings.index(one)
         if count is not None and _waited_across(readings, place, live):
+            continue
+        if place and _taken_after(readings[place - 1], one, live):
             continue
         if open_since is not None and gap.start > open_since:
             if count == 0 and not _started(_first_added(readings, one.effective_id)):
@@ -416,6 +443,16 @@ def _waited_across(readings: Sequence[KnownFile], place: int, live: Container[in
         return first > 0
     earlier = list(readings[place - 1].adds()) if place else []
     return any(one in live for one in earlier[-_few(earlier) :])
+
+
+def _taken_after(before: KnownFile, after: KnownFile, live: Container[int]) -> bool:
+    """Return whether the last records before a gap wait, and the first ones after it do not.
+
+    Messages are taken in the order in which they were sent: what took these stood in the gap.
+    """
+    last, first = list(before.adds())[-FIRST_MIN:], list(after.adds())
+    taken = len(first) >= FIRST_MIN and not any(one in live for one in first[: _few(first)])
+    return taken and 2 * sum(one in live for one in last) > FIRST_MIN
 
 
 def _few(added: Sequence[int]) -> int:
