@@ -14,7 +14,13 @@ from tallystick.services.journal import Journal
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.verdict.strict import held_by_open, redo_bytes
-from tallystick.systems.held_back import REDONE_PER_S, held_back, held_back_text, redo_text
+from tallystick.systems.held_back import (
+    LOADED_PER_S,
+    REDONE_PER_S,
+    held_back,
+    held_back_text,
+    redo_text,
+)
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
 from tests.kit import read_in_runs
@@ -50,6 +56,21 @@ def test_a_long_redo_is_told_with_its_bytes_and_how_long_they_took() -> None:
     assert redo_text(REDONE_PER_S - 1) == ""
     assert redo_text(48_254_685).startswith("48,254,685 bytes of log; at 5 MB a second")
     assert redo_text(48_254_685).endswith("about 10 s")
+
+
+def test_a_long_load_of_a_journal_is_told_at_its_own_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert redo_text(LOADED_PER_S - 1, LOADED_PER_S) == ""
+    journal(tmp_path, [[add(1)], [add(2)], []])
+    assert explain(tmp_path).logs[0].strict["loaded"] == 3 * 1024
+    monkeypatch.setattr("tallystick.cli.output.LOADED_PER_S", 1024)
+    with pytest.raises(SystemExit):
+        main(["explain", str(tmp_path)])
+    text = capsys.readouterr().out
+    assert "Load: 3,072 bytes of log; at 0 MB a second" in text
+    assert "about 3 s" in text
+    assert "Redo:" not in text
 
 
 def test_the_redo_of_derby_is_the_log_from_its_begin_to_its_end() -> None:

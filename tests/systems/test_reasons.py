@@ -21,7 +21,13 @@ import pytest
 import tallystick
 from tallystick.records import Answer, Judgement
 from tallystick.systems.answers import NO_REASONS
-from tallystick.systems.bitronix.format.layout import STATE_HEADER, TIMESTAMP_HEADER
+from tallystick.systems.bitronix.format.layout import (
+    COMMITTING,
+    HEADER_LENGTH,
+    PREPARING,
+    STATE_HEADER,
+    TIMESTAMP_HEADER,
+)
 from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
@@ -113,6 +119,19 @@ def two_journals(folder: Path) -> None:
         decided = [bitronix.record(one, number, "a", gtrid=gtrid) for one in (8, 3)]
         content = bitronix.file_bytes(decided, 5_000 + number)
         (folder / f"btm{number}.tlog").write_bytes(content)
+
+
+def not_counted(status: int, state_: int = -1) -> Change:
+    """Write a journal of which the header does not count the last record, of that status."""
+
+    def change(folder: Path) -> None:
+        last = bitronix.record(status, 2, "a", "b", gtrid=bitronix.gtrid(2))
+        counted = bitronix.file_bytes([], 6_000, state=state_)[:HEADER_LENGTH]
+        content = counted + last.encode()
+        (folder / "btm1.tlog").write_bytes(content.ljust(bitronix.PAIR_SIZE, b"\0"))
+        (folder / "btm2.tlog").write_bytes(bitronix.file_bytes([], 5_000))
+
+    return change
 
 
 def object_store(cut: int | None = None, end: str = "") -> Change:
@@ -590,6 +609,11 @@ PROOFS = [
     (Row("bitronix", "committed-2pc", as_it_is, "closed-header"), ODD_STATE, "no-proof"),
     (Row("bitronix", "crash-before-commit", as_it_is, "unclean-header"), ODD_STATE, "no-proof"),
     (
+        Row("bitronix", NONE, not_counted(PREPARING), "notes-not-counted"),
+        not_counted(PREPARING, 7),
+        "no-proof",
+    ),
+    (
         Row("cloudtran", "all-complete", as_it_is, "closing-block"),
         without_closing_block,
         "last-block-whole",
@@ -667,6 +691,7 @@ OTHERS = [
     Row("cloudtran", "normal", two_serials, "other-file"),
     Row("bitronix", "wide", SINCE_1970, "lines-differ"),
     Row("bitronix", NONE, two_journals, "other-time"),
+    Row("bitronix", NONE, not_counted(COMMITTING), "decision-not-counted"),
     Row("derby", "halted", put("log/log1.dat", 0, bytes(4)), "no-boot"),
     Row("derby", NONE, page_gap, "boot-depends"),
     Row("derby", "halted", without("log/log1.dat"), "new-log"),

@@ -31,7 +31,7 @@ from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
-from tallystick.systems.held_back import held_back_text, redo_text
+from tallystick.systems.held_back import LOADED_PER_S, held_back_text, redo_text
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.surroundings import ALONE
 
@@ -331,10 +331,12 @@ def print_held_back(out: Printer, held: Mapping[str, Any] | None) -> None:
         out.line(f"  Held back: {held_back_text(held)}")
 
 
-def print_redo(out: Printer, size: int | None) -> None:
-    """Print how much of a log is redone at a restart, where that takes a while."""
-    if text := redo_text(size or 0):
+def print_redo(out: Printer, strict: Mapping[str, Any]) -> None:
+    """Print how much of a log is redone or loaded at a restart, where that takes a while."""
+    if text := redo_text(strict.get("redo") or 0):
         out.line(f"  Redo: {text}")
+    if text := redo_text(strict.get("loaded") or 0, LOADED_PER_S):
+        out.line(f"  Load: {text}")
 
 
 def stake_text(one: Judgement) -> str:

@@ -126,7 +126,7 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
         told.is_new(own.text)
         out.line(f"  The log alone: {own.words}: {own.text}")
     print_held_back(out, verdict.strict.get("held_back"))
-    print_redo(out, verdict.strict.get("redo"))
+    print_redo(out, verdict.strict)
     for difference in verdict.differences[:LISTED_MAX]:
         _show_difference(out, difference, told)
     _show_rest(out, len(verdict.differences))

@@ -617,9 +617,19 @@ def test_a_file_that_was_used_before_does_not_tell_which_were_used_between(tmp_p
     assert judged(tmp_path) == MISSING
 
 
-def test_a_file_that_is_full_may_have_been_used_before(tmp_path: Path) -> None:
-    used_after_loads(tmp_path, 4, full(900))
-    assert judged(tmp_path) == MISSING
+@pytest.mark.parametrize(
+    ("unnamed", "answer"), [(0, SAFE), (2, SAFE), (99, MISSING)], ids=["none", "few", "many"]
+)
+def test_a_full_file_may_have_been_used_before_if_ids_of_records_are_missing_before_it(
+    unnamed: int, answer: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """A transaction is open, and might have ended in a file that is lost."""
+    first, opened = full(1), add_tx(88, 89, b"x")
+    put(tmp_path, 1, 1, [opened, *first[:-2]])
+    put(tmp_path, 2, 4, [update(7), *full(90 + unnamed)[:-2]])
+    put(tmp_path, 5, 5, [add(500)])
+    put(tmp_path, 6, 6, [])
+    assert judged(tmp_path) == answer
 
 
 def test_a_name_that_is_missing_may_be_that_of_a_lost_file(tmp_path: Path) -> None:

@@ -84,7 +84,5 @@ def _proof(pair: DualFiles, *, ends_in_notes: bool) -> Iterator[Ground]:
         yield Ground("same-time")
     elif pair.of_different_times():
         yield Ground(OTHER_TIME)
-    elif ends_in_notes:
-        yield Ground("notes-not-counted")
     elif later.state in _PROOFS:
-        yield Ground(_PROOFS[later.state])
+        yield Ground("notes-not-counted" if ends_in_notes else _PROOFS[later.state])

@@ -93,7 +93,7 @@ def lost_ids(
     owned = {range(life, life + 1) for one in readings for life in _lives(one)}
     owned |= set(_taken_by_loads(readings, given))
     owned.add(_names_replaced(readings, compacted))
-    owned.add(_before_first_use(readings))
+    owned.add(_before_first_use(readings, deleted))
     opened = _opened_after(readings, compacted, owned)
     floor = max(_replaced(readings, compacted), opened.start - 2)
     owned |= {range(one, one + 1) for one in opened}
@@ -134,12 +134,14 @@ def _every_one_is_there(readings: Sequence[KnownFile]) -> bool:
     return least > 0 and names.issuperset(range(1, least))
 
 
-def _before_first_use(readings: Sequence[KnownFile]) -> range:
+def _before_first_use(readings: Sequence[KnownFile], deleted: Sequence[int]) -> range:
     """Return the ids up to that of the last file which is used for the first time, in turn.
 
     The files before it have the ids with which they were created, so they are those of the whole
     past, and no compaction has replaced them: what a load gave between is no file's. A file that
     was used before was full then, and that would be seen behind its records, or the next one was.
+    If it is full now, ids of records tell: what it held before was done with, so all of that, too,
+    was added there, for the files before are those of the past, and deletes of theirs are kept.
     """
     largest = max((one.facts.largest for one in readings), default=0)
     end = 0
@@ -151,10 +153,18 @@ def _before_first_use(readings: Sequence[KnownFile]) -> range:
         first = (
             not one.facts.stale_ids and _room(one) >= largest and min(later, default=life) >= life
         )
-        if life != number and not first:
+        if life != number and not first and not _goes_on(readings, one, deleted):
             break
         end = life
     return range(1, end + 1)
+
+
+def _goes_on(readings: Sequence[KnownFile], file: KnownFile, deleted: Sequence[int]) -> bool:
+    """Return whether no more ids are unaccounted for before a file than a start takes."""
+    count = _ids_unnamed(readings, [file.effective_id], deleted)[file.effective_id]
+    same_start = not _started(_first_added(readings, file.effective_id))
+    own = file.first_added() is not None and not file.facts.stale_ids
+    return own and same_start and count is not None and count <= UNNAMED_AT_START_MAX
 
 
 def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Iterator[range]:

@@ -52,6 +52,7 @@ def _strict(evidence: Evidence, findings: list[Finding]) -> dict[str, Any]:
         "findings": dict(Counter(finding.code for finding in findings)),
         "live_records": analysis.live_records,
         "missing_file_ids": analysis.missing_ids()[:GONE_MAX],
+        "loaded": sum(one.file.size for one in analysis.readings),
     } | _held_back(analysis)
 
 
