@@ -11,7 +11,7 @@ import logging
 import re
 import shlex
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 _UNSAFE = re.compile(
@@ -42,6 +42,11 @@ def shell_quoted(text: str) -> str:
         return shlex.quote(text)
     escaped = "".join(_shell_escaped(letter) for letter in text)
     return f"$'{escaped}'"
+
+
+def shell_words(texts: Iterable[str]) -> str:
+    """Return paths as words of a POSIX shell, one after another."""
+    return " ".join(map(shell_quoted, texts))
 
 
 def _shell_escaped(letter: str) -> str:

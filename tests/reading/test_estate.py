@@ -181,7 +181,7 @@ def test_every_reason_of_an_estate_occurs() -> None:
 
 def test_more_than_fits_into_memory_is_left_to_the_pipeline() -> None:
     found = survey(EXAMPLES)
-    gathered = Gatherer(found.path, found.logs, most=30)
+    gathered = Gatherer(found.paths, found.logs, most=30)
     for reading in found.readings():
         gathered.add(reading, ())
     answer = gathered.judged(())
@@ -292,7 +292,7 @@ def test_a_later_commit_that_is_missing_leaves_the_end_of_a_log_open(
         Reading("/queue", *(_branch("/queue", n, committed) for n in (1, last, 5))),
     )
     own = Judgement(Answer.CANNOT_TELL, "open", decided_by=BY_COORDINATOR)
-    gathered = Gatherer("/", [one.source for one in made])
+    gathered = Gatherer(["/"], [one.source for one in made])
     for one in made:
         gathered.add(cast(LogReading, one), (), own if one.source.path == "/db" else None)
     answer = gathered.judged(())

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Protocol, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,7 +28,7 @@ from rich.text import Text
 from tallystick.arrow.numba_kernel import noticed
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
-from tallystick.reading.results import is_severe
+from tallystick.reading.results import is_severe, reads_nothing
 from tallystick.reading.survey import NO_LOG
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
 from tallystick.systems.held_back import LOADED_PER_S, held_back_text, redo_text
@@ -43,6 +43,8 @@ _Found = TypeVar("_Found", bound="_Reply")
 
 WIDTH = 80
 """Columns of a terminal; only what is to be copied whole, as a path, is longer."""
+LOGLESS_MAX = 6
+"""Names of files and paths that are no log that a person is shown."""
 LOGS_MAX = 3
 """Logs that a person is shown beside what is said of them."""
 
@@ -178,10 +180,15 @@ def say_finding(finding: Finding) -> None:
 
 def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = False) -> None:
     """Say what could not be read, and exit: 2 without a log, 1 where something is damaged."""
-    for problem in problems:
+    found, without = told_apart(problems)
+    for problem in found:
         say_finding(problem)
-    no_log = any(problem.code == NO_LOG for problem in problems)
-    ctx.exit(2 if no_log else int(damaged or any(map(is_severe, problems))))
+    if without:
+        say(_others_text(without, LOGLESS_MAX), err=True)
+    no_log = any(one.code == NO_LOG and one.severity is not Severity.INFO for one in problems)
+    if reads_nothing(not no_log, problems):
+        ctx.exit(2)
+    ctx.exit(int(damaged or any(map(is_severe, problems))))
 
 
 def complain(message: str, code: int) -> int:
@@ -363,12 +370,24 @@ def place(file: str | None, offset: int | None) -> str:
 
 def print_problems(out: Printer, problems: Iterable[Finding], others: list[str]) -> None:
     """Print what could not be read, and what is no log."""
-    for problem in problems:
+    found, without = told_apart(problems)
+    for problem in found:
         out.finding(problem)
-    if others:
-        texts = [_others_text(others, most) for most in range(6, 0, -1)]
+    if others := [*dict.fromkeys([*without, *others])]:
+        texts = [_others_text(others, most) for most in range(LOGLESS_MAX, 0, -1)]
         fitting = (text for text in texts if len(text) <= WIDTH)
         out.line(next(fitting, texts[-1]), style="dim")
+
+
+def told_apart(problems: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
+    """Return what went wrong, and which paths hold no log where others do: a line names them."""
+    found, without = list[Finding](), list[str]()
+    for one in problems:
+        if one.code == NO_LOG and one.severity is Severity.INFO:
+            without.append(one.log.rstrip("/"))
+        else:
+            found.append(one)
+    return found, without
 
 
 def _others_text(others: list[str], most: int) -> str:
@@ -430,6 +449,7 @@ def read_options(
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 path_argument = click.argument("path", type=click.Path())
+paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path())
 output_option = click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
 )
@@ -460,23 +480,23 @@ class _Reply(Protocol):
 
 def reply(
     read: Callable[..., _Found],
-    path: str,
+    paths: Sequence[str],
     show: Callable[[Printer, _Found], None],
     *,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Read what is below ``path``, print it for a person or a program, and exit with its code.
+    """Read what is below ``paths``, print it for a person or a program, and exit with its code.
 
     Args:
         read: a function of `tallystick.reading`.
-        path: its argument.
+        paths: its argument.
         show: prints what it returns for a person.
         as_json: print it for a program.
         options: what `reading_options` gave.
     """
     with progress("Reading") as tell:
-        found = read(path, options=read_options(**options), progress=tell)
+        found = read(paths, options=read_options(**options), progress=tell)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
-from tallystick.printable import counted, shell_quoted
+from tallystick.printable import counted, shell_quoted, shell_words
 from tallystick.reading.estate import Gatherer, gravest_first, is_waiting
 from tallystick.reading.settled import settled_findings
-from tallystick.reading.survey import NO_LOG, Survey, refuse_unknown_settings, survey
+from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.reconcile.estate import Estate
 from tallystick.reconcile.ids import Maker, find_gtrid, maker_of
 from tallystick.records import Finding, State, Xid, jsonable
@@ -151,14 +151,13 @@ def list_in_doubt(
     """Return what is in doubt in the logs below ``paths`` and in live ``resources``.
 
     A path may be the directory of a `TransactionManager`. Nothing is written. Raises
-    `LogUnreadableError` for a path that cannot be read, and `UnsupportedFormatError` for a setting
-    that no system found there knows.
+    `LogUnreadableError` for the one path if it cannot be read (one of several is among the
+    problems), and `UnsupportedFormatError` for a setting that no system found there knows.
     """
     known = TimedResources(resources or {}, ANSWER_SECONDS).now()
     report, estate = InDoubtReport([]), Estate()
-    surveys = [survey(path, options=options) for path in paths]
-    refuse_unknown_settings(surveys)
-    gathered = [_gathered(found, report, estate) for found in surveys]
+    found = survey(paths, options=options).refuse_unknown_settings() if paths else None
+    gathered = _gathered(found, report, estate) if found is not None else None
     asked = {name: start_call(resource, "in_doubt") for name, resource in known.items()}
     for name, wait in asked.items():
         log = LIVE + name
@@ -167,8 +166,8 @@ def list_in_doubt(
         except ResourceUnreachable as answer:
             estate.add_resource(name, log, ())
             report.unreachable[name] = str(answer)
-    for one in gathered:
-        one.add_closed()
+    if gathered is not None:
+        gathered.add_closed()
     report.looked_at += len(known)
     judged = list(estate.judged())
     report.transactions = [in_doubt_of(row) for row in gravest_first(judged)]
@@ -177,36 +176,33 @@ def list_in_doubt(
     unseen = _waiting_unseen(estate, judged)
     report.unproved += _unproved(estate, unseen)
     seen = {*known, *(b["resource"] for row in judged for b in row["branches"] if b["log"])}
-    logs = [log for one in gathered for log in one.logs]
-    unasked: dict[str, str] = {}
-    for one in gathered:
-        unasked.update(_not_asked(report, one, logs, seen, unseen))
-    if unasked:
-        report.command = _asking(paths, dict.fromkeys(known, "") | unasked)
+    if found is None or gathered is None:
+        return report
+    if unasked := dict(_not_asked(report, gathered, seen, unseen)):
+        report.command = _asking(found.paths, dict.fromkeys(known, "") | unasked)
     return report
 
 
 def gathered(paths: Sequence[str], report: InDoubtReport) -> Estate:
     """Return what the logs below ``paths`` hold; what cannot be read joins ``report``."""
     estate = Estate()
-    for path in paths:
-        _gathered(survey(path), report, estate)
+    _gathered(survey(paths), report, estate)
     return estate
 
 
 def _gathered(found: Survey, report: InDoubtReport, estate: Estate) -> Gatherer:
-    path = found.path
-    gatherer = Gatherer(path, found.logs, estate, least=0, most=math.inf)
+    gatherer = Gatherer(found.paths, found.logs, estate, least=0, most=math.inf)
     for reading in found.readings():
         with found.guard(reading.source):
             gatherer.add(reading, settled_findings(reading, found.known, found.options))
         report.looked_at += 1
-    problems = found.problems
-    if path in gatherer.coordinators and any(one.code == NO_LOG for one in problems):
-        problems = [one for one in problems if one.code != NO_LOG]
-        report.unproved.append(
-            f"{path}: the decisions of this coordinator are not there; give the path of its log"
-        )
+    without = {one.log for one in found.problems if one.code == NO_LOG}
+    absent = [path for path in gatherer.coordinators if path in without]
+    problems = [one for one in found.problems if one.code != NO_LOG or one.log not in absent]
+    report.unproved += [
+        f"{path}: the decisions of this coordinator are not there; give the path of its log"
+        for path in absent
+    ]
     gatherer.add_unread(problems)
     report.problems += problems
     return gatherer
@@ -249,7 +245,6 @@ def _unproved(estate: Estate, unseen: Counter[str]) -> Iterator[str]:
 def _not_asked(
     report: InDoubtReport,
     gathered: Gatherer,
-    logs: Sequence[LogSource],
     seen: Container[str],
     said: Container[str],
 ) -> Iterator[tuple[str, str]]:
@@ -268,7 +263,7 @@ def _not_asked(
         left = [
             (name, identity)
             for name, identity in sorted(names.items())
-            if name not in seen and not _is_among(identity, logs)
+            if name not in seen and not _is_among(identity, gathered.logs)
         ]
         if new := [name for name, _ in left if name not in said]:
             report.unproved.append(
@@ -284,7 +279,7 @@ def _asking(paths: Sequence[str], names: Mapping[str, str]) -> str:
     logs = [shell_quoted(f"PATH-OF-{name}") for name in sorted(embedded)]
     asked = sorted(set(names) - set(embedded))
     given = [f"--resource {shell_quoted(name)}=URL" for name in asked]
-    return " ".join(["tallystick indoubt list", *map(shell_quoted, paths), *logs, *given])
+    return " ".join(["tallystick indoubt list", shell_words(paths), *logs, *given])
 
 
 def _is_among(identity: str, logs: Iterable[LogSource]) -> bool:

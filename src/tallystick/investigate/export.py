@@ -21,7 +21,7 @@ from uuid import UUID
 from tallystick.errors import LogWriteError
 from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
-from tallystick.reading.survey import Path, survey
+from tallystick.reading.survey import Paths, survey
 from tallystick.records import Finding, jsonable
 from tallystick.storage.local import naming, write_anew
 from tallystick.storage.source import is_remote
@@ -34,7 +34,7 @@ FORMATS = ("jsonl", "csv", "parquet", "arrow")
 
 
 def export(
-    path: Path,
+    path: Paths,
     form: str,
     target: str | os.PathLike[str] | IO[bytes],
     *,
@@ -101,7 +101,7 @@ def _write_file(final: str, write: Callable[[IO[bytes]], int]) -> int:
 
 
 def refuse_input(
-    target: str | os.PathLike[str] | IO[bytes], path: Path, options: ReadOptions | None = None
+    target: str | os.PathLike[str] | IO[bytes], path: Paths, options: ReadOptions | None = None
 ) -> None:
     """Refuse a target that is a file of the logs below a path, or of any other log.
 
@@ -113,12 +113,14 @@ def refuse_input(
     final = os.path.realpath(target)
     if (status := _status(final)) is None or not stat.S_ISREG(status.st_mode):
         return
-    which: dict[Path, str] = {path: "the log that is read", final: "a log"}
-    for place, log in ((one, log) for one in which for log in survey(one, options=options).logs):
+    which: tuple[tuple[Paths, str], ...] = ((path, "the log that is read"), (final, "a log"))
+    for what, log in (
+        (what, log) for one, what in which for log in survey(one, options=options).logs
+    ):
         for file in log.files:
             if not is_remote(file) and os.path.realpath(file) == final:
                 raise LogWriteError(
-                    f"the output would take the place of a file of {which[place]}",
+                    f"the output would take the place of a file of {what}",
                     file=final,
                     advice="Name another file",
                 )

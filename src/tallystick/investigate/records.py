@@ -17,7 +17,7 @@ from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.settled import Picture, picture
 from tallystick.reading.survey import (
-    Path,
+    Paths,
     Survey,
     damaged_file,
     deliver,
@@ -55,7 +55,7 @@ class Seen:
 
 
 def seen_records(
-    path: Path,
+    path: Paths,
     wanted: Filter = EVERYTHING,
     *,
     context: int = 0,
@@ -152,7 +152,7 @@ class Counts:
 
 
 def statistics(
-    path: Path,
+    path: Paths,
     wanted: Filter = EVERYTHING,
     *,
     salvage: bool = False,
@@ -190,7 +190,7 @@ def statistics(
 
 
 def follow(
-    path: Path,
+    path: Paths,
     wanted: Filter = EVERYTHING,
     *,
     options: ReadOptions | None = None,

@@ -19,7 +19,7 @@ from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import csv_lines, json_lines, refuse_input, write_whole
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
-from tallystick.reading.survey import Path, Survey, deliver, survey
+from tallystick.reading.survey import Paths, Survey, deliver, survey
 from tallystick.records import Change, Clock, Fate, Finding, Kind, Row, rows_in_columns
 from tallystick.systems.protocol import (
     Catalogued,
@@ -43,7 +43,7 @@ CSV_COLUMNS = (
 
 
 def rows(
-    path: Path,
+    path: Paths,
     wanted: Filter = EVERYTHING,
     *,
     options: ReadOptions | None = None,
@@ -66,7 +66,7 @@ def rows(
 
 
 def row_dicts(
-    path: Path,
+    path: Paths,
     wanted: Filter = EVERYTHING,
     *,
     options: ReadOptions | None = None,
@@ -94,7 +94,7 @@ def row_batches(found: Survey) -> Iterator[pa.RecordBatch]:
 
 
 def export_rows(
-    path: Path,
+    path: Paths,
     form: str,
     target: str | os.PathLike[str] | IO[bytes],
     wanted: Filter = EVERYTHING,

@@ -1,8 +1,8 @@
 """Which logs lie below a path, found by content.
 
-In: a file, a folder or a tree of mixed content, local or on any file system that fsspec
-knows. Out: a `Discovery`: the logs of every system, the files that are no log, and a finding
-for whatever could not be read. Nothing is dropped silently.
+In: files, folders or trees of mixed content, local or on any file system that fsspec knows. Out: a
+`Discovery`: the logs of every system, the files that are no log, and a finding for whatever could
+not be read. Nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +31,10 @@ from tallystick.systems.registry import systems
 
 ASIDE = "put-aside"
 """Code of the finding about a log that its system never reads again."""
+PATH_UNREAD = "path-unreadable"
+"""Code of the finding about one of several paths that cannot be read itself."""
+PATHS_MAX = 8
+"""Of more paths the folder is named that they fill."""
 _LISTINGS = 20
 """How often a folder is listed at most whose files vanish before they are looked at."""
 _DIGITS = re.compile(r"[0-9]+")
@@ -60,41 +64,88 @@ def discover(
     *,
     known: Sequence[System] | None = None,
     progress: Callable[[str], None] | None = None,
+    searched: MutableMapping[str, Discovery] | None = None,
 ) -> Discovery:
     """Return every log below ``path``.
 
     Raises `LogUnreadableError` if ``path`` itself cannot be read.
 
     A single file stands for the log that it belongs to; its siblings are looked at too.
-    ``progress`` is called with each folder.
+    ``progress`` is called with each folder. What is found in the folders of single files is kept in
+    ``searched``, for the next of their files.
     """
     progress = checked(progress, "progress")
-    found = Discovery()
     candidates = systems() if known is None else tuple(known)
     root = _in_full(slashed(os.fspath(path)), candidates)
     only = _single_file(root)
-    for folder in _folders(root if only is None else parent(only), found, recurse=only is None):
-        if progress is not None:
-            progress(folder.path)
-        _search_settled(folder, candidates, found)
-    if only is not None:
-        _narrow(found, only)
-    else:
+    if only is None:
+        found = _searched(root, candidates, progress, recurse=True)
         _put_aside(found, root, candidates)
-    found.logs = _once(found.logs)
+    else:
+        folders = {} if searched is None else searched
+        if (folder := parent(only)) not in folders:
+            folders[folder] = _searched(folder, candidates, progress, recurse=False)
+        found = _narrowed(folders[folder], only)
+    found.logs = once(found.logs)
     return found
 
 
-def _once(logs: list[LogSource]) -> list[LogSource]:
+def _searched(
+    root: str,
+    known: Sequence[System],
+    progress: Callable[[str], None] | None,
+    *,
+    recurse: bool,
+) -> Discovery:
+    found = Discovery()
+    for folder in _folders(root, found, recurse=recurse):
+        if progress is not None:
+            progress(folder.path)
+        _search_settled(folder, known, found)
+    return found
+
+
+def real(path: str) -> str:
+    """Return the one name of what can be named in many ways; of what is remote the given one."""
+    try:
+        return path if is_remote(path) else os.path.realpath(path)
+    except ValueError:  # no file can have this name: reading it says so
+        return path
+
+
+def filled(paths: Sequence[str]) -> list[str]:
+    """Return paths; in the place of very many that are all of a folder, that folder."""
+    if len(paths) <= PATHS_MAX or any(map(is_remote, paths)):
+        return list(paths)
+    of: dict[str, dict[str, str]] = {}
+    for path in paths:
+        folder, name = posixpath.split(posixpath.normpath(slashed(path)))
+        of.setdefault(folder or ".", {})[name] = path
+    return [
+        one for folder, names in of.items()
+        for one in ([folder] if _shown(folder) <= names.keys() else names.values())
+    ]  # fmt: skip
+
+
+def _shown(folder: str) -> set[str]:
+    """Return the names in a folder that a shell's ``*`` stands for."""
+    try:
+        return {name for name in os.listdir(folder) if not name.startswith(".")}  # noqa: PTH208
+    except OSError:
+        return {""}
+
+
+def once(logs: Iterable[LogSource], named: Callable[[str], str] = str) -> list[LogSource]:
     """Return each log once: one that a database names, too, with that database.
 
     A log whose files lie in folders below its own was found once per folder, each with its files.
+    ``named`` gives the name by which folders are told apart.
     """
     found: dict[tuple[str, str, str], LogSource] = {}
     for one in logs:
-        key = one.system, one.path, one.name
+        key = one.system, named(one.path), one.name
         known = found.setdefault(key, one)
-        if {parent(file) for file in one.files} - {one.path}:
+        if known.path == one.path and {parent(file) for file in one.files} - {one.path}:
             found[key] = replace(known, files=tuple(dict.fromkeys(known.files + one.files)))
         elif one.database:
             found[key] = one
@@ -178,10 +229,12 @@ def _single_file(path: str) -> str | None:
     return None if stat.S_ISDIR(mode) else posixpath.join(parent(path), Path(path).name)
 
 
-def _narrow(found: Discovery, path: str) -> None:
-    found.logs = [log for log in found.logs if path in log.files]
-    found.others = [other for other in found.others if other == path]
-    found.problems = [problem for problem in found.problems if problem.file == path]
+def _narrowed(found: Discovery, path: str) -> Discovery:
+    return Discovery(
+        [log for log in found.logs if path in log.files],
+        [other for other in found.others if other == path],
+        [problem for problem in found.problems if problem.file == path],
+    )
 
 
 def _search_settled(folder: Folder, known: Sequence[System], found: Discovery) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tallystick.printable import counted, shell_quoted
-from tallystick.reading.discovery import parent
+from tallystick.printable import counted, shell_words
+from tallystick.reading.discovery import parent, real
 from tallystick.reading.names import log_name
 from tallystick.reconcile import alarms, copies
 from tallystick.reconcile.coverage import hides_records
@@ -176,7 +176,7 @@ class Gatherer:
     """Gathers what logs hold of global transactions, while they are read for something else.
 
     Args:
-        path: below which the logs lie.
+        paths: below which the logs lie.
         logs: all that were found there.
         estate: what else is known; a new one by default.
         least: of fewer logs nothing is gathered: there is nothing to judge together.
@@ -185,7 +185,7 @@ class Gatherer:
 
     def __init__(
         self,
-        path: str,
+        paths: Sequence[str],
         logs: Sequence[LogSource],
         estate: Estate | None = None,
         *,
@@ -193,13 +193,13 @@ class Gatherer:
         most: float = JUDGED_MAX,
     ) -> None:
         self.estate = Estate() if estate is None else estate
-        self.coordinators = _coordinators(path, logs)
-        """Directories of coordinators, the path or what the logs lie in, each with its log."""
+        self.coordinators = _coordinators(paths, logs)
+        """Directories of coordinators, a path or what the logs lie in, each with its log."""
         self.systems: dict[str, str] = {}
         """The system of each log, by its name."""
         self.logs = logs
         self.too_many = False
-        self._path = path
+        self._paths = paths
         self._gathers = len(logs) >= least
         self._most = most
         self._own: dict[str, Judgement] = {}
@@ -263,7 +263,8 @@ class Gatherer:
         waiting = gravest_first(rows)
         lines = _lines(waiting, self)
         found = alarms.finding_rows_of(waiting, self.estate.copies)
-        found += [_not_safe(self._path, one) for one in lines if one.judgement.reason in _UNFOUND]
+        whole = ", ".join(self._paths)
+        found += [_not_safe(whole, one) for one in lines if one.judgement.reason in _UNFOUND]
         return EstateAnswer(
             lines,
             tuple(waiting),
@@ -274,10 +275,10 @@ class Gatherer:
         )
 
     def _command(self) -> str:
-        path = shell_quoted(self._path)
+        words = shell_words(self._paths)
         if self.too_many:
-            return f"tallystick pipeline run {path} --out TABLES"
-        return f"tallystick indoubt list {path}"
+            return f"tallystick pipeline run {words} --out TABLES"
+        return f"tallystick indoubt list {words}"
 
 
 def gravest_first(rows: Iterable[Row]) -> list[Row]:
@@ -293,22 +294,27 @@ def is_waiting(row: Row) -> bool:
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
 
 
-def _coordinators(path: str, logs: Iterable[LogSource]) -> dict[str, str]:
+def _coordinators(paths: Iterable[str], logs: Iterable[LogSource]) -> dict[str, str]:
     """Return the directories of coordinators, each with the name of its decision log.
 
     One folder can be named in many ways: `.` and a link name it too, so real paths are compared.
     """
     names = {os.path.realpath(one.path): log_name(one) for one in logs if not is_remote(one.path)}
-    folders = {} if is_remote(path) else {os.path.realpath(path): path}
-    for real, name in sorted(names.items()):
-        above, last = os.path.split(real)
+    folders = {real(path): path for path in paths if not is_remote(path)}
+    for place, name in sorted(names.items()):
+        above, last = os.path.split(place)
         if last == LOG_FOLDER:
             folders.setdefault(above, parent(name) if Path(name).name == LOG_FOLDER else above)
     return {
-        folder: names.get(str(Path(real) / LOG_FOLDER), str(Path(folder) / LOG_FOLDER))
-        for real, folder in folders.items()
-        if (Path(folder) / NODE_FILE).is_file()
+        folder: names.get(str(Path(place) / LOG_FOLDER), str(Path(folder) / LOG_FOLDER))
+        for place, folder in folders.items()
+        if is_coordinator(folder)
     }
+
+
+def is_coordinator(path: str) -> bool:
+    """Return True for the directory of a coordinator."""
+    return not is_remote(path) and os.path.isfile(os.path.join(path, NODE_FILE))  # noqa: PTH113,PTH118
 
 
 _UNFOUND = ("decisions-absent", "too-many")

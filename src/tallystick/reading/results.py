@@ -12,6 +12,7 @@ from typing import Any
 
 from tallystick.printable import counted, printable
 from tallystick.reading.databases import SCHEMA, Database
+from tallystick.reading.discovery import PATH_UNREAD
 from tallystick.reading.estate import EstateAnswer
 from tallystick.records import (
     Answer,
@@ -48,7 +49,7 @@ class Explanation:
     @property
     def exit_code(self) -> int:
         """0 all safe and whole, 1 anything else, 2 nothing could be read."""
-        if not self.logs:
+        if reads_nothing(self.logs, self.problems):
             return 2
         fine = all(map(is_fine, self.logs, self.findings)) and is_calm(self.estate)
         return int(not fine or any(map(is_severe, self.problems)))
@@ -120,7 +121,7 @@ class Inspection:
     @property
     def exit_code(self) -> int:
         """0 fine, 1 damage found, 2 nothing could be read."""
-        if not self.logs:
+        if reads_nothing(self.logs, self.problems):
             return 2
         found = [one for log in self.logs for one in log.findings] + self.problems
         found += self.estate.findings if self.estate is not None else ()
@@ -154,7 +155,7 @@ class Verification:
     @property
     def exit_code(self) -> int:
         """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
-        if not self.logs:
+        if reads_nothing(self.logs, self.findings):
             return 2
         if not is_calm(self.estate):
             return 1
@@ -243,6 +244,11 @@ def amount(value: Any) -> int:
 def estate_dict(estate: EstateAnswer | None) -> dict[str, Any] | None:
     """Return what ``--json`` prints as ``estate``."""
     return None if estate is None else estate.to_dict()
+
+
+def reads_nothing(logs: object, problems: Iterable[Finding]) -> bool:
+    """Return True where no log was read, or one of the paths could not be read itself."""
+    return not logs or any(one.code == PATH_UNREAD for one in problems)
 
 
 def is_calm(estate: EstateAnswer | None) -> bool:

@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.reading.results import is_severe
+from tallystick.reading.results import is_severe, reads_nothing
 from tallystick.reading.settled import Observer
-from tallystick.reading.survey import Path, Progress, survey
+from tallystick.reading.survey import Paths, Progress, survey
 from tallystick.records import Answer, Finding, Judgement, Verdict
 from tallystick.storage.pace import Pace, paced
 from tallystick.systems.protocol import LogReading, ReadOptions, judgement_on
@@ -73,10 +73,11 @@ class Scrub:
     @property
     def exit_code(self) -> int:
         """0 if nothing is damaged, 1 if something is, 2 if there was no log to read."""
-        if not self.logs and not any(map(is_severe, self.problems)):
+        unread = any(map(is_severe, self.problems))
+        if reads_nothing(self.logs or unread, self.problems):
             return 2
         rotten = any(one.rotten for one in self.logs)
-        return int(rotten or any(map(is_severe, self.problems)))
+        return int(rotten or unread)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick scrub --json`` prints for a pass."""
@@ -90,7 +91,7 @@ class Scrub:
 
 
 def scrub(
-    path: Path,
+    path: Paths,
     *,
     rate: float = RATE,
     options: ReadOptions | None = None,
@@ -99,13 +100,13 @@ def scrub(
     """Read every log below ``path`` from the disk and verify it; nothing is written.
 
     Args:
-        path: a file, a folder or a tree; logs in it may be open in other processes.
+        path: a file, a folder or a tree, or several; logs in it may be open in other processes.
         rate: bytes a second at most; 0 for as fast as the disk.
         options: as for ``explain``.
         progress: called with the path of each log before it is read.
 
     Raises:
-        LogUnreadableError: the path itself cannot be read.
+        LogUnreadableError: the path itself cannot be read; one of several is one of ``problems``.
         UnsupportedFormatError: no system found here knows a setting of ``options``.
     """
     start, pace = time.monotonic(), Pace(rate)

@@ -1,15 +1,16 @@
 """Reading every log below a path: one way for library, command line and pipeline.
 
-In: a path to a file, a folder or a tree, local or remote. Out: records, Arrow batches, a
-summary or both verdicts of every log found there. Nothing is written. What goes wrong with
-one log becomes a finding of that log and never stops the others.
+In: a path to a file, a folder or a tree, local or remote, or several. Out: records, Arrow batches,
+a summary or both verdicts of every log found there. Nothing is written. What goes wrong with one
+log becomes a finding of that log and never stops the others; what goes wrong with one of several
+paths, too.
 """
 
 from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,8 +26,17 @@ from tallystick.errors import (
 )
 from tallystick.printable import shell_quoted
 from tallystick.reading.databases import whole_databases
-from tallystick.reading.discovery import discover, other_text, parent
-from tallystick.reading.estate import Gatherer
+from tallystick.reading.discovery import (
+    PATH_UNREAD,
+    Discovery,
+    discover,
+    filled,
+    once,
+    other_text,
+    parent,
+    real,
+)
+from tallystick.reading.estate import Gatherer, is_coordinator
 from tallystick.reading.filters import EVERYTHING, TIME_OF_DAY, Filter
 from tallystick.reading.names import log_name
 from tallystick.reading.results import (
@@ -67,6 +77,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
 Progress = Callable[[str], None]
 
 NO_LOG = "no-log"
@@ -78,18 +89,25 @@ _LOOKED_AT = 64 << 10
 
 @dataclass(slots=True)
 class Survey:
-    """The logs below a path, opened one at a time, and what could not be opened.
+    """The logs below some paths, opened one at a time, and what could not be opened.
 
-    ``logs`` are the logs that were found, ``others`` the files that are no log of any system;
-    ``problems`` grows while logs are read.
+    ``paths`` are what was asked for, but for what holds no log where others do, and is no directory
+    of a coordinator; ``logs`` are the
+    logs that were found, ``others`` the files that are no log of any system; ``problems`` grows
+    while logs are read.
     """
 
-    path: str
+    paths: tuple[str, ...]
     logs: list[LogSource]
     others: list[str]
     problems: list[Finding]
     options: ReadOptions
     known: dict[str, System] = field(repr=False)
+
+    @property
+    def path(self) -> str:
+        """The path, or several as a message names them."""
+        return ", ".join(self.paths)
 
     def readings(self, progress: Progress | None = None) -> Iterator[LogReading]:
         """Yield each log that opens; ``progress`` is called with its path before."""
@@ -114,9 +132,10 @@ class Survey:
 
     def repair_command(self) -> str:
         """Return the command that mends the logs in a copy; empty where nothing proves a mend."""
-        if is_remote(self.path) or not self.mends():
+        (path,) = self.paths
+        if is_remote(path) or not self.mends():
             return ""
-        return f"tallystick repair {shell_quoted(self.path)} --to COPY"
+        return f"tallystick repair {shell_quoted(path)} --to COPY"
 
     def refuse_unknown_settings(self) -> Survey:
         """Return this survey, if each setting has a name that a system found here knows.
@@ -124,7 +143,15 @@ class Survey:
         Raises:
             UnsupportedFormatError: no system of the logs that were found has such a setting.
         """
-        refuse_unknown_settings([self])
+        systems_here = {source.system for source in self.logs}
+        names = {name for system in systems_here for name in self.known[system].settings}
+        if systems_here and (unknown := sorted(set(self.options.settings) - names)):
+            raise UnsupportedFormatError(
+                f"no log here is of a system that has the setting {', '.join(unknown)}",
+                file=self.path,
+                expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
+                found=", ".join(unknown),
+            )
         return self
 
     def observers(self, progress: Progress | None = None) -> Iterator[Observer]:
@@ -244,7 +271,7 @@ class Survey:
 
     def gatherer(self) -> Gatherer:
         """Return what gathers the global transactions of the logs, to judge them together."""
-        return Gatherer(self.path, self.logs)
+        return Gatherer(self.paths, self.logs)
 
     @contextmanager
     def guard(self, source: LogSource) -> Iterator[None]:
@@ -254,20 +281,6 @@ class Survey:
             require_whole(source.files)
         except (TallystickError, OSError) as error:
             self.problems.append(error_finding(source, error))
-
-
-def refuse_unknown_settings(surveys: Iterable[Survey]) -> None:
-    """Raise `UnsupportedFormatError` for a setting of which no system found in any knows."""
-    for one in (found := list(surveys)):
-        systems_here = {source.system for each in found for source in each.logs}
-        names = {name for system in systems_here for name in one.known[system].settings}
-        if systems_here and (unknown := sorted(set(one.options.settings) - names)):
-            raise UnsupportedFormatError(
-                f"no log here is of a system that has the setting {', '.join(unknown)}",
-                file=one.path,
-                expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
-                found=", ".join(unknown),
-            )
 
 
 def why_not_followed(source: LogSource, of: System) -> str:
@@ -286,34 +299,79 @@ def why_not_followed(source: LogSource, of: System) -> str:
 
 
 def survey(
-    path: Path,
+    path: Paths,
     *,
     options: ReadOptions | None = None,
     known: Sequence[System] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Find the logs below ``path``. Raises `LogUnreadableError` if it cannot be read itself.
+    """Find the logs below ``path``, each once; of several paths, those below any of them.
 
     ``known`` are the systems to look for, by default all; ``progress`` gets each folder.
+
+    Raises:
+        LogUnreadableError: the path itself cannot be read. One of several is one of ``problems``.
+        ValueError: there is no path.
     """
+    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    named = dict[str, str]()
+    for each in given:
+        named.setdefault(real(os.fspath(each)), os.fspath(each))
+    if not (paths := [*named.values()]):
+        raise ValueError("there is no path: expected one at least")
     candidates = tuple(known) if known is not None else systems()
-    found = discover(path, known=candidates, progress=progress)
-    problems = list(found.problems)
-    if not found.logs:
-        unread = [one.file for one in found.problems if one.file is not None]
-        problems.append(_no_log(os.fspath(path), sorted({*found.others, *unread})))
+    parts, problems = dict[str, Discovery](), list[Finding]()
+    searched = dict[str, Discovery]()
+    for one in paths:
+        try:
+            parts[one] = discover(one, known=candidates, progress=progress, searched=searched)
+        except LogUnreadableError as error:
+            if len(paths) == 1:
+                raise
+            problems.append(_unread_path(one, error))
+    logs = once(
+        (log for part in parts.values() for log in part.logs), real if len(parts) > 1 else str
+    )
+    problems += dict.fromkeys(one for part in parts.values() for one in part.problems)
+    without = _without_log(parts, logs)
+    problems += without.values()
+    files = {file for log in logs for file in log.files}
+    others = dict.fromkeys(one for part in parts.values() for one in part.others)
+    shown = [one for one in filled(paths) if one not in without or not logs]
+    shown += [one for one in without if is_coordinator(one) and one not in shown]
     return Survey(
-        os.fspath(path),
-        found.logs,
-        found.others,
+        tuple(shown),
+        logs,
+        [one for one in others if one not in files],
         problems,
         options or ReadOptions(),
         {one.name: one for one in candidates},
     )
 
 
+def _unread_path(path: str, error: LogUnreadableError) -> Finding:
+    return Finding(
+        PATH_UNREAD, Severity.DAMAGE, "", path, str(error), file=error.file, advice=error.advice
+    )
+
+
+def _without_log(parts: Mapping[str, Discovery], logs: Sequence[LogSource]) -> dict[str, Finding]:
+    """Return a finding for each path that holds no log; where others hold some, a note.
+
+    What lies beside the files of a log is none of these: a shell's ``*`` names it, too.
+    """
+    folders = {log.path for log in logs}
+    found = {}
+    for path, part in parts.items():
+        if not part.logs and parent(path) not in folders:
+            unread = [one.file for one in part.problems if one.file is not None]
+            finding = _no_log(path, sorted({*part.others, *unread}))
+            found[path] = replace(finding, severity=Severity.INFO) if logs else finding
+    return found
+
+
 def scan(
-    path: Path,
+    path: Paths,
     wanted: Filter = EVERYTHING,
     *,
     salvage: bool = False,
@@ -335,7 +393,7 @@ def scan(
 
 
 def read_arrow(
-    path: Path,
+    path: Paths,
     table: str = "records",
     *,
     columns: Sequence[str] = (),
@@ -391,7 +449,7 @@ def read_arrow(
 
 
 def explain(
-    path: Path,
+    path: Paths,
     *,
     options: ReadOptions | None = None,
     progress: Progress | None = None,
@@ -428,7 +486,7 @@ def explain(
 
 
 def inspect(
-    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+    path: Paths, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Inspection:
     """Return a summary of every log below ``path``."""
     found = survey(path, options=options).refuse_unknown_settings()
@@ -445,7 +503,7 @@ def inspect(
 
 
 def verify(
-    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+    path: Paths, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Verification:
     """Return the findings of every log below ``path``.
 

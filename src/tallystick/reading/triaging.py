@@ -10,13 +10,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.printable import printable, shell_quoted
+from tallystick.printable import printable, shell_quoted, shell_words
 from tallystick.reading.databases import SCHEMA, Database, databases
 from tallystick.reading.estate import EstateAnswer, Gatherer
 from tallystick.reading.names import log_name
-from tallystick.reading.results import counts, estate_dict, is_calm, is_severe, lines_of
+from tallystick.reading.results import (
+    counts,
+    estate_dict,
+    is_calm,
+    is_severe,
+    lines_of,
+    reads_nothing,
+)
 from tallystick.reading.settled import Observer
-from tallystick.reading.survey import Path, Progress, Survey, survey
+from tallystick.reading.survey import Paths, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State, Surroundings
 from tallystick.systems.protocol import LogSource, ReadOptions
 
@@ -77,6 +84,8 @@ class Triage:
     """What the logs say together; None where there is one, or none of global transactions."""
     databases: list[Database] = field(default_factory=list)
     """What the logs belong to: of ``logs``, the answer is that of the database."""
+    command: str = ""
+    """What to type to see every log."""
 
     def __str__(self) -> str:
         return lines_of(self.path, self.logs, self.problems)
@@ -84,7 +93,7 @@ class Triage:
     @property
     def exit_code(self) -> int:
         """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
-        if not self.logs:
+        if reads_nothing(self.logs, self.problems):
             return 2
         fine = all(one.fine for one in self.logs) and is_calm(self.estate)
         return int(not fine or any(map(is_severe, self.problems)))
@@ -106,21 +115,22 @@ class Triage:
 
 
 def triage(
-    path: Path, *, options: ReadOptions | None = None, progress: Progress | None = None
+    path: Paths, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Triage:
     """Return every log below ``path``, gravest first.
 
     Args:
-        path: a file, a folder or a tree, local or remote.
+        path: a file, a folder or a tree, local or remote; or several, which are judged together.
         options: as for ``explain``.
         progress: called with the path of each log before it is read.
 
     Raises:
-        LogUnreadableError: the path itself cannot be read.
+        LogUnreadableError: the path itself cannot be read; one of several is one of ``problems``.
         UnsupportedFormatError: no system found here knows a setting of ``options``.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     result = Triage(found.path, [], found.problems, found.others)
+    result.command = f"tallystick triage --all {shell_words(found.paths)}"
     gathered, seen = found.gatherer(), list[_Seen]()
     for log in found.observers(progress):
         with found.guard(log.source):
@@ -178,7 +188,7 @@ def _triaged(
     path, in_doubt = _path(source), seen.in_doubt
     if len(database.logs) > 1:
         path = database.path
-    whole = shell_quoted(path) if estate is None else shell_quoted(found.path)
+    whole = shell_quoted(path) if estate is None else shell_words(found.paths)
     command = _command(found, source, answer, shell_quoted(path), fine=fine)
     by_others = _answer(seen, estate) is not seen.judgement
     if (answer.answer is Answer.SAFE and in_doubt) or by_others:

@@ -23,6 +23,7 @@ from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.runbook import act_of, name_of
 from tallystick.indoubt.settle import open_store, refuse, settle
+from tallystick.reading.results import reads_nothing
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
 from tallystick.reconcile.decision_table import Decision
 from tallystick.roles.coordinator_files import NODE_FILE
@@ -33,7 +34,7 @@ from tallystick.services.transactions.resources import adapt
 _STORES = ("page-store:", "journal:")
 OPTION = "--resource"
 
-paths_argument = click.argument("paths", nargs=-1, type=click.Path())
+paths_argument = click.argument("paths", nargs=-1, type=click.Path())  # --resource may do
 resource_option = click.option(
     OPTION,
     "resources",
@@ -108,7 +109,7 @@ def list_(
 
 def exit_code(report: InDoubtReport) -> int:
     """Return 0 where nothing is in doubt, 1 where something is or may be, 2 if nothing was read."""
-    if not report.looked_at and not report.unproved:
+    if reads_nothing(report.looked_at or report.unproved, report.problems):
         return 2
     return int(report.found or not report.whole)
 

@@ -17,7 +17,7 @@ from tallystick.cli.output import (
     body_text,
     end_listing,
     listed,
-    path_argument,
+    paths_argument,
     print_json_lines,
     read_options,
     reading_options,
@@ -36,7 +36,7 @@ _STYLES = {
 
 
 @click.command()
-@path_argument
+@paths_argument
 @as_json
 @click.option("--salvage", is_flag=True, help="Also what lies after damage, marked as such.")
 @click.option("--stats", is_flag=True, help="Counts of each log instead of the records.")
@@ -48,7 +48,7 @@ _STYLES = {
 def command(
     ctx: click.Context,
     /,
-    path: str,
+    paths: tuple[str, ...],
     as_json: bool,
     salvage: bool,
     stats: bool,
@@ -56,7 +56,7 @@ def command(
     follows: bool,
     **options: Any,
 ) -> None:
-    """Print every record of every log below PATH, in log order.
+    """Print every record of every log below PATHS, in log order.
 
     With --json one object a line, binary as hex. Exit code 1 if a record is damaged or
     something could not be read.
@@ -67,15 +67,15 @@ def command(
     wanted = wanted_of(options)
     read = read_options(**options)
     if stats:
-        found = statistics(path, wanted, salvage=salvage, options=read, problems=problems)
+        found = statistics(paths, wanted, salvage=salvage, options=read, problems=problems)
         _count(found, as_json=as_json)
         end_listing(ctx, problems)
     elif follows:
         with suppress(KeyboardInterrupt):  # as a person ends it
-            _print(follow(path, wanted, options=read), as_json=as_json)
+            _print(follow(paths, wanted, options=read), as_json=as_json)
         ctx.exit(0)
     records = seen_records(
-        path, wanted, context=context, salvage=salvage, options=read, problems=problems
+        paths, wanted, context=context, salvage=salvage, options=read, problems=problems
     )
     damaged = _print(records, as_json=as_json)
     end_listing(ctx, problems, damaged=damaged)

@@ -42,15 +42,15 @@ SHORT = 40
 
 
 @click.command()
-@click.argument("path", type=click.Path(), required=False)
+@click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--error", metavar="CODE", help="Say what an error of an original means.")
 @click.option("--log-only", is_flag=True, help="Judge the log alone, not what is beside it.")
 @as_json
 @reading_options
-def command(path: str | None, error: str | None, as_json: bool, **options: Any) -> None:
+def command(paths: tuple[str, ...], error: str | None, as_json: bool, **options: Any) -> None:
     """Say what a restart would keep, undo, leave in doubt and silently lose.
 
-    Per log below PATH: the answer about its database or broker, with what a restart opens besides
+    Per log below PATHS: the answer about its database or broker, with what a restart opens besides
     the log; the verdict of the log's own engine, the strict one from the bytes alone, and where
     the two part.
 
@@ -58,10 +58,12 @@ def command(path: str | None, error: str | None, as_json: bool, **options: Any) 
     with PATH, too, which databases below it show that error.
     """
     if error is not None:
-        _explain_error(error, path, as_json=as_json, **options)
-    if path is None:
-        raise click.UsageError("Missing argument 'PATH'.")
-    reply(partial(explain, whole=as_json), path, _show, as_json=as_json, **options)
+        if len(paths) > 1:
+            raise click.UsageError("--error takes one PATH")
+        _explain_error(error, next(iter(paths), None), as_json=as_json, **options)
+    if not paths:
+        raise click.UsageError("Missing argument 'PATHS...'.")
+    reply(partial(explain, whole=as_json), paths, _show, as_json=as_json, **options)
 
 
 def _explain_error(text: str, path: str | None, *, as_json: bool, **options: Any) -> NoReturn:

@@ -11,7 +11,7 @@ from tallystick.cli.output import (
     end_listing,
     output_option,
     output_target,
-    path_argument,
+    paths_argument,
     read_options,
     reading_options,
     say,
@@ -24,7 +24,7 @@ TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.option("--to", "form", type=click.Choice(FORMATS), required=True, help="Form of the output.")
 @output_option
 @click.option("--table", type=click.Choice(TABLES), default="records", show_default=True)
@@ -36,18 +36,18 @@ TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
 def command(
     ctx: click.Context,
     /,
-    path: str,
+    paths: tuple[str, ...],
     form: str,
     output: str | None,
     table: str,
     salvage: bool,
     **options: Any,
 ) -> None:
-    """Write a table of every log below PATH as JSON lines, CSV, Parquet or an Arrow stream."""
+    """Write a table of every log below PATHS as JSON lines, CSV, Parquet or an Arrow stream."""
     problems: list[Finding] = []
     wanted = wanted_of(options)
     rows = export(
-        path,
+        paths,
         form,
         output_target(form, output),
         table=table,

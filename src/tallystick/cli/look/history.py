@@ -15,7 +15,7 @@ from tallystick.cli.look.rows import fate_options, fates, show_rows
 from tallystick.cli.output import (
     as_json,
     end_listing,
-    path_argument,
+    paths_argument,
     print_json_lines,
     read_options,
     reading_options,
@@ -25,7 +25,7 @@ from tallystick.records import Finding
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.argument("key")
 @fate_options
 @click.option("--table", "--collection", "collection", help=COLLECTION_HELP)
@@ -33,15 +33,15 @@ from tallystick.records import Finding
 @as_json
 @reading_options
 @click.pass_context
-def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
-    """Print every change of a row below PATH, those that did not last marked.
+def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Print every change of a row below PATHS, those that did not last marked.
 
     KEY is its key as the log has it, or COLUMN=VALUE. Changes come as their transactions ended,
     those that have not ended last.
     """
     problems: list[Finding] = []
     wanted = wanted_of(options, fates(options))
-    found = row_dicts(path, wanted, options=read_options(**options), problems=problems)
+    found = row_dicts(paths, wanted, options=read_options(**options), problems=problems)
     if as_json:
         print_json_lines(found, streams=True)
     else:

@@ -11,7 +11,7 @@ from tallystick.cli.output import (
     Printer,
     as_json,
     listed,
-    path_argument,
+    paths_argument,
     print_estate,
     print_findings,
     print_held_back,
@@ -25,12 +25,12 @@ from tallystick.reading.results import Inspection, Summary
 
 
 @click.command()
-@path_argument
+@paths_argument
 @as_json
 @reading_options
-def command(path: str, as_json: bool, **options: Any) -> None:
-    """Summarise every log below PATH: files, records, transactions, findings."""
-    reply(inspect, path, _show, as_json=as_json, **options)
+def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Summarise every log below PATHS: files, records, transactions, findings."""
+    reply(inspect, paths, _show, as_json=as_json, **options)
 
 
 def _show(out: Printer, answer: Inspection) -> None:

@@ -22,7 +22,7 @@ from tallystick.cli.output import (
     end_listing,
     output_option,
     output_target,
-    path_argument,
+    paths_argument,
     print_json_lines,
     read_options,
     reading_options,
@@ -62,7 +62,7 @@ def fates(options: dict[str, Any]) -> frozenset[Fate]:
 
 
 @click.command()
-@path_argument
+@paths_argument
 @fate_options
 @click.option("--table", "--collection", "collection", help=COLLECTION_HELP)
 @filter_options
@@ -74,13 +74,13 @@ def fates(options: dict[str, Any]) -> frozenset[Fate]:
 def command(
     ctx: click.Context,
     /,
-    path: str,
+    paths: tuple[str, ...],
     as_json: bool,
     form: str | None,
     output: str | None,
     **options: Any,
 ) -> None:
-    """Print rows of every log below PATH: in doubt, lost, committed, undone.
+    """Print rows of every log below PATHS: in doubt, lost, committed, undone.
 
     A restart drops lost rows, and leaves rows in doubt to their coordinator. Of a coordinator a
     row is a decision, and the table its resource. All that is asked for must fit, of several
@@ -90,14 +90,14 @@ def command(
     form = "jsonl" if as_json and form is None else form
     problems: list[Finding] = []
     if form is None and output is None:
-        show_rows(row_dicts(path, wanted, options=read_options(**options), problems=problems))
+        show_rows(row_dicts(paths, wanted, options=read_options(**options), problems=problems))
     else:
-        _write(path, form or "csv", output, wanted, options, problems)
+        _write(paths, form or "csv", output, wanted, options, problems)
     end_listing(ctx, problems)
 
 
 def _write(
-    path: str,
+    paths: tuple[str, ...],
     form: str,
     output: str | None,
     wanted: Filter,
@@ -106,10 +106,10 @@ def _write(
 ) -> None:
     read = read_options(**options)
     if output is None and form == "jsonl":
-        print_json_lines(row_dicts(path, wanted, options=read, problems=problems), streams=True)
+        print_json_lines(row_dicts(paths, wanted, options=read, problems=problems), streams=True)
         return
     target = output_target(form, output)
-    count = export_rows(path, form, target, wanted, options=read, problems=problems)
+    count = export_rows(paths, form, target, wanted, options=read, problems=problems)
     if output is not None:
         say(f"{counted(count, 'row')} in {output}", err=True)
 

@@ -1,4 +1,4 @@
-"""``tallystick triage PATH``: one screen over all logs, the gravest where a person looks first.
+"""``tallystick triage PATHS``: one screen over all logs, the gravest where a person looks first.
 
 That is the end of a terminal, and the beginning of a file.
 """
@@ -22,7 +22,7 @@ from tallystick.cli.output import (
     Printer,
     Told,
     as_json,
-    path_argument,
+    paths_argument,
     print_estate,
     print_problems,
     reading_options,
@@ -45,18 +45,18 @@ together, and no safe ones: that must fit on a screen. ``--all`` shows all of th
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.option("--all", "every", is_flag=True, help="Show every log, not the first of each answer.")
 @as_json
 @reading_options
-def command(path: str, every: bool, as_json: bool, **options: Any) -> None:
-    """Show every log below PATH by its answer, with the next command to type.
+def command(paths: tuple[str, ...], every: bool, as_json: bool, **options: Any) -> None:
+    """Show every log below PATHS by its answer, with the next command to type.
 
     The gravest comes last at a terminal, whose end is what stays in sight, and first in a file or
-    a pipe; the last line counts the answers. Exits as explain does: with 0 only if every log is
-    safe and its verdicts agree.
+    a pipe; the last line counts the answers. Several paths are judged together. Exits as explain
+    does: with 0 only if every log is safe and its verdicts agree.
     """
-    reply(triage, path, partial(_show, every=every), as_json=as_json, **options)
+    reply(triage, paths, partial(_show, every=every), as_json=as_json, **options)
 
 
 def _show(out: Printer, answer: Triage, *, every: bool) -> None:
@@ -104,7 +104,7 @@ def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> li
             draft.line(f"  and {rest:,} more", style="dim")
     drafts += [_unread(unread), Draft()]
     if hidden:
-        drafts[-1].line(f"    tallystick triage --all {shell_quoted(answer.path)}", style="dim")
+        drafts[-1].line(f"    {answer.command}", style="dim")
     print_problems(drafts[-1], notes, strangers(answer.others, answer.databases))
     return [one.lines for one in drafts]
 

@@ -9,7 +9,7 @@ import click
 from tallystick.cli.output import (
     Printer,
     as_json,
-    path_argument,
+    paths_argument,
     print_json_lines,
     progress,
     read_options,
@@ -19,17 +19,17 @@ from tallystick.reading import verify
 
 
 @click.command(name="verify")
-@path_argument
+@paths_argument
 @as_json
 @reading_options
 @click.pass_context
-def command(ctx: click.Context, /, path: str, as_json: bool, **options: Any) -> None:
-    """Print the findings of every log below PATH, and nothing where all is well.
+def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Print the findings of every log below PATHS, and nothing where all is well.
 
     With --json one object a line.
     """
     with progress("Verifying") as tell:
-        answer = verify(path, options=read_options(**options), progress=tell)
+        answer = verify(paths, options=read_options(**options), progress=tell)
     if as_json:
         print_json_lines(finding.to_dict() for finding in answer.findings)
     else:

@@ -13,16 +13,17 @@ from tallystick.cli.output import (
     ANSWER_STYLES,
     Printer,
     as_json,
-    path_argument,
+    paths_argument,
     print_json,
     print_problems,
     read_options,
     reading_options,
 )
 from tallystick.errors import NotALogError
+from tallystick.reading.results import reads_nothing
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import NO_LOG, survey
-from tallystick.records import Answer, Clock, Judgement, State, Transaction
+from tallystick.records import Answer, Clock, Judgement, Severity, State, Transaction
 from tallystick.roles import Role
 from tallystick.services.write_behind.service_dir import IDENTITY_FILE, lacks_log
 from tallystick.storage.local import LOCAL
@@ -33,28 +34,30 @@ _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.option("--numbers", is_flag=True, help="List every pending transaction.")
 @as_json
 @reading_options
 @click.pass_context
-def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **options: Any) -> None:
-    """Count what is pending in the write-behind logs below PATH, per target, without touching them.
+def command(
+    ctx: click.Context, /, paths: tuple[str, ...], numbers: bool, as_json: bool, **options: Any
+) -> None:
+    """Count what is pending in the write-behind logs below PATHS, per target; touch none.
 
     Each log begins with its answer, as in tallystick explain. Exit code 1 if anything is pending,
     or if a log may have lost something that was; archived segments owe nothing, as later ones may
     hold their marks. Exit code 2 if there is no write-behind log.
     """
-    found = survey(path, options=read_options(**options)).refuse_unknown_settings()
+    found = survey(paths, options=read_options(**options)).refuse_unknown_settings()
     found.logs = [one for one in found.logs if _may_owe(one, found.options.encryption_key)]
-    lost = lacks_log(path, LOCAL)
+    lost = [path for path in paths if lacks_log(path, LOCAL)]
     if not found.logs and not lost:
-        if (Path(path) / IDENTITY_FILE).is_file():
+        if all((Path(path) / IDENTITY_FILE).is_file() for path in paths):
             found.problems.clear()  # a disposer took every file: nothing is owed
         elif all(one.code == NO_LOG for one in found.problems):
             raise NotALogError(
                 "no write-behind log is here",
-                file=path,
+                file=found.path,
                 advice="Name the folder of a write-behind service, or a tree above it",
             )
     backlogs = []
@@ -67,13 +70,17 @@ def command(ctx: click.Context, /, path: str, numbers: bool, as_json: bool, **op
         print_json({"logs": backlogs, "problems": [one.to_dict() for one in found.problems]})
     else:
         _print(backlogs)
-        if lost:
-            Printer().line("CANNOT TELL  The log of this service is missing: what it owed is lost.")
+        for path in lost:
+            text = f"CANNOT TELL  {path}: the log of this service is missing: what it owed is lost."
+            Printer().line(text)
         print_problems(Printer(), found.problems, [])
     calm = all(
         one["answer"] == Answer.SAFE and (one["archive"] or not one["pending"]) for one in backlogs
     )
-    ctx.exit(0 if calm and not found.problems else 1)
+    if reads_nothing(found.logs or lost or found.problems, found.problems):
+        ctx.exit(2)
+    notes = (one.severity is Severity.INFO for one in found.problems)
+    ctx.exit(0 if calm and not lost and all(notes) else 1)
 
 
 def _may_owe(source: LogSource, key: bytes | None) -> bool:

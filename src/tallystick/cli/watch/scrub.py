@@ -12,7 +12,7 @@ from tallystick.cli.output import (
     ANSWER_STYLES,
     Printer,
     as_json,
-    path_argument,
+    paths_argument,
     print_json,
     print_json_lines,
     print_problems,
@@ -59,7 +59,7 @@ _PERIOD = _Amount("time, such as 6h", _NUMBER + r"([smhd]?)", _SECONDS)
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.option("--rate", type=_RATE, default="20MB/s", show_default=True, help="0 for no limit.")
 @click.option("--once", is_flag=True, help="One pass; this is the default.")
 @click.option("--every", type=_PERIOD, help="A pass each 6h, 7d ..., until interrupted.")
@@ -69,14 +69,14 @@ _PERIOD = _Amount("time, such as 6h", _NUMBER + r"([smhd]?)", _SECONDS)
 def command(
     ctx: click.Context,
     /,
-    path: str,
+    paths: tuple[str, ...],
     rate: float,
     once: bool,
     every: float | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Read every log below PATH from the disk, slowly, and tell rot before recovery finds it.
+    """Read every log below PATHS from the disk, slowly, and tell rot before recovery finds it.
 
     The logs may be in use. What is being written is read again, never called rot. With --every
     and --json each pass is one line. Exits with 0 if nothing is damaged, 1 if something is.
@@ -89,7 +89,7 @@ def command(
     while True:
         start = time.monotonic()
         with progress("Scrubbing") as tell:
-            found = scrub(path, rate=rate, options=reading, progress=tell)
+            found = scrub(paths, rate=rate, options=reading, progress=tell)
         if not as_json:
             _show(Printer(streams=every is not None), found)
         elif every is None:
