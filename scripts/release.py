@@ -87,6 +87,8 @@ def build(folder: Path) -> Path:
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     tools = environment(folder / "tools", *TOOLS)
+    made = environment(folder / "commands", f"{ROOT}[cli]")
+    subprocess.run([made / "python", ROOT / "scripts/man_pages.py"], check=True)
     # What debuggers need names the temporary folder that it was compiled in.
     alike = os.environ | {"SOURCE_DATE_EPOCH": str(MOMENT), "CFLAGS": "-g0"}
     for source in (ROOT, ROOT / "fast"):
