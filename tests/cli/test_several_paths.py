@@ -127,6 +127,12 @@ def test_what_is_in_doubt_cannot_be_told_where_a_path_that_was_named_holds_no_lo
     assert "No log: typo" in answer.out
 
 
+def test_a_path_that_is_not_there_is_not_called_damaged(run: Run, store: Path) -> None:
+    answer = run("indoubt", "list", store, store.parent / "gone")
+    assert "damaged" not in answer.out
+    assert answer.out.startswith("CANNOT TELL")
+
+
 def test_the_decisions_of_a_coordinator_that_are_not_there_are_missed(tmp_path: Path) -> None:
     with (
         tallystick.Journal(tmp_path / "a") as one,

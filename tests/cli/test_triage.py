@@ -118,6 +118,15 @@ def test_at_a_terminal_it_fits_and_the_gravest_stays_in_sight(
         assert any("LOSES  " in line for line in shown[-rows:-2])
 
 
+def test_at_a_narrow_terminal_lines_that_go_on_in_the_next_are_counted(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, before in ((EXAMPLES, ""), (many, FAKE)):
+        monkeypatch.chdir(path.parent)
+        shown = at_terminal(24, 60, before, "triage", path.name)
+        assert sum(max(-(-len(line) // 60), 1) for line in shown) < 24, "\n".join(shown)
+
+
 FAKE = "from tallystick.systems import known; known.PACKAGES = {'fake': 'tests.pipeline.fake'}"
 
 

@@ -21,6 +21,7 @@ from typing import IO, Any, Protocol, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -132,6 +133,12 @@ class Printer:
         """Return the lines of the terminal; None where it is none."""
         return self._console.size.height if self._console.is_terminal else None
 
+    def rows_of(self, lines: Iterable[tuple[tuple[Piece, ...], str]]) -> int:
+        """Return how many lines of the terminal these fill: a long one goes on in the next."""
+        width = max(self._console.width, 1)
+        texts = ("".join(map(_text_of, parts)) for parts, _ in lines)
+        return sum(max(-(-cell_len(printable(text)) // width), 1) for text in texts)
+
     def finding(self, finding: Finding, told: Told | None = None) -> None:
         """Print a finding in a few lines: what, where, expected and found, what to do.
 
@@ -139,6 +146,10 @@ class Printer:
         """
         for parts in _finding_lines(finding, told or Told()):
             self.line(*parts)
+
+
+def _text_of(piece: Piece) -> str:
+    return piece if isinstance(piece, str) else piece[0]
 
 
 def print_findings(
@@ -174,7 +185,7 @@ def say(text: str, *, err: bool = False) -> None:
 def say_finding(finding: Finding) -> None:
     """Print a finding to standard error."""
     for number, parts in enumerate(_finding_lines(finding, Told())):
-        line = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        line = "".join(map(_text_of, parts))
         say(line if number else line.strip(), err=True)
 
 

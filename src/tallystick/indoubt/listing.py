@@ -17,6 +17,7 @@ from typing import Any
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.printable import counted, shell_quoted, shell_words
+from tallystick.reading.discovery import PATH_UNREAD
 from tallystick.reading.estate import Gatherer, gravest_first, is_waiting
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import NO_LOG, Survey, survey
@@ -174,7 +175,8 @@ def list_in_doubt(
     report.settled = [row for row in judged if not is_waiting(row)]
     report.unnamed = [one for one in estate.unnamed if one["log"] not in estate.copies]
     unseen = _waiting_unseen(estate, judged)
-    report.unproved += _unproved(estate, unseen)
+    unread = {one.log for one in report.problems if one.code == PATH_UNREAD}  # said as it is
+    report.unproved += _unproved(estate.damaged - unread, unseen)
     seen = {*known, *(b["resource"] for row in judged for b in row["branches"] if b["log"])}
     if found is None or gathered is None:
         return report
@@ -231,9 +233,9 @@ def _waiting_unseen(estate: Estate, judged: Iterable[dict[str, Any]]) -> Counter
     return unseen
 
 
-def _unproved(estate: Estate, unseen: Counter[str]) -> Iterator[str]:
+def _unproved(damaged: Iterable[str], unseen: Counter[str]) -> Iterator[str]:
     """Yield why a branch may be in doubt that was not found."""
-    for log in sorted(estate.damaged):
+    for log in sorted(damaged):
         yield f"{log}: damaged, so a prepared branch or a decision may be gone"
     for name, count in sorted(unseen.items()):
         yield (

@@ -9,7 +9,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, TypeAlias
 
 import click
@@ -63,7 +63,7 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     """Print blocks of lines; at a terminal so few logs that they fit, the gravest block last."""
     most = LISTED_MAX
     blocks = _blocks(answer, most, every=every, gravest_last=out.rows is not None)
-    while out.rows and not every and most and sum(len(one) for one in blocks) + 2 > out.rows:
+    while out.rows and not every and most and out.rows_of(chain(*blocks)) + 2 > out.rows:
         most -= 1
         blocks = _blocks(answer, most, every=every, gravest_last=True)
     for block in blocks if out.rows is None else reversed(blocks):
