@@ -135,15 +135,15 @@ def _shown(folder: str) -> set[str]:
         return {""}
 
 
-def once(logs: Iterable[LogSource], named: Callable[[str], str] = str) -> list[LogSource]:
+def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]:
     """Return each log once: one that a database names, too, with that database.
 
     A log whose files lie in folders below its own was found once per folder, each with its files.
-    ``named`` gives the name by which folders are told apart.
+    Where they may be ``aliased``, a folder is the same one however it is named.
     """
     found: dict[tuple[str, str, str], LogSource] = {}
     for one in logs:
-        key = one.system, named(one.path), one.name
+        key = one.system, real(one.path) if aliased else one.path, one.name
         known = found.setdefault(key, one)
         if known.path == one.path and {parent(file) for file in one.files} - {one.path}:
             found[key] = replace(known, files=tuple(dict.fromkeys(known.files + one.files)))

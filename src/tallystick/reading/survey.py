@@ -329,9 +329,7 @@ def survey(
             if len(paths) == 1:
                 raise
             problems.append(_unread_path(one, error))
-    logs = once(
-        (log for part in parts.values() for log in part.logs), real if len(parts) > 1 else str
-    )
+    logs = once((log for part in parts.values() for log in part.logs), aliased=len(parts) > 1)
     problems += dict.fromkeys(one for part in parts.values() for one in part.problems)
     without = _without_log(parts, logs)
     problems += without.values()
