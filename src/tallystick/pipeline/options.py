@@ -9,16 +9,17 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from tallystick.errors import TallystickError
+from tallystick.arguments import time_zone
+from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.pipeline.change_feed import (
     EVERYTHING,
     SOURCE_TABLES,
@@ -204,7 +205,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
             _optional(given, "maxFilesPerTrigger"),
         ),
         given.get("holdfolder"),
-        given.get("timezone", "UTC"),
+        _timezone(given),
         _reference(given, "bootPassword"),
         _reference(given, "encryptionKey"),
         _one_of(given, "feed", ("true", "false"), "true") == "true",
@@ -318,11 +319,18 @@ def _expanded(path: str) -> list[str]:
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, given.get("columns", "").split(","))))
     known = [*SOURCE_TABLES[table].names, *[TIMESTAMP] * _timestamps(given, table)]
+    require_once(names)
     for name in () if "collection" in given else names:
         if name not in known:
             expected = f"columns of {table}: {', '.join(known)}"
             raise OptionError("option columns", expected=expected, found=name)
     return names
+
+
+def require_once(names: Sequence[str]) -> None:
+    """Check that no column is wanted twice. Raises `OptionError`."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise OptionError("a column is named twice", found=", ".join(twice))
 
 
 def _bounds(given: Mapping[str, str], table: str) -> Bounds:
@@ -371,11 +379,21 @@ def _moment(given: Mapping[str, str], name: str) -> int | None:
     try:
         found = datetime.fromisoformat(text.strip())
         if found.tzinfo is None:
-            found = found.replace(tzinfo=ZoneInfo(given.get("timezone", "UTC")))
-    except (ValueError, ZoneInfoNotFoundError):
+            found = found.replace(tzinfo=time_zone(_timezone(given)))
+    except ValueError:
         expected = "a time as in 2026-01-31 or 2026-01-31T12:00:00+01:00"
         raise OptionError(f"option {name}", expected=expected, found=text) from None
     return (found - _EPOCH) // timedelta(microseconds=1)
+
+
+def _timezone(given: Mapping[str, str]) -> str:
+    """Return the name of a zone: with one that nobody knows each log would be unreadable."""
+    name = given.get("timezone", "UTC")
+    try:
+        time_zone(name)
+    except UnsupportedFormatError as error:
+        raise OptionError(f"option timezone: {error}") from None
+    return name
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

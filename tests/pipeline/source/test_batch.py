@@ -171,6 +171,8 @@ def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
         ({"path": "/x", "maxRowsPerTrigger": "1k"}, "a number above 0"),
         ({"paths": "no json"}, "no JSON"),
         ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
+        ({"path": "/x", "columns": "file,kind,file"}, "named twice; found file"),
+        ({"path": "/x", "timezone": "Nowhere/X"}, "unknown time zone; found Nowhere/X"),
     ],
 )
 def test_wrong_options_are_named(
@@ -179,6 +181,27 @@ def test_wrong_options_are_named(
     monkeypatch.setenv("NO_KEY", "xyz")
     with pytest.raises(OptionError, match=said):
         options.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (["kind string", "kind string"], "named twice; found kind"),
+        (["kind string not null"], "may be null; found kind NOT NULL"),
+        (["kind string", "offset integer"], "found offset int"),
+    ],
+)
+def test_a_schema_that_no_task_could_give_is_refused_before_one_starts(
+    fields: list[str], said: str
+) -> None:
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for field in fields:
+        name, kind, *rest = field.split()
+        schema.add(name, kind, nullable=not rest)
+    with pytest.raises(OptionError, match=said):
+        TallystickDataSource({"path": "/x"}).reader(schema)
 
 
 def test_options_are_compared_without_case() -> None:

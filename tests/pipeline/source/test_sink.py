@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 import tallystick
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.pipeline.source import sink
+from tallystick.pipeline.source.batch import TallystickDataSource
 from tallystick.pipeline.source.sink import ShardStreamWriter, ShardWriter, ShardWritten
 from tallystick.storage.local import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_BODIES = StructType().add("body", "binary")
 
 
 def _batches(*bodies: object) -> Iterator[pa.RecordBatch]:
@@ -31,6 +35,10 @@ def _bodies(folder: Path) -> list[bytes]:
     return sorted(
         record.body or b"" for record in tallystick.scan(folder) if record.type == "append"
     )
+
+
+def _source(path: Path) -> TallystickDataSource:
+    return TallystickDataSource({"path": str(path)})
 
 
 def _written(writer: ShardStreamWriter, query: str, *bodies: object) -> ShardWritten:
@@ -94,6 +102,31 @@ def test_an_aborted_batch_leaves_nothing(tmp_path: Path) -> None:
     message = writer.write(_batches("one"))
     writer.abort([message, None])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_log_is_neither_overwritten_nor_written_into(tmp_path: Path, overwrite: bool) -> None:
+    with tallystick.Journal(str(tmp_path / "log")) as journal:
+        journal.append(b"kept")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(LogWriteError, match="would remove" if overwrite else "folder of a log"):
+        _source(tmp_path / "log").writer(_BODIES, overwrite)
+    with pytest.raises(LogWriteError, match="folder of a log"):
+        _source(tmp_path / "log").streamWriter(_BODIES, overwrite)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_overwrite_removes_nothing_but_batches_and_append_bears_more(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "batch-1").mkdir(parents=True)
+    _source(out).writer(_BODIES, True)
+    (out / "_checkpoint").mkdir()
+    (out / "README").write_text("notes")
+    _source(out).writer(_BODIES, False)
+    with pytest.raises(LogWriteError, match="found README, _checkpoint"):
+        _source(out).writer(_BODIES, True)
+    with pytest.raises(LogWriteError, match="Not a directory"):
+        _source(out / "README").writer(_BODIES, False)
 
 
 def test_overwrite_takes_older_batches_away_after_the_new_one_is_there(tmp_path: Path) -> None:

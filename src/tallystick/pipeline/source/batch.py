@@ -38,6 +38,7 @@ from tallystick.pipeline.options import (
     local_path,
     parse,
     require_kept_images,
+    require_once,
 )
 from tallystick.pipeline.planning import LOSING, Piece, Task, find, require_no_hole, tasks
 from tallystick.pipeline.source.worker import main_module, one_sentence
@@ -122,10 +123,12 @@ class TallystickDataSource(DataSource):
     @one_sentence()
     def writer(self, schema: StructType | pa.Schema, overwrite: bool) -> DataSourceWriter:
         """Return the batch sink."""
-        from tallystick.pipeline.source.sink import ShardWriter, require_body
+        from tallystick.pipeline.source.sink import ShardWriter, require_body, require_room
 
         require_body(as_spark(schema))
-        return ShardWriter(local_path(self.options), overwrite=overwrite)
+        root = local_path(self.options)
+        require_room(root, overwrite=overwrite)
+        return ShardWriter(root, overwrite=overwrite)
 
     @one_sentence()
     def streamWriter(  # noqa: N802 - Spark's name
@@ -134,10 +137,12 @@ class TallystickDataSource(DataSource):
         overwrite: bool,  # noqa: ARG002 - a stream only appends
     ) -> DataSourceStreamWriter:
         """Return the stream sink."""
-        from tallystick.pipeline.source.sink import ShardStreamWriter, require_body
+        from tallystick.pipeline.source.sink import ShardStreamWriter, require_body, require_room
 
         require_body(schema)
-        return ShardStreamWriter(local_path(self.options))
+        root = local_path(self.options)
+        require_room(root, overwrite=False)
+        return ShardStreamWriter(root)
 
 
 class TableReader(DataSourceReader):
@@ -227,6 +232,7 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
     Raises `OptionError` for a column that the table has not, or has in another type.
     """
     whole = replace(options, columns=()).schema
+    require_once(schema.names)
     known = {field.name: field.dataType for field in spark_schema(whole)}
     for field in schema:
         if known.get(field.name) != field.dataType:
@@ -236,6 +242,8 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
                 + ", ".join(f"{n} {t.simpleString()}" for n, t in known.items()),
                 found=f"{field.name} {field.dataType.simpleString()}",
             )
+        if not field.nullable:  # Spark would fail in a task, with the traceback of its own
+            raise OptionError("a column of a log may be null", found=f"{field.name} NOT NULL")
     return replace(options, columns=tuple(schema.names))
 
 

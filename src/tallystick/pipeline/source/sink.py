@@ -25,6 +25,8 @@ from pyspark.sql.datasource import (
 )
 
 from tallystick.errors import LogWriteError, TallystickError
+from tallystick.pipeline.planning import NAMES_MAX
+from tallystick.reading.survey import survey
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import open_journal_engine
 
@@ -44,6 +46,9 @@ last."""
 
 APPENDED_BYTES = 32 << 20
 """Bytes that are appended, and synced, at once."""
+
+_BATCH = "batch-"
+"""How the folders of batches begin, with which the sink's folder is filled."""
 
 _QUERY = "sql.streaming.queryId"
 """Local property of a streaming task: the id that a query keeps over restarts from a checkpoint."""
@@ -95,9 +100,9 @@ class _Shards:
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: str) -> None:
         """Make the shards of a batch visible at once, unless that batch is there."""
-        target = Path(self.root) / f"batch-{batch}"
+        target = Path(self.root) / f"{_BATCH}{batch}"
         if not target.exists():
-            whole = Path(self.staging) / f"batch-{batch}"
+            whole = Path(self.staging) / f"{_BATCH}{batch}"
             self.gather(messages, whole)
             Path(self.root).mkdir(parents=True, exist_ok=True)
             whole.rename(target)
@@ -131,7 +136,7 @@ class ShardWriter(DataSourceArrowWriter):
         root, staging = Path(self.shards.root), Path(self.shards.staging)
         _remove_replaced(root)
         if self.overwrite and root.exists():
-            self.shards.gather(messages, staging / "new" / f"batch-{self.batch}")
+            self.shards.gather(messages, staging / "new" / f"{_BATCH}{self.batch}")
             (staging / _EXCHANGED).write_text(str((staging / "new").stat().st_ino))
             LOCAL.sync_dir(str(staging / "new"))
             try:
@@ -177,7 +182,7 @@ class ShardStreamWriter(DataSourceStreamArrowWriter):
         query = queries.pop() if len(queries) == 1 else None
         if query is None:
             raise LogWriteError("a streaming batch does not say which query it is of")
-        old = Path(self.root) / f"batch-{batchId:012}"
+        old = Path(self.root) / f"{_BATCH}{batchId:012}"
         if old.exists():
             raise LogWriteError(
                 "there is a batch of this number that does not say which query wrote it",
@@ -194,6 +199,35 @@ class ShardStreamWriter(DataSourceStreamArrowWriter):
 
     def _shards(self, query: str | None) -> _Shards:
         return _Shards(self.root, f"{self.root}._staging-{query or 'stream'}")
+
+
+def require_room(root: str, *, overwrite: bool) -> None:
+    """Check that nothing but batches of this sink would be removed, and no log written into.
+
+    Raises:
+        LogWriteError: the folder holds something else, with ``overwrite``; or it is that of a log.
+    """
+    try:
+        names = sorted(one.name for one in Path(root).iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LogWriteError(f"cannot write here: {error.strerror}", file=root) from error
+    others = [name for name in names if not name.startswith(_BATCH)]
+    if overwrite and others:
+        raise LogWriteError(
+            "overwrite would remove what this sink has not written",
+            file=root,
+            found=", ".join(others[:NAMES_MAX]),
+            advice="Name a folder of the sink's own, or a new one",
+        )
+    files = (one for name in others if (one := Path(root, name)).is_file())
+    if any(survey(str(one)).logs for one in files):
+        raise LogWriteError(
+            "this is the folder of a log, and shards are logs of their own",
+            file=root,
+            advice="Name a folder of the sink's own, or a new one",
+        )
 
 
 def require_body(schema: StructType) -> None:
