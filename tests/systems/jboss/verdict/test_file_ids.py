@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.records import Answer
+from tallystick.records import Answer, AtStake
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.format.messages import IDS_GIVEN
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
@@ -656,3 +656,14 @@ def test_what_waits_before_a_gap_was_taken_by_what_stood_there(
     taken = [delete(last - one) for one in range(before)]
     following(tmp_path, range(2, 3), *waiting(300, after, 2), *taken)
     assert judged(tmp_path) == answer
+
+
+def test_what_a_missing_file_held_is_not_counted_by_what_names_it(tmp_path: Path) -> None:
+    put(tmp_path, 1, 1, [add(number) for number in range(1, 6)])
+    put(tmp_path, 2, 2, [update(2)])
+    put(tmp_path, 3, 3, [])
+    (tmp_path / file_name("g3", 1)).unlink()
+    judgement = read(tmp_path).verdict().judgement
+    assert (judgement.answer, judgement.reason) == (Answer.LOSES, "file-missing")
+    assert judgement.at_stake == AtStake()
+    assert judgement.text.startswith("1 record or more")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
+from tallystick.printable import counted
 from tallystick.records import AtStake, Severity, State
 from tallystick.storage.source import logical_name
 from tallystick.systems.answers import Ground
@@ -43,6 +44,10 @@ IDS_MISSING = "ids-missing"
 """The reason that the ids which a broker has given may take away."""
 _AGAIN = "deleted-and-added-again"
 _PARTIAL = "partial-transaction"
+_MISSING = (
+    " or more: there are updates of these and no add. A file with a live record is never "
+    "reclaimed, so one is missing."
+)
 
 
 def grounds(evidence: Evidence) -> Iterator[Ground]:
@@ -60,7 +65,8 @@ def grounds(evidence: Evidence) -> Iterator[Ground]:
         stake = AtStake((partial + len(numbers)) or None, (len(dropped) + again) or None)
         yield Ground("records-lost", losses[0].meaning, stake)
     if orphans := evidence.analysis.orphan_updates:
-        yield Ground("file-missing", at_stake=AtStake(None, len(orphans)))
+        # No stake: the file held records, too, that nothing in the other files names.
+        yield Ground("file-missing", f"{counted(len(orphans), 'record')}{_MISSING}")
     if doubtful := [one for one in found if one.what == _PARTIAL]:
         yield Ground("elements-missing", f"{doubtful[0].engine}: {doubtful[0].strict}.")
     yield from _doubts(evidence)
