@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import LogUnreadableError
 from tallystick.posix import pread
+from tallystick.reading.discovery import discover
 from tallystick.storage import source
 from tallystick.storage.source import (
     WrittenEnds,
@@ -82,6 +83,32 @@ def test_a_url_is_read_through_its_file_system() -> None:
     with open_source("memory://logs/a.dat") as opened:
         assert bytes(opened.data) == CONTENT
     assert source.source_size("memory://logs/a.dat") == len(CONTENT)
+
+
+class NoCredentialsError(Exception):
+    """As libraries of object stores have it: an error of their own, and none of the system."""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        open_source, partial(read_head, size=10), partial(read_part, offset=0, size=10),
+        source.source_size, source.list_names, discover,
+    ],
+    ids=["bytes", "head", "part", "size", "names", "discovery"],
+)  # fmt: skip
+def test_what_a_store_says_of_its_own_is_that_it_cannot_be_read(
+    read: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoCredentialsError("unable to locate credentials")
+
+    for name in ("info", "ls", "_open"):
+        monkeypatch.setattr(MemoryFileSystem, name, refuse)
+    with pytest.raises(LogUnreadableError, match="cannot read: unable to locate credentials"):
+        read("memory://logs/a.dat")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tallystick.errors import LogUnreadableError
 from tallystick.records import Finding, Severity
 from tallystick.storage.source import (
     archive_name,
+    as_unreadable,
     is_remote,
     logical_name,
     remote_folder,
@@ -200,17 +201,16 @@ def parent(path: str) -> str:
 def _single_file(path: str) -> str | None:
     """Return the path in the form that `_folders` uses if it names a file, None for a folder."""
     if is_remote(path):
-        system, start = remote_folder(path)
-        system.invalidate_cache()  # an old listing would hide new files
-        try:
-            kind = system.info(start)["type"]
-        except FileNotFoundError as error:
-            # A prefix without objects is an empty folder, but a bucket has to be there.
-            if not system.exists(start.strip("/").partition("/")[0]):
-                raise unreadable(path, error) from error
-            kind = "directory"
-        except OSError as error:
-            raise unreadable(path, error) from error
+        with as_unreadable(path):
+            system, start = remote_folder(path)
+            system.invalidate_cache()  # an old listing would hide new files
+            try:
+                kind = system.info(start)["type"]
+            except FileNotFoundError:
+                # A prefix without objects is an empty folder, but a bucket has to be there.
+                if not system.exists(start.strip("/").partition("/")[0]):
+                    raise
+                kind = "directory"
         return system.unstrip_protocol(start) if kind == "file" else None
     try:
         mode = Path(path).stat().st_mode
@@ -385,14 +385,12 @@ def _entry(path: str) -> Entry | None:
 
 
 def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
-    system, start = remote_folder(root)
-    system.invalidate_cache()  # an old listing would hide new files
-    try:
+    with as_unreadable(root):
+        system, start = remote_folder(root)
+        system.invalidate_cache()  # an old listing would hide new files
         for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):
             entries = [
                 Entry(system.unstrip_protocol(info["name"]), int(info["size"] or 0))
                 for _, info in sorted(files.items())
             ]
             yield Folder(system.unstrip_protocol(path), tuple(entries))
-    except OSError as error:
-        raise unreadable(root, error) from error

@@ -22,12 +22,17 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, Any, Self
 
-from tallystick.errors import FileShrankError, LogUnreadableError, MissingExtraError
+from tallystick.errors import (
+    FileShrankError,
+    LogUnreadableError,
+    MissingExtraError,
+    TallystickError,
+)
 from tallystick.posix import O_NOATIME, O_NONBLOCK, O_PLAIN, pread
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.mapped import lost_pages, map_file
@@ -142,7 +147,7 @@ def open_source(path: str, ends: WrittenEnds | None = None) -> ByteSource:
         LogUnreadableError: The bytes cannot be read or unpacked.
         MissingExtraError: A package for this kind of URL or packing is not installed.
     """
-    try:
+    with as_unreadable(path):
         if is_remote(path):
             with _open_remote(path) as stream:
                 return _from_stream(path, stream)
@@ -154,20 +159,15 @@ def open_source(path: str, ends: WrittenEnds | None = None) -> ByteSource:
                 _remember(path, stamp, source.damage)
                 return source
             return (_from_descriptor if ends is None else ends.read)(path, stream.fileno())
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from error
 
 
 def read_head(path: str, size: int) -> bytes:
     """Read at most ``size`` first bytes, unpacked. Raises as `open_source` does."""
-    try:
-        with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
-            if not is_remote(path):
-                from_disk(path, stream.fileno(), size)
-            head: bytes = _unpacking(path, stream).read(size)
-            return head
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from error
+    with as_unreadable(path), _opened(path) as stream:
+        if not is_remote(path):
+            from_disk(path, stream.fileno(), size)
+        head: bytes = _unpacking(path, stream).read(size)
+        return head
 
 
 def read_part(path: str, offset: int, size: int) -> bytes:
@@ -175,17 +175,14 @@ def read_part(path: str, offset: int, size: int) -> bytes:
     if path.endswith(PACKINGS):
         with open_source(path) as source:
             return bytes(source.data[offset : offset + size])
-    try:
-        with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
-            if not is_remote(path):
-                from_disk(path, stream.fileno(), size)
-            stream.seek(offset)
-            part = b""
-            while len(part) < size and (piece := stream.read(size - len(part))):
-                part += piece
-            return part
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with as_unreadable(path), _opened(path) as stream:
+        if not is_remote(path):
+            from_disk(path, stream.fileno(), size)
+        stream.seek(offset)
+        part = b""
+        while len(part) < size and (piece := stream.read(size - len(part))):
+            part += piece
+        return part
 
 
 def source_size(path: str) -> int:
@@ -196,11 +193,8 @@ def source_size(path: str) -> int:
     if path.endswith(PACKINGS):
         with open_source(path) as source:
             return source.size
-    try:
-        with _open_remote(path) if is_remote(path) else _open_local(path) as stream:
-            return stream.seek(0, os.SEEK_END)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with as_unreadable(path), _opened(path) as stream:
+        return stream.seek(0, os.SEEK_END)
 
 
 def list_names(folder: str) -> frozenset[str]:
@@ -210,14 +204,12 @@ def list_names(folder: str) -> frozenset[str]:
         LogUnreadableError: it is not there, is no folder, or cannot be read.
         MissingExtraError: A package for this kind of URL is not installed.
     """
-    try:
+    with as_unreadable(folder):
         if not is_remote(folder):
             return frozenset(os.listdir(folder.removeprefix("file://")))  # noqa: PTH208 - or a URL
         system, start = remote_folder(folder)
         system.invalidate_cache()  # an old listing would hide new files
         return frozenset(PurePath(one).name for one in system.ls(start, detail=False))
-    except OSError as error:
-        raise unreadable(folder, error) from error
 
 
 def packing_damage(path: str) -> str:
@@ -294,6 +286,22 @@ def require_whole(paths: Iterable[str]) -> None:
         )
 
 
+@contextlib.contextmanager
+def as_unreadable(path: str) -> Iterator[None]:
+    """Have what fails while a path is read be a `LogUnreadableError`."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from error
+    except TallystickError:
+        raise
+    except Exception as error:
+        # What brings the bytes of a URL has errors of its own: no credentials, no such host.
+        if not is_remote(path) or type(error).__module__ == "builtins":
+            raise
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: str, error: Exception) -> LogUnreadableError:
     """Make the error for bytes that cannot be read, with advice by its cause."""
     advice_of: dict[type[Exception], str] = {
@@ -305,6 +313,10 @@ def unreadable(path: str, error: Exception) -> LogUnreadableError:
         advice = "Raise the limit of open files (ulimit -n), or close some"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return LogUnreadableError(f"cannot read: {reason}", file=path, advice=advice)
+
+
+def _opened(path: str) -> IO[bytes]:
+    return _open_remote(path) if is_remote(path) else _open_local(path)
 
 
 def _open_local(path: str) -> IO[bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.pipeline.options import OptionError
-from tallystick.storage.source import is_remote, unreadable
+from tallystick.storage.source import as_unreadable, is_remote
 
 MANIFEST = "_tables.json"
 
@@ -33,7 +33,7 @@ def publish(folder: str, url: str, tables: Iterable[str]) -> int:
         MissingExtraError: the package for the store is not installed.
     """
     store, root = _connect(url)
-    try:
+    with as_unreadable(url):
         old = _manifest(store, root)
         new: dict[str, list[str]] = {}
         sent = 0
@@ -53,8 +53,6 @@ def publish(folder: str, url: str, tables: Iterable[str]) -> int:
         if new != old or sent:  # of older runs, and of killed ones
             for name in found.difference(there, *new.values()):
                 store.rm_file(f"{root}/{name}")
-    except OSError as error:
-        raise unreadable(url, error) from error
     return sent
 
 
@@ -66,10 +64,8 @@ def published_files(url: str) -> dict[str, list[str]]:
         MissingExtraError: the package for the store is not installed.
     """
     store, root = _connect(url)
-    try:
+    with as_unreadable(url):
         found = _manifest(store, root)
-    except OSError as error:
-        raise unreadable(url, error) from error
     if not found:
         raise LogUnreadableError("no tables were published there", file=url)
     base = url.rstrip("/")
