@@ -92,9 +92,8 @@ class Survey:
     """The logs below some paths, opened one at a time, and what could not be opened.
 
     ``paths`` are what was asked for, but for what holds no log where others do, and is no directory
-    of a coordinator; ``logs`` are the
-    logs that were found, ``others`` the files that are no log of any system; ``problems`` grows
-    while logs are read.
+    of a coordinator; ``logs`` are the logs that were found, ``others`` the files that are no log of
+    any system; ``problems`` grows while logs are read.
     """
 
     paths: tuple[str, ...]

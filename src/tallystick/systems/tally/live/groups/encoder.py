@@ -167,6 +167,7 @@ class GroupEncoder:
         appender.ensure_space(payload.size)
         appender.now()
         first = self._put(payload, count)
+        # Without the lock: it is one store into a mapping that only the writer goes through.
         self._state.apply_plain(appender.at.segment, first + count - 1)
         return first
 
