@@ -33,15 +33,18 @@ def run_sail(*arguments: str, before: str = "") -> subprocess.CompletedProcess[s
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python with Sail and without Java."""
     need("sail")
-    kept = ("HOME", "TMPDIR", "PYTHONPATH")
+    kept = ("HOME", "TMPDIR")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
+    # Another PySpark that these tests run on would take the place of Sail's own.
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [one for one in given if one and not (Path(one) / "pyspark").exists()]
     return subprocess.run(
         [SAIL, *arguments],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
-        env={**environment, "PATH": "/nowhere"},
+        env={**environment, "PATH": "/nowhere", "PYTHONPATH": os.pathsep.join(paths)},
     )
 
 
