@@ -203,7 +203,6 @@ def _single_file(path: str) -> str | None:
     if is_remote(path):
         with as_unreadable(path):
             system, start = remote_folder(path)
-            system.invalidate_cache()  # an old listing would hide new files
             try:
                 kind = system.info(start)["type"]
             except FileNotFoundError:
@@ -387,7 +386,6 @@ def _entry(path: str) -> Entry | None:
 def _remote_folders(root: str, *, recurse: bool) -> Iterator[Folder]:
     with as_unreadable(root):
         system, start = remote_folder(root)
-        system.invalidate_cache()  # an old listing would hide new files
         for path, _, files in system.walk(start, detail=True, maxdepth=None if recurse else 1):
             entries = [
                 Entry(system.unstrip_protocol(info["name"]), int(info["size"] or 0))

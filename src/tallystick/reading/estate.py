@@ -314,7 +314,7 @@ def _coordinators(paths: Iterable[str], logs: Iterable[LogSource]) -> dict[str, 
 
 def is_coordinator(path: str) -> bool:
     """Return True for the directory of a coordinator."""
-    return not is_remote(path) and os.path.isfile(os.path.join(path, NODE_FILE))  # noqa: PTH113,PTH118
+    return not is_remote(path) and (Path(path) / NODE_FILE).is_file()
 
 
 _UNFOUND = ("decisions-absent", "too-many")

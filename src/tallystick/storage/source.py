@@ -208,7 +208,6 @@ def list_names(folder: str) -> frozenset[str]:
         if not is_remote(folder):
             return frozenset(os.listdir(folder.removeprefix("file://")))  # noqa: PTH208 - or a URL
         system, start = remote_folder(folder)
-        system.invalidate_cache()  # an old listing would hide new files
         return frozenset(PurePath(one).name for one in system.ls(start, detail=False))
 
 
@@ -362,6 +361,7 @@ def remote_folder(path: str) -> tuple[Any, str]:
             file=path,
             advice="Install what fsspec needs for it, or mount it and give the local path",
         ) from error
+    system.invalidate_cache()  # an old listing would hide new files
     return system, start
 
 

@@ -75,12 +75,15 @@ def fated_batches(
 
     None where a record has one of the user types ``followed``.
     """
-    for _, records in _chunks(journal):
-        if (np.isin(records.counts, followed) & _TYPED[records.kinds]).any():
-            return None
+    if followed and any(_holds(records, followed) for _, records in _chunks(journal)):
+        return None
     paths = [file.path for file in journal.ordered()]
     follower = ChangeColumns(log, journal.generation.shape, paths, every=True)
     return chain(rebatched(_followed(journal, follower), rows), follower.rest(rows))
+
+
+def _holds(records: Chunk, user_types: Sequence[int]) -> bool:
+    return bool((np.isin(records.counts, user_types) & _TYPED[records.kinds]).any())
 
 
 def _followed(journal: JournalFiles, follower: ChangeColumns) -> Iterator[pa.RecordBatch]:

@@ -292,8 +292,7 @@ def pieces(
 ) -> Iterator[array[int]]:
     """Yield the rows of a file in pieces of at most ``rows``, each one flat array.
 
-    The scan begins after the header and ends before ``stop``, or with the file. The array is
-    used again for the next piece.
+    The scan begins after the header and ends before ``stop``, or with the file.
     """
     # Zeros are no records, and a file may be nearly all zeros.
     last = last_nonzero_end(data, 0, len(data) if stop is None else stop)

@@ -63,7 +63,7 @@ def file_rows(file: JournalFile, shape: Shape, events: bool | None = None) -> An
     # file of format 1 (format, What records mean).
     second = None if events is not None else SECOND_SHAPE.get(shape.name)
     found = pieces(file.data(), shape, file.stamp, second=second, events=events)
-    return np.concatenate([np.empty((0, 4), np.int64), *(rows_of(one).copy() for one in found)])
+    return np.concatenate([np.empty((0, 4), np.int64), *map(rows_of, found)])
 
 
 def valid_rows(rows: Any) -> Any:
