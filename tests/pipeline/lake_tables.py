@@ -31,7 +31,7 @@ KILLED_AFTER = (1, 4, 7)
 Rows = dict[str, list[str]]
 
 
-class _KilledError(Exception):
+class _Killed(BaseException):
     """Stands for the end of the process before a commit."""
 
 
@@ -44,11 +44,11 @@ def killing(after: int) -> Iterator[None]:
     def counted(self: Lake, *given: Any) -> None:
         nonlocal calls
         if calls == after:
-            raise _KilledError
+            raise _Killed
         calls += 1
         exchange(self, *given)
 
-    with pytest.MonkeyPatch.context() as patch, suppress(_KilledError):
+    with pytest.MonkeyPatch.context() as patch, suppress(_Killed):
         patch.setattr(Lake, "exchange", counted)
         yield
 

@@ -184,7 +184,7 @@ def _read(url: str) -> dict[str, list[int]]:
     }
 
 
-class _KilledError(Exception):
+class _Killed(BaseException):  # no error: nothing may catch the end of a process
     """Stands for the end of the process at a call of the store."""
 
 
@@ -220,13 +220,13 @@ def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
         def killing(call: Any, left: list[int] = left) -> Any:
             def counted(*given: Any, **named: Any) -> Any:
                 if left[0] == 0:
-                    raise _KilledError
+                    raise _Killed
                 left[0] -= 1
                 return call(*given, **named)
 
             return counted
 
-        with monkeypatch.context() as patch, suppress(_KilledError):
+        with monkeypatch.context() as patch, suppress(_Killed):
             for name in ("put_file", "pipe_file", "rm_file"):
                 patch.setattr(store, name, killing(getattr(store, name)))
             publish(str(tmp_path), url, tables)
@@ -240,6 +240,24 @@ def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
     store.invalidate_cache()
     objects = {path for path in store.find("live/tables") if path.endswith(".parquet")}
     assert len(objects) == 5  # what killed publishers and older runs left is gone
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_store_that_refuses_an_object_is_one_sentence_of_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    class _RefusedError(Exception):
+        """Stands for an error of a store's own library."""
+
+    def refusing(*_given: Any, **_named: Any) -> Any:
+        raise _RefusedError("SlowDown")
+
+    _written(tmp_path, "files", "0-0", [1])
+    monkeypatch.setattr(s3fs.S3FileSystem(), "put_file", refusing)
+    with pytest.raises(LogUnreadableError, match="cannot publish: SlowDown"):
+        publish(str(tmp_path), "s3://live/refused", ("files",))
 
 
 @pytest.mark.usefixtures("bucket")

@@ -286,22 +286,22 @@ def require_whole(paths: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def as_unreadable(path: str) -> Iterator[None]:
-    """Have what fails while a path is read be a `LogUnreadableError`."""
+def as_unreadable(path: str, doing: str = "read") -> Iterator[None]:
+    """Have what fails while a path is read, or published to, be a `LogUnreadableError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from error
+        raise unreadable(path, error, doing) from error
     except TallystickError:
         raise
     except Exception as error:
         # What brings the bytes of a URL has errors of its own: no credentials, no such host.
         if not is_remote(path) or type(error).__module__ == "builtins":
             raise
-        raise unreadable(path, error) from error
+        raise unreadable(path, error, doing) from error
 
 
-def unreadable(path: str, error: Exception) -> LogUnreadableError:
+def unreadable(path: str, error: Exception, doing: str = "read") -> LogUnreadableError:
     """Make the error for bytes that cannot be read, with advice by its cause."""
     advice_of: dict[type[Exception], str] = {
         PermissionError: "Read it as a user who may, or grant read permission",
@@ -311,7 +311,7 @@ def unreadable(path: str, error: Exception) -> LogUnreadableError:
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         advice = "Raise the limit of open files (ulimit -n), or close some"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return LogUnreadableError(f"cannot read: {reason}", file=path, advice=advice)
+    return LogUnreadableError(f"cannot {doing}: {reason}", file=path, advice=advice)
 
 
 def _opened(path: str) -> IO[bytes]:

@@ -136,7 +136,7 @@ def test_overwrite_takes_older_batches_away_after_the_new_one_is_there(tmp_path:
     assert _bodies(tmp_path / "out") == [b"new"]
 
 
-class _KilledError(Exception):
+class _Killed(BaseException):
     """Stands for the end of the process at a step of the commit."""
 
 
@@ -153,7 +153,7 @@ def test_overwrite_killed_at_any_step_leaves_old_or_new_rows_never_both(
             nonlocal calls
             calls += 1
             if calls == step:
-                raise _KilledError
+                raise _Killed
             return call(*given, **named)
 
         return counted
@@ -171,7 +171,7 @@ def test_overwrite_killed_at_any_step_leaves_old_or_new_rows_never_both(
         patch.setattr(shutil, "rmtree", killing(shutil.rmtree))
         for name in ("rename", "write_text", "mkdir"):
             patch.setattr(Path, name, killing(getattr(Path, name)))
-        with suppress(_KilledError):
+        with suppress(_Killed):
             second.commit([message])
     there = _bodies(tmp_path / "out") if (tmp_path / "out").exists() else None
     assert there in ([b"old"], [b"new"]) or (there is None and not exchange)

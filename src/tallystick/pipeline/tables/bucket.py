@@ -33,7 +33,7 @@ def publish(folder: str, url: str, tables: Iterable[str]) -> int:
         MissingExtraError: the package for the store is not installed.
     """
     store, root = _connect(url)
-    with as_unreadable(url):
+    with as_unreadable(url, "publish"):
         old = _manifest(store, root)
         new: dict[str, list[str]] = {}
         sent = 0
