@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_empty_file_has_no_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["log.dat", "log.dat.gz", "log.dat.zst"])
 def test_head_is_bounded(tmp_path: Path, name: str) -> None:
     assert read_head(str(_write(tmp_path / name)), 10) == CONTENT[:10]
+
+
+def test_the_head_of_packed_zeros_takes_no_megabytes(tmp_path: Path) -> None:
+    (tmp_path / "log.gz").write_bytes(gzip.compress(bytes(8 << 20)))
+    read_head(str(tmp_path / "log.gz"), 64)
+    tracemalloc.start()
+    try:
+        assert read_head(str(tmp_path / "log.gz"), 64) == bytes(64)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["log.dat", "log.dat.gz", "log.dat.zst"])

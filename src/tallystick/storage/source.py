@@ -48,7 +48,9 @@ UNPACKED_MAX_SETTING = "TALLYSTICK_UNPACKED_MAX"
 """Name of the environment variable with another limit, in bytes."""
 _PIECE = 1 << 20
 _PACKED_PIECE = 1 << 12
-"""Bytes that are unpacked at once: of zstd at most 32,768 times as many in memory."""
+"""Most bytes that are unpacked at once: of zstd at most 32,768 times as many in memory."""
+_PACKED_PIECE_MIN = 1 << 8
+"""Fewest of them: who asks for a head alone waits for no megabytes of zeros."""
 _GZIP_BITS = 31
 """Of zlib: a window of 32 KiB, with the header and the end of gzip."""
 PACKINGS = (".gz", ".zst")
@@ -402,7 +404,7 @@ class _Unpacking:
         Raises:
             OSError: Nothing at all can be unpacked.
         """
-        while len(self._ready) < size and not self.damage and self._decode():
+        while len(self._ready) < size and not self.damage and self._decode(size):
             pass
         piece = bytes(self._ready[:size])
         del self._ready[:size]
@@ -410,9 +412,10 @@ class _Unpacking:
             raise OSError(self.damage)
         return piece
 
-    def _decode(self) -> bool:
-        """Unpack one piece; return False at the end."""
-        packed = self._rest or self._stream.read(_PACKED_PIECE)
+    def _decode(self, size: int) -> bool:
+        """Unpack one piece, by how many bytes are asked for; return False at the end."""
+        piece = min(max(size >> 4, _PACKED_PIECE_MIN), _PACKED_PIECE)
+        packed = self._rest or self._stream.read(piece)
         self._rest = b""
         if not packed:
             if self._decoder is not None:
