@@ -15,13 +15,13 @@ from pathlib import Path
 from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles, Part
-from tallystick.systems.h2.format.layout import valid_page_size
-from tests.interop.differential.originals import Whole
+from tallystick.systems.h2.format.layout import STATIC_HEADER, is_encrypted, valid_page_size
+from tallystick.systems.h2.format.secure import decrypted
+from tests.interop.differential.originals import PROPERTIES, SECRET, Whole, device_of
 
 Damage = Callable[[Path, Whole, Path, random.Random], bool]
 """Returns False where there is nothing to damage that way."""
 UNDAMAGED = "none"
-PROPERTIES = "service.properties"
 OLDER_LOG = "log of yesterday"
 PAGE_SIZES = (4096, 8192, 16384, 32768)
 
@@ -42,7 +42,8 @@ def _put(path: Path, content: bytes) -> bool:
 
 def _put_all(files: Sequence[Path], folder: Path, ending: str) -> bool:
     """Put files in the place of those of the folder; return whether any differs."""
-    before = {one.name: one.read_bytes() for one in folder.iterdir() if one.name.endswith(ending)}
+    found = [one for one in folder.iterdir() if one.is_file() and one.name.endswith(ending)]
+    before = {one.name: one.read_bytes() for one in found}
     after = {one.name: one.read_bytes() for one in files}
     for name in before:
         (folder / name).unlink()
@@ -177,7 +178,7 @@ def _torn_copy(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
 
 
 def _device(copy: Path, where: str, *, there: bool) -> bool:
-    device = copy.with_name("device")
+    device = device_of(copy)
     shutil.rmtree(device, ignore_errors=True)
     device.mkdir()
     if there:
@@ -190,11 +191,11 @@ def _device(copy: Path, where: str, *, there: bool) -> bool:
 
 
 def _log_on_device(copy: Path, *_: object) -> bool:
-    return _device(copy, str(copy.with_name("device")), there=True)
+    return _device(copy, str(device_of(copy)), there=True)
 
 
 def _device_missing(copy: Path, *_: object) -> bool:
-    return _device(copy, str(copy.with_name("device")), there=False)
+    return _device(copy, str(device_of(copy)), there=False)
 
 
 DERBY: dict[str, Damage] = {
@@ -217,6 +218,8 @@ DERBY: dict[str, Damage] = {
     "log on a device": _log_on_device,
     "device missing": _device_missing,
 }
+_TO_A_DEVICE = ("log on a device", "device missing")
+DERBY_ON_DEVICE = {name: kind for name, kind in DERBY.items() if name not in _TO_A_DEVICE}
 
 
 # -- H2 --------------------------------------------------------------------------------------------
@@ -224,7 +227,8 @@ DERBY: dict[str, Damage] = {
 
 def _pages(path: Path) -> tuple[bytes, int]:
     content = path.read_bytes()
-    size = int.from_bytes(content[48:52], "big")
+    clear = decrypted(content, SECRET) if is_encrypted(content[: STATIC_HEADER.size]) else content
+    size = int.from_bytes((clear or b"")[48:52], "big")
     return content, size if valid_page_size(size) else 4096
 
 
@@ -276,6 +280,11 @@ def _beside_the_other_store(copy: Path, *_: object) -> bool:
     return True
 
 
+def _file_of_yesterday(copy: Path, whole: Whole, *_: object) -> bool:
+    return _put_all(list(whole.older.iterdir()), copy, "")
+
+
+WHOLE_OLDER = "file of yesterday"
 TORN, FOREIGN = "torn copy of the file", "pages of another database"
 H2: dict[str, Damage] = {
     "first header of yesterday": _header_copy(1, lambda _, older, __: older),
@@ -289,11 +298,8 @@ H2: dict[str, Damage] = {
     "temporary file beside": _beside_the_other_store,
 }
 
-ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG)
+ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER)
 """After these the log may end earlier, and no page be later than its end, as after a crash then."""
-
-H2_CLOSED = {name: H2[name] for name in ("cut at a page", "temporary file beside")}
-"""What may happen to an encrypted database."""
 
 
 def _part(copy: Path, rng: random.Random) -> Path:
@@ -371,12 +377,15 @@ def _lobs_missing(copy: Path, *_: object) -> bool:
 
 
 LOBS: dict[str, Damage] = {
+    WHOLE_OLDER: _file_of_yesterday,
     "large object missing": _lob_missing,
     "large object emptied": _lob_emptied,
     "large object cut": _lob_cut,
     "large object over another": _lob_over_another,
     "all large objects missing": _lobs_missing,
 }
+H2_FORMS = {"split": SPLIT, "lobs": LOBS, "aes": H2, "xtea": H2}
+"""By parts of an original's name; a form without an entry has all of `H2`."""
 
 
 # -- Bitronix --------------------------------------------------------------------------------------

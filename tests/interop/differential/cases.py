@@ -11,7 +11,7 @@ import random
 import shutil
 import sys
 import tempfile
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from pathlib import Path
 import tallystick
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
+from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.read.files import open_file
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.protocol import ReadOptions
@@ -145,6 +146,7 @@ def run(
         for workload in workloads if only is None else [only[0]]:
             whole = system.make(folder / f"{system.name}-{workload}", workload)
             copied = _copy(whole, folder / "reference")
+            _place(system, copied)
             reference = opened(copied)
             if reference.broken:  # a halt may cost H2 itself a large object
                 sys.stderr.write(
@@ -165,15 +167,16 @@ def run(
                 else:
                     done = damage(system.files(copied), whole.older, rng)
                 alike = crash_alike(system, whole, copied)
-                answer, said, stake = answer_of(copied, system)
                 judged = folder / "judged"
                 shutil.rmtree(judged, ignore_errors=True)
                 shutil.copytree(copied, judged)
+                _place(system, copied)
+                answer, said, stake = answer_of(copied, system)
                 unseen = CRASH_ALIKE if alike else ""
-                if how == BESIDE and is_earlier(system, whole, copied):
+                if how == BESIDE and is_earlier(system, whole, judged):
                     unseen = EARLIER
                 elif answer == SAFE and how != BESIDE:
-                    unseen = unseen or unseen_damage(system, whole, copied)
+                    unseen = unseen or unseen_damage(system, whole, judged)
                 found = opened(copied)
                 if done in around.ENDS_EARLIER and any(
                     _same(one, found.rows) for one in whole.history
@@ -193,6 +196,11 @@ def run(
 def _copy(whole: Whole, to: Path) -> Path:
     shutil.rmtree(to, ignore_errors=True)
     return Path(shutil.copytree(whole.folder, to, ignore=shutil.ignore_patterns("*.lck", "*.lock")))
+
+
+def _place(system: Original, copy: Path) -> None:
+    if isinstance(system, Database):
+        system.place(copy)
 
 
 def _check_reference(system: Original, workload: int, whole: Whole, reference: Found) -> None:
@@ -245,14 +253,14 @@ def crash_alike(system: Original, whole: Whole, copy: Path) -> bool:
     """
     if isinstance(system, Journal):
         return _less_was_copied(system, whole, copy)
-    if not isinstance(system, Database) or system.name == "derby":
+    if not isinstance(system, Database) or system.is_derby:
         return False
-    path, *parts = system.files(whole.folder)
-    if parts:
-        return False
-    found = copy / path.name
-    before, after = path.read_bytes(), found.read_bytes() if found.exists() else b""
-    stream = open_file(ByteSource(str(path), memoryview(before)), ReadOptions()).stream
+    before, after = (
+        b"".join(one.read_bytes() for one in system.files(folder) if one.exists())
+        for folder in (whole.folder, copy)
+    )
+    clear = before if system.password is None else decrypted(before, system.password)
+    stream = open_file(ByteSource("", memoryview(clear or b"")), ReadOptions()).stream
     if stream is None or len(before) != len(after):
         return False
     size, pages = stream.pages.page_size, stream.data_pages
@@ -372,10 +380,10 @@ def kinds_of(system: Original) -> dict[str, Damage]:
         return around.ARTEMIS
     assert isinstance(system, Database)
     if system.is_derby:
-        return around.DERBY
-    form = system.name.rpartition("-")[2]
-    more = {"split": around.SPLIT, "lobs": around.LOBS, "aes": {}, "xtea": {}}
-    return around.H2 if form not in more else more[form] or around.H2_CLOSED
+        return around.DERBY_ON_DEVICE if system.device else around.DERBY
+    forms = system.name.split("-")
+    more = [kinds for form, kinds in around.H2_FORMS.items() if form in forms]
+    return dict(ChainMap(*more)) if more else around.H2
 
 
 def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
@@ -392,6 +400,8 @@ def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
             [one for one in day.iterdir() if one.suffix in {file.suffix for file in files}]
         )
 
+    if (copy / "db.lobs.db").exists():  # those of that time are not kept
+        return False
     if isinstance(system, Database) and system.is_derby:
         older = whole.older.with_name("older-seg0")
         containers = list((copy / "seg0").glob("*.dat"))

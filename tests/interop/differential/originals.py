@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from functools import cache, partial
 from pathlib import Path
 from subprocess import Popen
 from tempfile import gettempdir
-from typing import Protocol
+from typing import Any, Protocol
 
 from tallystick.systems.bitronix.format.layout import COMMITTED, COMMITTING
 from tests.interop.bitronix.original import COORDINATES as BITRONIX
@@ -32,6 +34,7 @@ LIMIT_MS = 1500
 """Processor time after which an original is taken to open for ever."""
 _UNFINISHED = shutil.ignore_patterns("*.tmp", "*.cmp")
 """Files that get another name while they are copied."""
+PROPERTIES = "service.properties"
 Rows = dict[str, str]
 
 
@@ -213,6 +216,9 @@ class Database:
         options: system properties for the work and for the opening.
         password: the file password of an encrypted database.
         room: bytes that a file may have: the disk is full then.
+        worker: the engine that did the work, where another one opened the database after it.
+        copied: whether what is judged is a copy that the engine made of itself while it worked.
+        device: whether its log is on a device of its own, beside each copy.
     """
 
     name: str
@@ -225,6 +231,9 @@ class Database:
     options: tuple[str, ...] = ()
     password: str | None = None
     room: int | None = None
+    worker: tuple[str, ...] = ()
+    copied: bool = False
+    device: bool = False
 
     def make(self, folder: Path, seed: int) -> Whole:
         """Let it work, and halt it."""
@@ -242,12 +251,45 @@ class Database:
         count = rng.randrange(2, self.transactions)
         if self.room is not None:
             options.append("-Dcases.full=true")
+        if self.copied:
+            options.append(f"-Dcases.backup={folder / 'backup'}")
+        options += self.options
+        if self.device:
+            options.append(f"-Dcases.options=;logDevice={device_of(database)}")
         with _room(self.room):
             run_java(
                 self.main, "work", database, seed, count, ledger, older,
-                classpath=self._path(), options=[*options, *self.options], timeout_s=900,
+                classpath=_path(self.main, self.worker or self.coordinates),
+                options=options, timeout_s=900,
             )  # fmt: skip
+        if self.worker:
+            run_java(self.main, "upgrade", database, seed, classpath=self._path(), options=options)
+        if self.copied:
+            self._restore(folder / "backup", database)
+        if self.device:
+            (device_of(database) / "log").rename(database / "log")
         return Whole(database, older, states_of(ledger))
+
+    def _restore(self, backup: Path, database: Path) -> None:
+        shutil.rmtree(database)
+        if self.is_derby:
+            (backup / database.name).rename(database)
+        else:
+            with zipfile.ZipFile(backup) as packed:
+                packed.extractall(database)
+
+    def place(self, copy: Path) -> None:
+        """Put the log of a copy where its properties say from now on."""
+        device, properties = device_of(copy), copy / PROPERTIES
+        if not self.device:
+            return
+        shutil.rmtree(device, ignore_errors=True)
+        device.mkdir()
+        if (copy / "log").exists():
+            (copy / "log").rename(device / "log")
+        if properties.exists():
+            text = re.sub("(?m)^logDevice=.*", f"logDevice={device}", properties.read_text())
+            properties.write_text(text)
 
     def files(self, folder: Path) -> list[Path]:
         """The files of the log, in their order."""
@@ -273,7 +315,16 @@ class Database:
             copies.close()
 
     def _path(self) -> str:
-        return _classes(self.name.partition("-")[0], *self.coordinates)
+        return _path(self.main, self.coordinates)
+
+
+def _path(main: str, coordinates: tuple[str, ...]) -> str:
+    return _classes(main.removesuffix("Cases").lower(), *coordinates)
+
+
+def device_of(database: Path) -> Path:
+    """Return the device of a database's log, where it has one."""
+    return database.with_name("device")
 
 
 @contextmanager
@@ -455,27 +506,17 @@ class Manager:
             copies.close()
 
 
-def _derby(name: str, *coordinates: str, room: int | None = None) -> Database:
-    jars = tuple(f"org.apache.derby:{one}" for one in coordinates)
-    return Database(name, jars, "DerbyCases", summed=True, atomic=True, room=room)
+def _jars(*coordinates: str) -> tuple[str, ...]:
+    return tuple(f"org.apache.derby:{one}" for one in coordinates)
 
 
-def _h2(
-    name: str, version: str, *options: str, password: str | None = None, room: int | None = None
-) -> Database:
-    return Database(
-        name,
-        (f"com.h2database:h2:{version}",),
-        "H2Cases",
-        summed=False,
-        atomic=False,
-        options=options,
-        password=password,
-        room=room,
-    )
-
-
-DERBY, OLDER_H2, NEWER_H2 = "derby:10.14.2.0", "1.3.176", "1.4.200"
+_derby = partial(Database, main="DerbyCases", summed=True, atomic=True)
+_h2 = partial(Database, main="H2Cases", summed=False, atomic=False)
+DERBY, OLDER_DERBY = _jars("derby:10.14.2.0"), _jars("derby:10.10.2.0")
+NEWER_DERBY = _jars("derby:10.16.1.1", "derbytools:10.16.1.1")
+H2_12, OLDER_H2, NEWER_H2 = (
+    (f"com.h2database:h2:{version}",) for version in ("1.2.147", "1.3.176", "1.4.200")
+)
 _ALL: tuple[Original, ...] = (
     _derby("derby", DERBY),
     _h2("h2-1.4.200", NEWER_H2),
@@ -487,27 +528,58 @@ _ALL: tuple[Original, ...] = (
 )
 ORIGINALS = {one.name: one for one in _ALL}
 _FULL = 200_000
-_SECRET = "secret"
+SECRET = "secret-secret"
 
 
-def _encrypted(cipher: str) -> tuple[str, ...]:
-    return (f"-Dcases.options=;CIPHER={cipher}", f"-Dcases.password={_SECRET} user")
+def _h2_in(cipher: str, more: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What makes an encrypted database of H2."""
+    options = (f"-Dcases.options=;CIPHER={cipher}", f"-Dcases.password={SECRET} user", *more)
+    return {"options": options, "password": SECRET}
 
 
+def _derby_in(cipher: str) -> dict[str, Any]:
+    """What makes an encrypted database of Derby."""
+    how = f";dataEncryption=true;bootPassword={SECRET}{cipher}"
+    return {"options": (f"-Dcases.options={how}",), "password": SECRET}
+
+
+_AES_192 = ";encryptionAlgorithm=AES/CBC/NoPadding;encryptionKeyLength=192"
+_SPLIT, _LOBS = ("-Dcases.prefix=split:15:",), ("-Dh2.lobInDatabase=false",)
+_IN_1_2 = ("-Dcases.store=",)
 _MORE: tuple[Original, ...] = (
     Server(),
-    _derby("derby-10.10", "derby:10.10.2.0"),
-    _derby("derby-10.16", "derby:10.16.1.1", "derbytools:10.16.1.1"),
+    _derby("derby-10.10", OLDER_DERBY),
+    _derby("derby-10.16", NEWER_DERBY),
+    _derby("derby-10.10-to-10.16", NEWER_DERBY, worker=OLDER_DERBY),
+    _derby("derby-10.10-to-10.14", DERBY, worker=OLDER_DERBY),
     _derby("derby-full", DERBY, room=_FULL),
+    _derby("derby-des", DERBY, **_derby_in("")),
+    _derby("derby-10.16-aes", NEWER_DERBY, **_derby_in(_AES_192)),
+    _derby("derby-device", DERBY, device=True),
+    _derby("derby-10.16-device", NEWER_DERBY, device=True),
+    _derby("derby-backup", DERBY, copied=True),
+    _derby("derby-10.10-backup", OLDER_DERBY, copied=True),
+    _derby("derby-10.16-backup", NEWER_DERBY, copied=True),
     _h2("h2-1.4.200-full", NEWER_H2, room=_FULL),
     _h2("h2-1.3.176-full", OLDER_H2, room=_FULL),
-    _h2("h2-1.4.200-aes", NEWER_H2, *_encrypted("AES"), password=_SECRET),
-    _h2("h2-1.3.176-xtea", OLDER_H2, *_encrypted("XTEA"), password=_SECRET),
-    _h2("h2-1.4.200-split", NEWER_H2, "-Dcases.prefix=split:15:"),
-    _h2("h2-1.3.176-split", OLDER_H2, "-Dcases.prefix=split:15:"),
-    _h2("h2-1.3.176-lobs", OLDER_H2, "-Dh2.lobInDatabase=false"),
-    _h2("h2-1.3.176-log-0", OLDER_H2, "-Dcases.options=;LOG=0"),
-    _h2("h2-1.4.200-delayed", NEWER_H2, "-Dcases.options=;CACHE_SIZE=16"),
+    _h2("h2-1.4.200-aes", NEWER_H2, **_h2_in("AES")),
+    _h2("h2-1.3.176-xtea", OLDER_H2, **_h2_in("XTEA")),
+    _h2("h2-1.4.200-split", NEWER_H2, options=_SPLIT),
+    _h2("h2-1.3.176-split", OLDER_H2, options=_SPLIT),
+    _h2("h2-1.3.176-split-aes", OLDER_H2, **_h2_in("AES", _SPLIT)),
+    _h2("h2-1.3.176-lobs", OLDER_H2, options=_LOBS),
+    _h2("h2-1.3.176-lobs-xtea", OLDER_H2, **_h2_in("XTEA", _LOBS)),
+    _h2("h2-1.3.176-lobs-split", OLDER_H2, options=(*_SPLIT, *_LOBS)),
+    _h2("h2-1.3.176-lobs-backup", OLDER_H2, options=_LOBS, copied=True),
+    _h2("h2-1.2.147-lobs", H2_12, options=_IN_1_2),
+    _h2("h2-1.2.147", H2_12, options=(*_IN_1_2, "-Dh2.lobInDatabase=true")),
+    _h2("h2-1.2.147-to-1.3.176-lobs", OLDER_H2, options=_IN_1_2, worker=H2_12),
+    _h2("h2-1.3.176-to-1.4.200", NEWER_H2, worker=OLDER_H2),
+    _h2("h2-1.3.176-to-1.4.200-lobs", NEWER_H2, options=_LOBS, worker=OLDER_H2),
+    _h2("h2-1.3.176-backup", OLDER_H2, copied=True),
+    _h2("h2-1.4.200-backup", NEWER_H2, copied=True),
+    _h2("h2-1.3.176-log-0", OLDER_H2, options=("-Dcases.options=;LOG=0",)),
+    _h2("h2-1.4.200-delayed", NEWER_H2, options=("-Dcases.options=;CACHE_SIZE=16",)),
 )
 OTHERS = {one.name: one for one in _MORE}
 """Other versions, forms and ends of the same."""

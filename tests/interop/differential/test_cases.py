@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.systems.jboss.format.layout import Item
-from tests.interop.differential.around import DERBY
+from tests.interop.differential import around
+from tests.interop.differential.around import DERBY, Damage
 from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
@@ -18,11 +19,12 @@ from tests.interop.differential.cases import (
     calm,
     crash_alike,
     is_earlier,
+    kinds_of,
     table,
     unseen_damage,
 )
 from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damage_head
-from tests.interop.differential.originals import ORIGINALS, Whole, states_of
+from tests.interop.differential.originals import ORIGINALS, OTHERS, Database, Whole, states_of
 from tests.systems.h2.kit import opened
 from tests.systems.h2.verdict.test_damage import base
 from tests.systems.jboss.build import add, image, update, write
@@ -296,6 +298,34 @@ def test_all_that_a_restart_opens_of_an_earlier_time_is_an_earlier_state(tmp_pat
     assert not is_earlier(ORIGINALS["derby"], whole, copy)
     shutil.copy(tmp_path / "older-seg0/c10.dat", copy / "seg0")
     assert is_earlier(ORIGINALS["derby"], whole, copy)
+
+
+def test_a_log_on_a_device_is_beside_its_copy_when_it_is_judged(tmp_path: Path) -> None:
+    whole = derby(tmp_path / "work")
+    (whole.folder / "service.properties").write_text("a=1\nlogDevice=/then\nb=2\n")
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    system = OTHERS["derby-device"]
+    assert isinstance(system, Database)
+    assert set(kinds_of(system)) == DERBY.keys() - {"log on a device", "device missing"}
+    system.place(copy)
+    assert (tmp_path / "device/log/log1.dat").read_bytes() == b"log"
+    assert not (copy / "log").exists()
+    text = f"a=1\nlogDevice={tmp_path / 'device'}\nb=2\n"
+    assert (copy / "service.properties").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("h2-1.3.176", around.H2),
+        ("h2-1.2.147-to-1.3.176-lobs", around.LOBS),
+        ("h2-1.3.176-split-aes", around.SPLIT | around.H2),
+    ],
+)
+def test_what_may_happen_to_a_database_depends_on_its_forms(
+    name: str, kinds: dict[str, Damage]
+) -> None:
+    assert kinds_of((ORIGINALS | OTHERS)[name]) == kinds
 
 
 @pytest.mark.parametrize(

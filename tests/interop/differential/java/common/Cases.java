@@ -6,6 +6,7 @@ import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 
 /**
@@ -66,13 +67,15 @@ public abstract class Cases {
         }
     }
 
-    /** Copies the files of a folder whose names end so: an older state of a log. */
-    public static void copy(Path from, Path to, String ending) throws IOException {
+    /** Copies the files of a folder whose names have this in them: an older state of a log. */
+    public static void copy(Path from, Path to, String named) throws IOException {
         Files.createDirectories(to);
         try (var found = Files.list(from)) {
-            found.filter(one -> one.toString().endsWith(ending)).forEach(one -> {
+            found.filter(one -> one.getFileName().toString().contains(named) && Files.isRegularFile(one)).forEach(one -> {
                 try {
                     Files.copy(one, to.resolve(one.getFileName()));
+                } catch (NoSuchFileException gone) {
+                    // the engine deleted it meanwhile
                 } catch (IOException failure) {
                     throw new UncheckedIOException(failure);
                 }

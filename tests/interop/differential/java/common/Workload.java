@@ -59,14 +59,19 @@ public abstract class Workload {
     /** Whether a schema change is a transaction of its own. */
     protected abstract boolean alone();
 
+    /** Let the engine make a copy of itself while it works. */
+    protected abstract void backup(String path) throws Exception;
+
     /** Whether the first error ends the process: the disk is full. */
     private static final boolean FULL = Boolean.getBoolean("cases.full");
+    /** Where a copy is made at the end, if so. */
+    private static final String BACKUP = System.getProperty("cases.backup");
 
     /** Do as many transactions, copy the log in the middle of them, and end in some way. */
-    public final void run(int count, Path log, String ending, Path older) throws Exception {
+    public final void run(int count, Path log, String named, Path older) throws Exception {
         int copied = random.nextInt(count);
         try {
-            work(count, copied, log, ending, older);
+            work(count, copied, log, named, older);
         } catch (SQLException full) {
             if (!FULL) {
                 throw full;
@@ -75,14 +80,14 @@ public abstract class Workload {
         Runtime.getRuntime().halt(0);
     }
 
-    private void work(int count, int copied, Path log, String ending, Path older) throws Exception {
+    private void work(int count, int copied, Path log, String named, Path older) throws Exception {
         connection = connect();
         connection.setAutoCommit(false);
         schema("create table TX (id int, v varchar(100))", () -> ledger.put("TX", "table"));
         commit();
         for (int k = 0; k < count; k++) {
             if (k == copied) {
-                Cases.copy(log, older, ending);
+                Cases.copy(log, older, named);
                 beside(older);
             }
             transaction();
@@ -95,6 +100,11 @@ public abstract class Workload {
     }
 
     private void end() throws Exception {
+        if (BACKUP != null) {
+            unfinished();
+            backup(BACKUP);
+            return;
+        }
         int how = random.nextInt(8);
         if (how == 0) {
             shutdown();

@@ -16,10 +16,21 @@ import org.apache.derby.jdbc.EmbeddedXADataSource;
 
 /** What is in many damaged copies of a Derby database. */
 public final class DerbyCases extends Cases {
-    /** work DATABASE SEED TRANSACTIONS LEDGER OLDER, or open LIMIT. */
+    /** What a URL has after the database: keys, another place of the log. */
+    static final String OPTIONS = System.getProperty("cases.options", "");
+
+    /** work DATABASE SEED TRANSACTIONS LEDGER OLDER, or upgrade DATABASE SEED, or open LIMIT. */
     public static void main(String[] args) throws Exception {
         if (args[0].equals("open")) {
             new DerbyCases().serve(Long.parseLong(args[1]));
+        }
+        if (args[0].equals("upgrade")) {
+            int how = Integer.parseInt(args[2]);
+            DriverManager.getConnection("jdbc:derby:" + args[1] + (how % 3 == 0 ? "" : ";upgrade=true"));
+            if (how % 2 == 0) {
+                shutdown(args[1]);
+            }
+            Runtime.getRuntime().halt(0);
         }
         Ledger ledger = new Ledger(args[4]);
         new DerbyWork(args[1], Long.parseLong(args[2]), ledger)
@@ -33,6 +44,7 @@ public final class DerbyCases extends Cases {
     @Override protected void tell(String path) throws Exception {
         EmbeddedXADataSource source = new EmbeddedXADataSource();
         source.setDatabaseName(path);
+        source.setConnectionAttributes(OPTIONS);
         XAConnection xa = source.getXAConnection();
         try (Connection found = xa.getConnection()) {
             say("opened", "");
@@ -68,7 +80,7 @@ public final class DerbyCases extends Cases {
         }
     }
 
-    private static void shutdown(String path) {
+    static void shutdown(String path) {
         try {
             DriverManager.getConnection("jdbc:derby:" + path + ";shutdown=true");
         } catch (SQLException done) {
@@ -88,7 +100,7 @@ final class DerbyWork extends Workload {
     }
 
     @Override protected Connection connect() throws SQLException {
-        return DriverManager.getConnection("jdbc:derby:" + database + ";create=true");
+        return DriverManager.getConnection("jdbc:derby:" + database + ";create=true" + DerbyCases.OPTIONS);
     }
 
     @Override protected boolean alone() {
@@ -118,6 +130,13 @@ final class DerbyWork extends Workload {
             DriverManager.getConnection("jdbc:derby:" + database + ";shutdown=true");
         } catch (SQLException done) {
             System.out.println("shutdown " + done.getSQLState());
+        }
+    }
+
+    @Override protected void backup(String path) throws SQLException {
+        try (Connection other = DriverManager.getConnection("jdbc:derby:" + database);
+                Statement statement = other.createStatement()) {
+            statement.execute("call SYSCS_UTIL.SYSCS_BACKUP_DATABASE('" + path + "')");
         }
     }
 

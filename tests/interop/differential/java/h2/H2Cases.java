@@ -11,10 +11,17 @@ import java.util.Map;
 
 /** What is in many damaged copies of an H2 page store. */
 public final class H2Cases extends Cases {
-    /** work DATABASE SEED TRANSACTIONS LEDGER OLDER, or open LIMIT. */
+    /** work DATABASE SEED TRANSACTIONS LEDGER OLDER, or upgrade DATABASE SEED, or open LIMIT. */
     public static void main(String[] args) throws Exception {
         if (args[0].equals("open")) {
             new H2Cases().serve(Long.parseLong(args[1]));
+        }
+        if (args[0].equals("upgrade")) {
+            Connection newer = open(Path.of(args[1], "db").toString(), "");
+            if (Integer.parseInt(args[2]) % 2 == 0) {
+                newer.close();
+            }
+            Runtime.getRuntime().halt(0);
         }
         Ledger ledger = new Ledger(args[4]);
         new H2Work(Path.of(args[1], "db").toString(), Long.parseLong(args[2]), ledger)
@@ -22,7 +29,7 @@ public final class H2Cases extends Cases {
     }
 
     static Connection open(String path, String more) throws SQLException {
-        String options = ";MV_STORE=FALSE;WRITE_DELAY=0;FILE_LOCK=NO;DB_CLOSE_ON_EXIT=FALSE;TRACE_LEVEL_FILE=0";
+        String options = System.getProperty("cases.store", ";MV_STORE=FALSE") + ";WRITE_DELAY=0;FILE_LOCK=NO;DB_CLOSE_ON_EXIT=FALSE;TRACE_LEVEL_FILE=0";
         options += System.getProperty("cases.options", "");
         String url = "jdbc:h2:" + System.getProperty("cases.prefix", "") + path + options + more;
         return DriverManager.getConnection(url, "sa", System.getProperty("cases.password", ""));
@@ -96,6 +103,12 @@ final class H2Work extends Workload {
 
     @Override protected void shutdown() throws SQLException {
         execute("shutdown" + (random.nextBoolean() ? " compact" : ""));
+    }
+
+    @Override protected void backup(String path) throws SQLException {
+        try (Connection other = H2Cases.open(database, ""); Statement statement = other.createStatement()) {
+            statement.execute("backup to '" + path + "'");
+        }
     }
 
     @Override protected void branch() throws Exception {
