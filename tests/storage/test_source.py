@@ -293,6 +293,44 @@ def test_file_is_unpacked_once_until_it_changes(
         packing_damage(str(path))
 
 
+def test_bytes_of_a_packed_file_are_kept_while_it_rests_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked: list[str] = []
+    unpack = source._from_stream
+
+    def counted(path: str, stream: IO[bytes]) -> source.ByteSource:
+        unpacked.append(path)
+        return unpack(path, stream)
+
+    monkeypatch.setattr(source, "_from_stream", counted)
+    path = tmp_path / "a.gz"
+
+    def is_read(content: bytes, times: int) -> None:
+        with open_source(str(path)) as opened:
+            assert bytes(opened.data) == content
+        assert len(unpacked) == times
+
+    path.write_bytes(gzip.compress(CONTENT))
+    is_read(CONTENT, 1)
+    is_read(CONTENT, 2)  # it may have changed within one tick
+    monkeypatch.setattr(source, "SETTLED_NS", 0)
+    is_read(CONTENT, 3)
+    is_read(CONTENT, 3)
+    os.utime(path, (1, 1))
+    is_read(CONTENT, 4)
+    path.write_bytes(gzip.compress(CONTENT[1:]))
+    is_read(CONTENT[1:], 5)
+    is_read(CONTENT[1:], 5)
+    monkeypatch.setattr(source, "_KEPT_MAX", len(CONTENT) - 2)  # a larger one is not kept
+    path.write_bytes(gzip.compress(CONTENT))
+    is_read(CONTENT, 6)
+    is_read(CONTENT, 7)
+    path.unlink()
+    with pytest.raises(LogUnreadableError):
+        open_source(str(path))
+
+
 def test_a_stamp_is_relied_on_once_it_is_old_enough_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,10 +156,7 @@ def open_source(path: str, ends: WrittenEnds | None = None) -> ByteSource:
         with _open_local(path) as stream:
             read_through(path, stream.fileno())
             if path.endswith(PACKINGS):
-                stamp = _stamp(stream.fileno())
-                source = _from_stream(path, stream)
-                _remember(path, stamp, source.damage)
-                return source
+                return _unpacked(path, stream)
             return (_from_descriptor if ends is None else ends.read)(path, stream.fileno())
 
 
@@ -222,8 +219,10 @@ def packing_damage(path: str) -> str:
     if not path.endswith(PACKINGS):
         return ""
     known = _unpacked_before.get(path)
-    if known is not None and known[0] == _stamp(path):
-        return known[1]
+    if known is not None:
+        with contextlib.suppress(OSError):
+            if known[0] == _stamp(Path(path.removeprefix("file://")).stat()):
+                return known[1]
     with open_source(path) as source:
         return source.damage
 
@@ -251,26 +250,36 @@ def _settled(found: os.stat_result) -> tuple[int, ...] | None:
 
 
 _Stamp = tuple[int, int, int, int]
-_unpacked_before: dict[str, tuple[_Stamp, str]] = {}
-"""Local packed files that were unpacked, as they were then: their stamp and their damage."""
+_unpacked_before: dict[str, tuple[_Stamp, str, bytes | None]] = {}
+"""Local packed files that were unpacked, as they were then: their stamp, damage, and bytes.
+
+One question about a log opens its files up to ten times. Bytes are kept of files that have settled,
+and of all together no more than `_KEPT_MAX`.
+"""
+_KEPT_MAX = 32 << 20
 
 
-def _stamp(file: str | int) -> _Stamp | None:
-    """Return what changes with a local file's content; None where it cannot be told."""
-    try:
-        found = (
-            os.fstat(file) if isinstance(file, int) else Path(file.removeprefix("file://")).stat()
-        )
-    except OSError:
-        return None
+def _unpacked(path: str, stream: IO[bytes]) -> ByteSource:
+    """Return the bytes of a local packed file; those of last time while it is the same file."""
+    found = os.fstat(stream.fileno())
+    stamp = _stamp(found)
+    known = _unpacked_before.get(path)
+    if known is not None and known[0] == stamp and known[2] is not None:
+        return ByteSource(path, memoryview(known[2]), known[1])
+    source = _from_stream(path, stream)
+    keep = source.size <= _KEPT_MAX and _settled(found) is not None
+    if len(_unpacked_before) >= _REMEMBERED_MAX or (
+        keep
+        and source.size + sum(len(one[2] or b"") for one in _unpacked_before.values()) > _KEPT_MAX
+    ):
+        _unpacked_before.clear()
+    _unpacked_before[path] = stamp, source.damage, bytes(source.data) if keep else None
+    return source
+
+
+def _stamp(found: os.stat_result) -> _Stamp:
+    """Return what changes with a local file's content."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _remember(path: str, stamp: _Stamp | None, damage: str) -> None:
-    if stamp is not None:
-        if len(_unpacked_before) >= _REMEMBERED_MAX:
-            _unpacked_before.clear()
-        _unpacked_before[path] = stamp, damage
 
 
 def require_whole(paths: Iterable[str]) -> None:
