@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, constant, numbers, table_batch
+from tallystick.arrow.groups import lasts_of, ordinals, starts_of
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Outcome, State
@@ -100,7 +101,7 @@ class _NameSets:
         width = len(self.sets)
         # A pair as one number: `unique` over two columns is many times slower.
         groups, sets = np.divmod(np.unique(groups[known] * width + sets[known]), width)
-        ranks = np.arange(len(groups)) - np.searchsorted(groups, groups)
+        ranks = ordinals(groups)
         order = np.argsort(ranks, kind="stable")
         # A round for each further set of a group: mostly one, as names seldom change.
         for places in np.split(order, np.cumsum(np.bincount(ranks))[:-1]):
@@ -183,14 +184,15 @@ class _Gtrids:
         self._tables = []
         # Stable: the rows of a gtrid stay in the order of the log, first and last among them.
         order = np.argsort(groups, kind="stable")
-        starts = np.searchsorted(groups[order], np.arange(len(found.dictionary)))
-        lasts = order[np.append(starts[1:], len(order)) - 1]
+        starts = starts_of(groups[order])
+        lasts = order[lasts_of(starts, len(order))]
         table = np.empty((len(tables), len(starts)), np.int64)
         table[_FIRST_TIME] = tables[_FIRST_TIME][order[starts]]
         table[_STATUS : _LAST + 1] = tables[_STATUS : _LAST + 1, lasts]
-        for row, sums in ((_DECISION, np.maximum), (_RECORDS, np.add), (_BYTES, np.add)):
-            table[row] = sums.reduceat(tables[row][order], starts)
-        table[_FILES] = np.bitwise_or.reduceat(tables[_FILES][order], starts)
+        for row, come_to in (
+            (_DECISION, np.maximum), (_RECORDS, np.add), (_BYTES, np.add), (_FILES, np.bitwise_or),
+        ):  # fmt: skip
+            table[row] = come_to.reduceat(tables[row][order], starts)
         table[_NAMES] = self.names.united(groups, tables[_NAMES], len(starts))
         return found.dictionary, table
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.crc_kernel import crc_table
+from tallystick.arrow.groups import last_where, lasts_of, starts_of, sums
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTING,
@@ -161,9 +162,8 @@ class Chunk:
         """Return the numbers of the first and of the last record of each gtrid."""
         # Stable: the records of a gtrid stay in log order, so the last one is its state.
         order = np.argsort(self.groups.of_rows, kind="stable")
-        # Groups have the numbers from 0 on without gaps, so this is where each one begins.
-        starts = np.searchsorted(self.groups.of_rows[order], np.arange(self.groups.count))
-        return order[starts], order[np.append(starts[1:], self.count) - 1]
+        starts = starts_of(self.groups.of_rows[order])
+        return order[starts], order[lasts_of(starts, self.count)]
 
     def rows_of(self, groups: list[int]) -> Any:
         """Return the records of some gtrids, without those whose names are as in the one before."""
@@ -179,7 +179,7 @@ class Chunk:
         """
         groups, (firsts, lasts) = self.groups.of_rows, self.ends()
         order = np.argsort(groups, kind="stable")
-        starts = np.searchsorted(groups[order], np.arange(self.groups.count))
+        starts = starts_of(groups[order])
         statuses, times = self.columns["statuses"], self.columns["times"]
         places = self.columns["offsets"] + self.base
         # Places rise, so the maximum is that of the last one.
@@ -192,7 +192,7 @@ class Chunk:
                 places[lasts],
                 np.maximum.reduceat(deciding[order], starts),
                 np.bincount(groups),
-                np.add.reduceat(self.columns["lengths"][order], starts),
+                sums(self.columns["lengths"][order], starts),
             ]
         )
 
@@ -219,11 +219,10 @@ class Chunk:
         found = self._grouped(deciding)
         order = np.argsort(found.of_rows, kind="stable")
         groups, marks, places = found.of_rows[order], found.new_names[order], np.arange(len(order))
-        starts = np.searchsorted(groups, np.arange(found.count))
-        opening = self.columns["statuses"][deciding[order]] == COMMITTING
-        lasts = np.maximum.reduceat(np.where(opening, places, -1), starts)
+        starts = starts_of(groups)
+        lasts = last_where(self.columns["statuses"][deciding[order]] == COMMITTING, starts)
         # The record after the last COMMITTING one, or the gtrid's last where none follows.
-        follows = np.minimum(lasts + 1, np.append(starts[1:], len(order)) - 1)
+        follows = np.minimum(lasts + 1, lasts_of(starts, len(order)))
         # An end with all names of the COMMITTING record before it takes each of them off the list;
         # one with other names may leave some open.
         closed = (lasts >= 0) & (follows > lasts) & ~marks[follows]

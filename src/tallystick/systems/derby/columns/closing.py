@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tallystick.arrow.groups import lasts_of, starts_of, sums
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns.changes import batches_of_committed
 from tallystick.systems.derby.columns.transactions import TransactionColumns
@@ -163,14 +164,12 @@ def _is_closed(chunk: Chunk) -> NDArray[np.bool_]:
     if not rows.size:
         return found
     numbers = chunk.columns[TRANSACTION, rows]
-    starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-    counts = np.diff(np.append(starts, rows.size))
+    starts = starts_of(numbers)
+    lasts = lasts_of(starts, rows.size)
     begins = chunk.columns[OPERATION, rows] == operations.BEGIN
     ends = chunk.columns[GROUP, rows] & _LAST != 0
-    # As integers: `add` of booleans is a logical or, which would call two begins one.
-    closed = begins[starts] & (np.add.reduceat(begins.astype(np.int64), starts) == 1)
-    closed &= ends[starts + counts - 1] & (np.add.reduceat(ends.astype(np.int64), starts) == 1)
-    found[rows] = np.repeat(closed, counts)
+    closed = begins[starts] & (sums(begins, starts) == 1) & ends[lasts] & (sums(ends, starts) == 1)
+    found[rows] = np.repeat(closed, lasts - starts + 1)
     return found
 
 

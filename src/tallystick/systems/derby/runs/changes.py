@@ -13,6 +13,7 @@ from itertools import groupby, islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tallystick.arrow.groups import ordinals, starts_of
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
@@ -229,10 +230,8 @@ class Committed:
     def of_files(self) -> Iterator[tuple[int, int, int]]:
         """Yield file number, begin and end of each range of rows that lie in one file."""
         files = self.columns[KEPT_PLACE] >> 32
-        cuts = (np.flatnonzero(files[1:] != files[:-1]) + 1).tolist()
-        for begin, end in pairwise([0, *cuts, files.size]):
-            if end > begin:
-                yield int(files[begin]), begin, end
+        for begin, end in pairwise([*starts_of(files).tolist(), files.size]):
+            yield int(files[begin]), begin, end
 
     def by_names(self) -> Iterator[tuple[Committed, bool]]:
         """Yield the commits in parts, and whether a part is one that changes names of tables."""
@@ -264,9 +263,8 @@ class Committed:
         if not others.any():
             return self
         group = self.group[~others]
-        _, first, rank = np.unique(group, return_index=True, return_inverse=True)
-        ordinal = np.arange(group.size) - first[rank]
-        return replace(self, columns=self.columns[:, ~others], group=group, ordinal=ordinal)
+        columns = self.columns[:, ~others]
+        return replace(self, columns=columns, group=group, ordinal=ordinals(group))
 
     def as_object(self, log: LogFiles) -> objects.Committed:
         """Return the changes of one commit as objects."""
@@ -354,8 +352,7 @@ class ChangeFeed:
             return
         kept = _kept(chunk, rows)
         numbers = kept[KEPT_TRANSACTION]
-        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
-        for begin, end in pairwise([0, *cuts, numbers.size]):
+        for begin, end in pairwise([*starts_of(numbers).tolist(), numbers.size]):
             # Copied: a view would keep the columns of the whole chunk for one open transaction.
             self._open.setdefault(int(numbers[begin]), []).append(kept[:, begin:end].copy())
 
@@ -399,11 +396,10 @@ def _in_order(chunk: Chunk, columns: Columns, ends: Column) -> Committed:
     alive = np.flatnonzero(columns[KEPT_OPERATION] != _UNDONE)
     # Stable: the changes of a commit stay in log order.
     order = alive[np.argsort(ends[alive], kind="stable")]
-    rows, first, group = np.unique(ends[order], return_index=True, return_inverse=True)
+    rows, group = np.unique(ends[order], return_inverse=True)
     places = chunk.columns[GLOBAL_ID, rows].tolist()
     gtrids = [_gtrid(chunk, place) if place >= 0 else None for place in places]
-    ordinal = np.arange(order.size) - first[group]
-    return Committed(columns[:, order], group, ordinal, chunk.instants[rows], gtrids)
+    return Committed(columns[:, order], group, ordinals(group), chunk.instants[rows], gtrids)
 
 
 def _gtrid(chunk: Chunk, place: int) -> bytes | None:

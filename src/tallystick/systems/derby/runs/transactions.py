@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from tallystick.arrow.groups import firsts, last_where, lasts_of, sums
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import OPERATIONS
@@ -151,17 +152,14 @@ class _Sums:
         self._transaction = self._of(TRANSACTION)
         self._operation = self._of(OPERATION)
         self._begins = self._operation == operations.BEGIN
-        starts = self._begins.copy()
-        starts[0] = True
         # A number that begins twice within a chunk is two transactions, of two boots.
-        starts[1:] |= self._transaction[1:] != self._transaction[:-1]
-        self._starts: Column = np.flatnonzero(starts)
+        self._starts: Column = np.flatnonzero(firsts(self._transaction) | self._begins)
 
     def columns(self) -> Columns:
         """Return the sums, in order of first records."""
         starts, rows = self._starts, self._rows
-        ends = np.append(starts[1:], rows.size)
-        first, last = rows[starts], rows[ends - 1]
+        lasts = lasts_of(starts, rows.size)
+        first, last = rows[starts], rows[lasts]
         group, xid = self._of(GROUP), self._of(GLOBAL_ID)
         proves = self._begins | (self._operation == operations.END)
         internal = self._chunk.columns[FLAG, first] == operations.STATUS_INTERNAL
@@ -170,10 +168,9 @@ class _Sums:
         found[FIRST] = self._chunk.instants[first]
         found[BEGINS] = self._begins[starts]
         found[INTERNAL] = self._begins[starts] & internal
-        found[RECORDS] = ends - starts
-        found[BYTES] = np.add.reduceat(self._chunk.lengths[rows], starts)
-        # As integers: `add` of booleans is a logical or.
-        found[UNDONE] = np.add.reduceat((group & _COMPENSATION != 0).astype(np.int64), starts)
+        found[RECORDS] = lasts - starts + 1
+        found[BYTES] = sums(self._chunk.lengths[rows], starts)
+        found[UNDONE] = sums(group & _COMPENSATION != 0, starts)
         found[LAST] = self._chunk.instants[last]
         found[GROUPS] = np.bitwise_or.reduceat(group, starts)
         found[CHANGES] = np.bitwise_or.reduceat(self._chunk.changing()[rows], starts)
@@ -198,8 +195,6 @@ def last_of(wanted: NDArray[np.bool_], values: Column, starts: Column) -> Column
 
     ``starts`` are the first rows of the runs, which follow each other.
     """
-    # `maximum.reduceat` of row numbers, as NumPy has no "last where" by groups.
-    index = np.where(wanted, np.arange(wanted.size), -1)
-    last = np.maximum.reduceat(index, starts)
+    last = last_where(wanted, starts)
     found: Column = np.where(last >= 0, values[last], -1)
     return found

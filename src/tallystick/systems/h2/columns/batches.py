@@ -14,16 +14,15 @@ import pyarrow as pa
 
 from tallystick.arrow.columns import (
     VIEWED_MAX,
+    bitmap,
+    byte_ranges,
     coded,
     constant,
-    new_bitmap,
-    new_views,
     no_texts,
     numbers,
-    put_views,
     record_batch,
-    viewed,
 )
+from tallystick.arrow.groups import marked
 from tallystick.arrow.schemas import RECORDS
 from tallystick.records import Clock, Outcome
 from tallystick.roles import branch_of
@@ -47,8 +46,8 @@ from tallystick.systems.protocol import Split
 
 _TYPES = pa.array([one.name for one in Type])
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
-_WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
-_WITH_NUMBER = np.array([one in (Type.ADD, Type.REMOVE, Type.UNDO) for one in Type])
+_WITH_SESSION = marked(SESSION_TYPES)
+_WITH_NUMBER = marked((Type.ADD, Type.REMOVE, Type.UNDO))
 
 
 def record_batches_of(
@@ -94,16 +93,12 @@ def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
         "type": coded(small, _TYPES),
         "sequence": numbers(chunk.sequence, None),
         "clock": constant(Clock.NONE.value, count),
-        "transaction": numbers(signed32(table[SESSION]), _bits(_WITH_SESSION[codes])),
-        "record_id": numbers(_record_ids(table, codes), _bits(_WITH_NUMBER[codes])),
+        "transaction": numbers(signed32(table[SESSION]), bitmap(_WITH_SESSION[codes])),
+        "record_id": numbers(_record_ids(table, codes), bitmap(_WITH_NUMBER[codes])),
         "resources": no_texts(count),
         "body": _bodies(chunk.data, table),
     }
     return record_batch(columns | _branches(chunk.data, table, codes), count)
-
-
-def _bits(known: Any) -> Any | None:
-    return None if known.all() else np.packbits(known, bitorder="little")
 
 
 def _record_ids(table: Any, codes: Any) -> Any:
@@ -116,16 +111,13 @@ def _record_ids(table: Any, codes: Any) -> Any:
 
 def _bodies(data: Any, table: Any) -> pa.Array:
     """Return views into the joined bytes; copies where these are too many for views."""
-    count = table.shape[1]
     starts, lengths = table[BODY_START], table[BODY_LENGTH]
     if len(data) > VIEWED_MAX:
         # A view has 32 bits for its offset.
         places = zip(starts.tolist(), lengths.tolist(), strict=True)
         bodies = [bytes(data[at : at + size]) if size >= 0 else None for at, size in places]
         return pa.array(bodies, pa.binary())
-    views, valid = new_views(count), new_bitmap(count)
-    put_views(data, starts, lengths, views, valid)
-    return viewed(views, valid, pa.py_buffer(data))
+    return byte_ranges(data, starts, lengths)
 
 
 def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import bitmap, coded, constant, numbers, table_batch
+from tallystick.arrow.groups import distinct, ordinals
 from tallystick.arrow.schemas import CHANGES, FATED, plain
 from tallystick.records import Clock, Fate
 from tallystick.roles import branch_of
@@ -28,7 +29,7 @@ from tallystick.systems.h2.format.values.shown import Presentation
 from tallystick.systems.h2.read.changes import FATES
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.transactions import LoggedTransaction
-from tallystick.systems.h2.runs.chunk import Chunk, distinct
+from tallystick.systems.h2.runs.chunk import Chunk
 from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.runs.sessions import CHANGES as COUNT
 from tallystick.systems.h2.runs.sessions import END, NONE, PREPARED_AT, SLOT
@@ -158,18 +159,18 @@ class ChangeColumns:
         order = np.flatnonzero(of_rows != NONE)
         order = order[np.argsort(of_rows[order], kind="stable")]
         rows, of_rows = changes.chosen(places[order]), of_rows[order]
-        ordinals = _ordinals(of_rows, endings.counts)
+        places = ordinals(of_rows) + endings.counts[of_rows]
         done = 0
         for rank, kept in sorted(endings.before.items()):
             # What was kept comes before the transaction's own changes, and has its bytes elsewhere:
             # a batch ends here.
             border = int(np.searchsorted(of_rows, rank))
             part = slice(done, border)
-            yield from self._batch(rows.chosen(part), of_rows[part], ordinals[part], endings)
+            yield from self._batch(rows.chosen(part), of_rows[part], places[part], endings)
             yield from self._batches_kept(kept, rank, endings)
             done = border
         part = slice(done, None)
-        yield from self._batch(rows.chosen(part), of_rows[part], ordinals[part], endings)
+        yield from self._batch(rows.chosen(part), of_rows[part], places[part], endings)
 
     def _batches_kept(
         self, kept: list[_Rows], rank: int, endings: _Endings
@@ -300,15 +301,6 @@ def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
     for batch in found:
         for begin in range(0, batch.num_rows, rows):
             yield batch.slice(begin, rows)
-
-
-def _ordinals(ranks: Any, counts: Any) -> Any:
-    """Return the place of each row in its transaction; ``counts``: rows of each before these."""
-    if not len(ranks):
-        return ranks
-    # Ranks rise, so the place of the first equal one is where the transaction begins.
-    firsts = np.searchsorted(ranks, ranks)
-    return np.arange(len(ranks)) - firsts + counts[ranks]
 
 
 def _keys(rows: _Rows) -> pa.Array:

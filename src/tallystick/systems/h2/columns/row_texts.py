@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tallystick.arrow.groups import distinct
 from tallystick.systems.h2.columns.value_kernels import (
     NO_OBJECT,
     WHOLE_ROW,
@@ -34,7 +35,6 @@ from tallystick.systems.h2.format.values.types import (
     decode_value,
 )
 from tallystick.systems.h2.read.changes import by_column, column_names
-from tallystick.systems.h2.runs.chunk import distinct
 from tallystick.systems.h2.runs.rows import NO_COLUMN, read_rows
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import constant, no_texts, numbers, table_batch
+from tallystick.arrow.groups import distinct
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State, Transaction
@@ -22,7 +23,6 @@ from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.transactions import LoggedTransaction
-from tallystick.systems.h2.runs.chunk import distinct
 from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.runs.sessions import BYTES, CHANGES, RECORDS, SLOT
 from tallystick.systems.h2.runs.transactions import ChunkTransactions, Endings, Ledger

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.groups import distinct, firsts
 from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import MetaRow, StoreError
 from tallystick.systems.h2.format.entries import Entry, Type
-from tallystick.systems.h2.runs.chunk import Chunk, distinct
+from tallystick.systems.h2.runs.chunk import Chunk
 from tallystick.systems.h2.runs.pieces import OWN_TABLES, LogPieces
 from tallystick.systems.h2.runs.rows import NO_COLUMN, read_rows
 from tallystick.systems.h2.runs.walk import BODY_LENGTH, BODY_START, NUMBER
@@ -90,12 +91,12 @@ def _group(redo: Redo, chunk: Chunk, table: int, places: Any) -> _Group | None:
     keys = chunk.table[NUMBER][places]
     order = np.argsort(keys, kind="stable")
     keys, adds = keys[order], adds[order]
-    same = keys[1:] == keys[:-1]
     # The sort is stable: records of a key stand in log order, and have to take turns. So the first
     # one says what must have been there, and the last one what is there afterwards.
-    if (same & (adds[1:] == adds[:-1])).any():  # added twice, or removed twice
+    if not firsts(keys, adds).all():  # added twice, or removed twice
         return None
-    first, last = np.append(True, ~same), np.append(~same, True)
+    first = firsts(keys)
+    last = np.append(first[1:], True)
     keys = keys[first]
     if (redo.has_each(table, keys) == adds[first]).any():
         return None

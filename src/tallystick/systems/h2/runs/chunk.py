@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.groups import distinct, marked
 from tallystick.storage.mapped import let_go
 from tallystick.systems import runs
 from tallystick.systems.h2.format import layout
@@ -37,15 +38,13 @@ WINDOW = 1 << 20
 """Stream bytes that are joined at once; more only for a record that does not fit."""
 TABLE_ROWS = 1 << 13
 """Records of a chunk at most, however many are wanted."""
-_NEAR = 1 << 14
-"""Numbers within a range of this size are told apart without sorting them."""
 _ODD_MAX = 1 << 10
 """Odd records that are read one by one before the walk is tried again, at most."""
 _CONTINUED = 0x80
 """A byte of a number from here on is not its last one."""
 _NAMES = [one.name for one in Type]
-_WITH_SESSION = np.array([one in SESSION_TYPES for one in Type])
-_WITH_TABLE = np.array([one in CHANGE_TYPES for one in Type])
+_WITH_SESSION = marked(SESSION_TYPES)
+_WITH_TABLE = marked(CHANGE_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,21 +410,6 @@ def _longest_to_come(places: Any, sizes: Any) -> Any:
     # From the end: the largest that is still to come after each place.
     most = np.maximum.accumulate(sizes[::-1])[::-1]
     return places[np.append(most[:-1] > most[1:], True)]
-
-
-def distinct(values: Any) -> tuple[list[int], Any]:
-    """Return the numbers of an array, ascending, and the place among them of each."""
-    if not len(values):
-        return [], values
-    least = values.min()
-    if values.max() - least >= _NEAR:
-        found, places = np.unique(values, return_inverse=True)
-        return found.tolist(), places
-    # Sessions and tables have small numbers near each other: to count them is cheaper than to sort.
-    found = np.flatnonzero(np.bincount(values - least))
-    of_number = np.zeros(int(found[-1]) + 1, np.int64)
-    of_number[found] = np.arange(len(found))
-    return (found + least).tolist(), of_number[values - least]
 
 
 def signed32(values: Any) -> Any:

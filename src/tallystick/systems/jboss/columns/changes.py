@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, table_batch
+from tallystick.arrow.groups import marked, ordinals
 from tallystick.arrow.schemas import BATCH_ROWS, CHANGES, batch_of_fated, fated, json_text
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Fate, Row
@@ -42,13 +43,7 @@ from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.scan import OFFSET, SECOND_SHAPE, SIZE, pieces
-from tallystick.systems.jboss.runs.chunk import (
-    INSIDE,
-    Chunk,
-    chunk_of,
-    rows_of,
-    type_table,
-)
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of, rows_of
 from tallystick.systems.jboss.runs.pieces import valid_rows
 from tallystick.systems.jboss.runs.transactions import Effects, effects_of
 
@@ -189,7 +184,7 @@ class ChangeColumns:
         columns = {
             # As `place_of` does: the lower 32 bits of ``place`` are 0.
             "commit_sequence": pa.array(effects.ends | place),
-            "ordinal": pa.array(_ordinals(effects.ends)),
+            "ordinal": pa.array(ordinals(effects.ends)),
             "kind": _KIND_NAMES.take(pa.array(records.kinds - ADD)),
             "key": pa.array(records.ids).cast(pa.string()),
             "transaction": pa.array(records.transactions, mask=outside).cast(pa.string()),
@@ -208,15 +203,6 @@ class ChangeColumns:
         return fated(batch, Fate.COMMITTED) if self._every else batch
 
 
-def _ordinals(ends: Any) -> Any:
-    """Return the place of each change among those that count at the same end."""
-    first = np.ones(len(ends), np.bool_)
-    first[1:] = ends[1:] != ends[:-1]
-    places = np.arange(len(ends))
-    # The maximum carries the place of each group's first change on to the others.
-    return places - np.maximum.accumulate(np.where(first, places, 0))
-
-
 def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa.Array:
     """Return the bodies of records; those without have none."""
     begins = records.rows[:, OFFSET] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
@@ -231,7 +217,7 @@ def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa
 _CLOCK = Clock.NONE.value
 _KIND_NAMES = pa.array([KINDS[one].value for one in RecordType if one >= ADD], pa.string())
 """By the type byte, from `ADD` on."""
-_TYPED = type_table((ADD, UPDATE, ADD_TX, UPDATE_TX))
+_TYPED = marked((ADD, UPDATE, ADD_TX, UPDATE_TX))
 """Types of records that have a user type."""
 # All 256 user types once, so that no JSON is written per row.
 _VALUES = pa.array(

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import no_texts, table_batch
+from tallystick.arrow.groups import ordinals
 from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State, Transaction
@@ -246,14 +247,9 @@ class TransactionColumns:
 def _times_before(found: Any) -> Any:
     """Return how often each number stands earlier in the array."""
     places = np.argsort(found, kind="stable")
-    ordered = found[places]
-    first = np.ones(len(found), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    count = np.arange(len(found))
     times = np.empty(len(found), np.int64)
-    # The maximum carries the place of the first of equal numbers on to the others, and the
-    # assignment puts the distances back into the order of ``found``.
-    times[places] = count - np.maximum.accumulate(np.where(first, count, 0))
+    # Put back into the order of ``found``.
+    times[places] = ordinals(found[places])
     return times
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.groups import lasts_of, marked, starts_of, sums
 from tallystick.records import Outcome
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (
@@ -33,7 +34,7 @@ from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.scan import OFFSET
-from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, type_table
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
@@ -45,9 +46,9 @@ from tallystick.systems.runs import RunCount
 
 SPENT_MIN = 32
 """Least number of records of which those that leave nothing are taken out in columns first."""
-ADDS = type_table((ADD, ADD_TX))
-DELETES = type_table((DELETE, DELETE_TX))
-RAISING = type_table(RAISING_TYPES)
+ADDS = marked((ADD, ADD_TX))
+DELETES = marked((DELETE, DELETE_TX))
+RAISING = marked(RAISING_TYPES)
 
 
 @dataclass(slots=True)
@@ -221,12 +222,9 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
     # what happened to it first and last.
     order = np.argsort(ids, kind="stable")
     ids, kinds = ids[order], kinds[order]
-    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
-    lasts = np.append(starts[1:], len(ids)) - 1
-    # As integers: `add` of booleans is a logical or, which would call two adds one.
-    once = [
-        np.add.reduceat(table[kinds].astype(np.int64), starts) == 1 for table in (ADDS, DELETES)
-    ]
+    starts = starts_of(ids)
+    lasts = lasts_of(starts, len(ids))
+    once = [sums(table[kinds], starts) == 1 for table in (ADDS, DELETES)]
     # An id above all that were live so far has no record before these.
     gone = (ids[starts] > above) & ADDS[kinds[starts]] & DELETES[kinds[lasts]] & once[0] & once[1]
     spent = np.empty(len(ids), np.bool_)

@@ -5,12 +5,13 @@ In: the bytes of a file and rows of its scan. Out: a `Chunk` with the numbers th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.groups import marked
 from tallystick.systems.jboss.format.layout import IN_TRANSACTION, Shape
 from tallystick.systems.jboss.read.scan import OFFSET, ROW, SIZE, numbers
 from tallystick.systems.jboss.runs.walk import features, fill_fields
@@ -76,12 +77,5 @@ def fields_of(shape: Shape, data: memoryview, rows: Any) -> Iterator[Fields]:
     return chunk_of(shape, data, rows).fields()
 
 
-def type_table(kinds: Iterable[int]) -> Any:
-    """Return which bytes are one of some record types, by the byte."""
-    table = np.zeros(256, np.bool_)
-    table[list(kinds)] = True
-    return table
-
-
-INSIDE = type_table(IN_TRANSACTION)
+INSIDE = marked(IN_TRANSACTION)
 """Which bytes are types of records in transactions."""

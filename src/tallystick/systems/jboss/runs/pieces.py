@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.groups import firsts, marked
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.layout import (
@@ -49,7 +50,7 @@ from tallystick.systems.jboss.read.scan import (
     Row,
     pieces,
 )
-from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, rows_of, type_table
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, rows_of
 
 FILE_SIZE_MAX = 1 << 28
 """Most bytes of a file whose rows are held in memory."""
@@ -215,8 +216,8 @@ def _runs(rows: Any) -> Any:
     begins, codes = rows[:, OFFSET], rows[:, STATUS]
     # Stale records may reach into the next one: what is there now ends them.
     ends = np.minimum(begins + rows[:, SIZE], _limits(rows))
-    first = np.ones(len(rows), np.bool_)
-    first[1:] = (begins[1:] != ends[:-1]) | (codes[1:] != codes[:-1])
+    first = firsts(codes)
+    first[1:] |= begins[1:] != ends[:-1]
     # Cut to the number of rows, because without rows the entry for the last one is too much.
     last = np.append(first[1:], True)[: len(rows)]
     runs = rows[first].copy()
@@ -231,11 +232,11 @@ def _classified(runs: Any) -> Iterator[Classified]:
         yield Classified(row, Outcome.VALID) if valid else Classified(row, Outcome.STALE, EARLIER)
 
 
-_ADDS = type_table([ADD])
-_ADDED = type_table(ADDS)
-_DELETES = type_table(DELETES)
-_COUNTED = type_table(COUNTED)
-_TELLING = type_table(COUNTED | NEVER_COMPACTED)
+_ADDS = marked([ADD])
+_ADDED = marked(ADDS)
+_DELETES = marked(DELETES)
+_COUNTED = marked(COUNTED)
+_TELLING = marked(COUNTED | NEVER_COMPACTED)
 
 
 def _facts(shape: Shape, data: memoryview, rows: Any) -> FileFacts:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.groups import firsts, last_where, lasts_of, marked, sums
 from tallystick.systems.jboss.format.layout import (
     ADD,
     COMMIT,
@@ -24,13 +25,13 @@ from tallystick.systems.jboss.format.layout import (
     UPDATE,
 )
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE
-from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields, type_table
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields
 
-_ELEMENTS = type_table(ELEMENTS)
-_ENDS = type_table((COMMIT, ROLLBACK))
+_ELEMENTS = marked(ELEMENTS)
+_ENDS = marked((COMMIT, ROLLBACK))
 _NEVER = 1 << 62
 """An offset after the end of every file."""
-_OUTSIDE = type_table((ADD, UPDATE, DELETE))
+_OUTSIDE = marked((ADD, UPDATE, DELETE))
 """Types of records that change something outside of transactions."""
 
 
@@ -59,9 +60,7 @@ class Lives:
 
     def sums(self, values: Any) -> Any:
         """Return the sum of a value of each record, by life."""
-        # No life is empty; of an empty one `reduceat` would return the value at its start instead
-        # of 0.
-        return np.add.reduceat(values, self.starts, dtype=np.int64)
+        return sums(values, self.starts)
 
     def each(self, values: Any) -> Any:
         """Return for each record a value of its life."""
@@ -70,9 +69,7 @@ class Lives:
     @property
     def first(self) -> Any:
         """Which lives are the first one of their number."""
-        first = np.ones(len(self.starts), np.bool_)
-        first[1:] = self.numbers[1:] != self.numbers[:-1]
-        return first
+        return firsts(self.numbers)
 
     @property
     def regular(self) -> Any:
@@ -94,8 +91,7 @@ class Lives:
     @property
     def prepares(self) -> Any:
         """The place of the last prepare of each life, or of its last record if it has none."""
-        places = np.arange(len(self.ours.rows))
-        last = np.maximum.reduceat(np.where(self.ours.kinds == PREPARE, places, -1), self.starts)
+        last = last_where(self.ours.kinds == PREPARE, self.starts)
         return np.where(last < 0, self.lasts, last)
 
     def others(self, closed: Any, count: int) -> Any:
@@ -113,10 +109,10 @@ def lives_of(records: Chunk) -> Lives | None:
     # Stable: the records of a number stay in file order, between them its ends.
     places = places[np.argsort(records.transactions[places], kind="stable")]
     ours = records.at(places)
-    begins = np.ones(len(places), np.bool_)
-    begins[1:] = (ours.transactions[1:] != ours.transactions[:-1]) | _ENDS[ours.kinds[:-1]]
+    begins = firsts(ours.transactions)
+    begins[1:] |= _ENDS[ours.kinds[:-1]]
     starts = np.flatnonzero(begins)
-    return Lives(places, ours, starts, np.append(starts[1:], len(begins)) - 1)
+    return Lives(places, ours, starts, lasts_of(starts, len(begins)))
 
 
 def closed_lives(lives: Lives, opened: Iterable[int], odd: Iterable[int] = ()) -> Any:

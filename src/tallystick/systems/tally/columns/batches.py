@@ -25,6 +25,7 @@ from tallystick.arrow.columns import (
     record_batch,
     viewed,
 )
+from tallystick.arrow.groups import marked
 from tallystick.arrow.schemas import RECORDS, json_text, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Clock, Outcome, Record
@@ -45,11 +46,9 @@ from tallystick.systems.tally.runs.walk import KEY, LSN, TIME, TRANSACTION
 
 _JOIN_ROWS_MAX = 1024
 """Groups of at least so many records are wrapped without copying; smaller ones are joined."""
-_SPECIAL = np.zeros(256, np.bool_)
-_SPECIAL[[int(code) for code in (*WITH_RESOURCES, Code.PREPARE)]] = True
+_SPECIAL = marked((*WITH_RESOURCES, Code.PREPARE))
 """Codes with columns that are filled from their bodies."""
-_BARE = np.zeros(256, np.bool_)
-_BARE[[int(code) for code in (Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, Code.BEGIN)]] = True
+_BARE = marked((Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, Code.BEGIN))
 """Codes of which a record has no attributes but those of its group, unless it has a user type."""
 _ATTRIBUTES = pa.field("attributes", pa.dictionary(pa.int32(), pa.string()))
 _INDEX = pa.int8()

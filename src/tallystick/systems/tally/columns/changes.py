@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, coded, table_batch
+from tallystick.arrow.groups import marked
 from tallystick.arrow.schemas import CHANGES, FATED, batch_of_fated, fated, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Fate, Kind, Record, Row
@@ -36,7 +37,6 @@ from tallystick.systems.tally.runs.walk import (
     OFFSET,
     TIME,
     TRANSACTION,
-    marked,
 )
 
 _KINDS = (Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value)

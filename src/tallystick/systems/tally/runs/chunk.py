@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tallystick.arrow.groups import lasts_of, marked, starts_of
 from tallystick.records import Record, State, Transaction
 from tallystick.systems.tally.format.bodies import (
     PAIR_COUNT_AT,
@@ -34,7 +35,6 @@ from tallystick.systems.tally.runs.walk import (
     OFFSET,
     TIME,
     TRANSACTION,
-    marked,
 )
 
 Numbers = npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ class Chunk:
     def groups(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each group."""
         # All records of a group have its offset: where that changes a group begins.
-        first = np.flatnonzero(np.diff(self.numbers[GROUP], prepend=-1))
+        first = starts_of(self.numbers[GROUP])
         rows = self.numbers[[GROUP, LSN, TIME]][:, first]
         return list(zip(*rows.tolist(), strict=True))
 
@@ -239,7 +239,8 @@ def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> Sorte
     within = np.flatnonzero(inside)
     # Stable: records of one transaction stay in log order, its commit record last.
     rows = within[np.argsort(chunk.numbers[TRANSACTION, within], kind="stable")]
-    begins, ends = _bounds(chunk.numbers[TRANSACTION, rows])
+    begins = starts_of(chunk.numbers[TRANSACTION, rows])
+    ends = lasts_of(begins, len(rows))
     whole = _whole(chunk, segment, rows, begins, ends)
     if excluded and len(begins):
         # Part of these stands in an earlier chunk: the number of elements here proves nothing.
@@ -256,14 +257,6 @@ def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> Sorte
         chunk, segment, rows[kept], after - lengths, after - 1,
         np.flatnonzero(loose), np.flatnonzero(others),
     )  # fmt: skip
-
-
-def _bounds(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the first and the last place of each run of equal numbers."""
-    edges = np.flatnonzero(np.diff(numbers)) + 1
-    if not len(numbers):
-        return edges, edges
-    return np.concatenate(([0], edges)), np.concatenate((edges, [len(numbers)])) - 1
 
 
 def _whole(

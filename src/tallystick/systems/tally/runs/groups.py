@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tallystick.arrow.columns import new_bitmap, new_views
 from tallystick.arrow.crc_kernel import crc_table
+from tallystick.arrow.groups import marked
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
 from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
@@ -38,7 +39,7 @@ from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.walk import Expected, SegmentView
 from tallystick.systems.tally.runs import walk
 from tallystick.systems.tally.runs.chunk import Chunk
-from tallystick.systems.tally.runs.walk import OFFSET, marked
+from tallystick.systems.tally.runs.walk import OFFSET
 
 ROWS_MAX = 1 << 13
 """Records of a chunk at most."""

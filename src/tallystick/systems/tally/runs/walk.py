@@ -9,11 +9,9 @@ which `SegmentView` then judges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tallystick.arrow.byte_kernels import le_int32, le_int64, le_uint32, le_word32
 from tallystick.arrow.columns import put_bit, put_view
@@ -46,13 +44,6 @@ _COLUMNS, _STORED, _RAW, _TIME = (
     layout.COLUMNS_AT, layout.STORED_AT, layout.RAW_AT, layout.TIME_AT,
 )  # fmt: skip
 _PAYLOAD_CRC, _CHAIN, _CHECKSUM = layout.PAYLOAD_CRC_AT, layout.CHAIN_AT, layout.CHECKSUM_AT
-
-
-def marked(codes: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """Return a table of all codes in which these are True."""
-    marks = np.zeros(256, np.bool_)
-    marks[list(codes)] = True
-    return marks
 
 
 @kernel
