@@ -182,15 +182,15 @@ def other_text(path: str, head: bytes) -> str:
     return next((text for one in systems() if (text := one.is_to(name, head))), "")
 
 
-def search(path: str, known: Sequence[System]) -> list[LogSource]:
-    """Return the logs that a folder itself holds now; none if it cannot be read."""
+def search(path: str, known: Sequence[System]) -> Discovery:
+    """Return what a folder itself holds now; one that cannot be read is a problem."""
     found = Discovery()
     try:
         for folder in _folders(path, found, recurse=False):
             _search_settled(folder, known, found)
-    except LogUnreadableError:
-        return []
-    return found.logs
+    except LogUnreadableError as error:
+        found.problems.append(_problem(error, path))
+    return found
 
 
 def parent(path: str) -> str:

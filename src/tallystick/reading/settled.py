@@ -223,7 +223,7 @@ class Observer:
         """Return the log with the files that it has now; as it was found where it is gone."""
         if is_remote(self.source.path):
             return self.source
-        for one in search(self.source.path, tuple(self.known.values())):
+        for one in search(self.source.path, tuple(self.known.values())).logs:
             if (one.system, one.name) == (self.source.system, self.source.name):
                 return replace(one, database=self.source.database)
         return self.source

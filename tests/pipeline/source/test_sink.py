@@ -20,6 +20,8 @@ from tallystick.pipeline.source import sink
 from tallystick.pipeline.source.batch import TallystickDataSource
 from tallystick.pipeline.source.sink import ShardStreamWriter, ShardWriter, ShardWritten
 from tallystick.storage.local import LOCAL
+from tallystick.storage.source import read_head
+from tallystick.systems import protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +129,29 @@ def test_overwrite_removes_nothing_but_batches_and_append_bears_more(tmp_path: P
         _source(out).writer(_BODIES, True)
     with pytest.raises(LogWriteError, match="Not a directory"):
         _source(out / "README").writer(_BODIES, False)
+
+
+def test_each_foreign_file_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = list[str]()
+
+    def counted(path: str, size: int) -> bytes:
+        looked.append(path)
+        return read_head(path, size)
+
+    monkeypatch.setattr(protocol, "read_head", counted)
+    for number in range(20):
+        (tmp_path / f"part-{number:05}.json").write_text("{}")
+    _source(tmp_path).writer(_BODIES, False)
+    assert sorted(looked) == sorted(map(str, tmp_path.iterdir()))
+
+
+def test_a_folder_with_a_file_that_cannot_be_read_is_not_written_into(tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("notes")
+    (tmp_path / "1.tally").symlink_to("/unmounted/1.tally")
+    with pytest.raises(LogWriteError, match=r"1\.tally: .*may be a log's"):
+        _source(tmp_path).writer(_BODIES, False)
 
 
 def test_overwrite_takes_older_batches_away_after_the_new_one_is_there(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
 
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.pipeline.planning import NAMES_MAX
-from tallystick.reading.survey import survey
+from tallystick.reading.discovery import search
 from tallystick.storage.local import LOCAL
-from tallystick.systems.registry import open_journal_engine
+from tallystick.systems.registry import open_journal_engine, systems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,7 +205,8 @@ def require_room(root: str, *, overwrite: bool) -> None:
     """Check that nothing but batches of this sink would be removed, and no log written into.
 
     Raises:
-        LogWriteError: the folder holds something else, with ``overwrite``; or it is that of a log.
+        LogWriteError: the folder holds something else, with ``overwrite``; or it is that of a log,
+            or holds a file that cannot be read, and so may be one's.
     """
     try:
         names = sorted(one.name for one in Path(root).iterdir())
@@ -221,11 +222,17 @@ def require_room(root: str, *, overwrite: bool) -> None:
             found=", ".join(others[:NAMES_MAX]),
             advice="Name a folder of the sink's own, or a new one",
         )
-    files = (one for name in others if (one := Path(root, name)).is_file())
-    if any(survey(str(one)).logs for one in files):
+    found = search(root, systems())
+    if found.logs:
         raise LogWriteError(
             "this is the folder of a log, and shards are logs of their own",
             file=root,
+            advice="Name a folder of the sink's own, or a new one",
+        )
+    if found.problems:
+        raise LogWriteError(
+            "a file in this folder cannot be read, so it may be a log's",
+            file=found.problems[0].file,
             advice="Name a folder of the sink's own, or a new one",
         )
 
