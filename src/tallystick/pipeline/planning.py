@@ -21,7 +21,8 @@ from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import survey
-from tallystick.records import Finding, Severity
+from tallystick.reading.tables import batches_of, selected
+from tallystick.records import Finding, Outcome, Severity
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import (
     AttributeBatches,
@@ -43,6 +44,9 @@ NAMES_MAX = 10
 
 LOSING = ("records", "transactions", "changes", "global_transactions")
 """The tables that lack rows where a log lost records; the others describe what is there."""
+
+END = 1 << 62
+"""The end of a file that is read whole."""
 
 _ADVICE = "Run triage and explain over the log; mode=permissive gives what is there"
 
@@ -120,11 +124,23 @@ def find(paths: Iterable[str]) -> Plan:
 
 
 def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
-    """Return the work of one table. Records are split; the other tables close over a whole log."""
+    """Return the work of one table. Records are split; the other tables close over a whole log.
+
+    Raises:
+        RecordsLostError: the version to begin with was given up, and that is not to be skipped.
+        TallystickError: what is asked for does not fit, or fails as ``mode`` says.
+    """
     plan = plan or find(options.paths)
     require_one_log(plan.logs, options)
     if options.mode == "failfast":
         plan.require_readable()
+    for log in plan.logs if options.fail_on_data_loss else ():
+        try:
+            require_start(log, options)
+        except RecordsLostError:
+            raise
+        except (TallystickError, OSError):
+            pass  # the task will meet the error and report it
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
     if options.table == "global_transactions":
@@ -278,6 +294,52 @@ def require_no_hole(source: LogSource, options: SourceOptions) -> None:
                 found=missing.found, advice=_ADVICE,
             )  # fmt: skip
         before = Reached(number, None, since=files[-1][0])
+
+
+def require_start(source: LogSource, options: SourceOptions) -> None:
+    """Check that a log still has the version with which a reading begins.
+
+    Nothing tells that of H2's log, nor what an Artemis journal gave up by itself.
+
+    Raises:
+        RecordsLostError: the log has given it up.
+        TallystickError, OSError: a file cannot be read.
+    """
+    if (wanted := options.bounds.first_version) is None:
+        return
+    reading = system(source.system).read(source, options.reading)
+    if not isinstance(reading, Ordered):
+        return
+    files = in_order(reading, source.files)
+    missing = reading.missing(files[0][1], Reached(0, None)) if files else None
+    if missing is None or missing.usual:
+        return
+    first = _first_version(reading, [path for _, path in files], options)
+    if first is not None and wanted < first:
+        raise RecordsLostError(
+            "records were given up before they were read",
+            file=source.path,
+            expected=f"version {wanted}, of startingVersion",
+            found=f"version {first} as the first",
+            advice="Begin there, or from a full reading; failOnDataLoss=false gives what is left",
+        )
+
+
+def _first_version(reading: LogReading, files: Iterable[str], options: SourceOptions) -> int | None:
+    """Return the least version that a log has; None where it has none."""
+    if options.table == "changes" and not system(reading.source.system).commits_by_lsn:
+        return next((one.commit_sequence for one in reading.changes()), None)
+    wanted = selected("records", ("outcome", "sequence"))
+    for path in files:
+        rows = [
+            row
+            for batch in batches_of(reading, "records", Split(path, 0, END), schema=wanted)
+            for row in batch.to_pylist()
+        ]
+        numbers = [row["sequence"] for row in rows if row["outcome"] == Outcome.VALID.value]
+        if told := [one for one in numbers if one is not None]:
+            return min(told)
+    return None
 
 
 def in_order(reading: Ordered, files: Iterable[str]) -> list[tuple[int, str]]:

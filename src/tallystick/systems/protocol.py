@@ -757,6 +757,7 @@ class System:
         followable: records are only appended to files and can be read exactly once while the log
             is written; False where the engine overwrites its log in place.
         change_feed: its readings are `ChangesBetween`: committed changes can be followed.
+        commits_by_lsn: `Change.commit_sequence` is the `Record.sequence` of what commits it.
         numbered: a log has several files, told apart by numbers in their names.
         splittable: a record can be found from the middle of a file, so that one file can be read
             by several tasks.
@@ -803,6 +804,7 @@ class System:
     clocks: frozenset[Clock] = frozenset({Clock.NONE})
     followable: bool = True
     change_feed: bool = False
+    commits_by_lsn: bool = False
     numbered: bool = False
     splittable: bool = True
     secrets: frozenset[str] = frozenset()

@@ -12,13 +12,14 @@ import pytest
 
 from tallystick.errors import TallystickError
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
-from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.planning import RecordsLostError, tasks
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.task import execute
 from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
+from tests.pipeline.source.test_data_loss import SMALL, WRITERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +98,57 @@ def test_changes_between_versions_are_given_by_their_commits(rows_of: Any) -> No
     expected = [row for row in rows if commits[1] <= row["_commit_version"] <= commits[-2]]
     assert rows_of(DERBY, table="changes", **given) == expected
     assert 0 < len(expected) < len(rows)
+
+
+def without_begin(folder: Path, system: str) -> Path:
+    """A log of which the first files are gone, as their owner removes them."""
+    if system == "native":
+        with TallyLog(str(folder), settings=SMALL) as log:
+            for number in range(20):
+                log.append(b"%d" % number).wait()
+                if number == 9:
+                    log.roll()
+            assert log.reclaim(12)
+        return folder
+    write, pattern = WRITERS[system]
+    write(str(folder), range(40))
+    files = sorted(folder.glob(pattern), key=lambda one: (len(one.name), one.name))
+    for path in files[:2]:
+        path.unlink()
+    return folder
+
+
+@WAYS
+@pytest.mark.parametrize("system", ["native", "derby", "cloudtran"])
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_a_version_that_was_given_up_is_an_error_unless_losses_are_to_be_skipped(
+    tmp_path: Path, rows_of: Any, system: str, table: str
+) -> None:
+    path, name = without_begin(tmp_path, system), "_commit_version"
+    left = rows_of(path, table=table, failOnDataLoss="false")
+    versions = [row["sequence" if table == "records" else name] for row in left]
+    first = min(one for one in versions if one is not None)
+    assert rows_of(path, table=table, startingVersion=str(first), failOnDataLoss="false") == left
+    sure = first + 1  # changes may begin later than what is there does
+    for given in ("0", "1"):
+        asked = {"table": table, "startingVersion": given}
+        with pytest.raises(RecordsLostError, match=rf"version {given}, of startingVersion") as told:
+            rows_of(path, **asked)
+        assert told.value.file == str(path)
+        assert rows_of(path, **asked, failOnDataLoss="false") == left
+    assert rows_of(path, table=table, startingVersion=str(sure)) == [
+        row for row, version in zip(left, versions, strict=True)
+        if version is not None and version >= sure
+    ]  # fmt: skip
+
+
+@WAYS
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_a_log_that_gave_up_nothing_may_be_asked_for_versions_before_its_first(
+    rows_of: Any, table: str
+) -> None:
+    rows = rows_of(DERBY, table=table)
+    assert rows_of(DERBY, table=table, startingVersion="0") == rows
 
 
 @WAYS

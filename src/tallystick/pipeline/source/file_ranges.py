@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import LOGS_MAX, RecordsLostError, find, stored_size
+from tallystick.pipeline.planning import (
+    END,
+    LOGS_MAX,
+    RecordsLostError,
+    find,
+    stored_size,
+)
 from tallystick.pipeline.row_images import images_of
 from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import FollowedLog
@@ -41,9 +47,6 @@ if TYPE_CHECKING:
 
 LOOKS, PAUSE_S = 5, 0.05
 """How often a log is looked at whose files come and go, and the seconds between two looks."""
-
-_END = 1 << 62
-"""The end of a file that is read whole."""
 
 _log = logger("tallystick.pipeline")
 
@@ -143,7 +146,7 @@ def _range_of(
 ) -> FileRange:
     number, path = file
     last = file == (until["number"], until["file"])
-    end = until["offset"] if last else _END
+    end = until["offset"] if last else END
     size = max(min(stored_size(path), end) - begin, 0)
     return FileRange(source, path, number, begin, end, size, until["digests"] if last else "")
 

@@ -26,7 +26,7 @@ from tallystick.errors import (
 )
 from tallystick.pipeline.fingerprint import fingerprint, gone
 from tallystick.pipeline.options import Limit, SourceOptions
-from tallystick.pipeline.planning import RecordsLostError, find, require_one_log
+from tallystick.pipeline.planning import RecordsLostError, find, require_one_log, require_start
 from tallystick.pipeline.source.earlier_positions import read_on
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import (
@@ -459,6 +459,8 @@ class _Step:
         entry, order = self.entry, self.log.order
         if entry["number"] < 0 or not order:
             self.entry = {**self.begun(entry), "since": max(order, default=(-1, ""))[0]}
+            if not entry["rewrites"]:
+                self._require_start()
         elif entry["identity"] != self.log.identity:
             self._restart()
         elif order[-1][0] < entry["number"]:
@@ -470,6 +472,13 @@ class _Step:
                     "no such file, and no newer one",
                 )  # fmt: skip
             self._restart()
+
+    def _require_start(self) -> None:
+        """Lose what the options begin with, where the log has given that up."""
+        try:
+            require_start(self.log.source, self.tailer.options)
+        except RecordsLostError as error:
+            self.entry = self.tailer.lose(self.entry, error)
 
     def _restart(self) -> None:
         self.entry = self.begun({**UNREAD, "rewrites": self.entry["rewrites"] + 1})

@@ -38,6 +38,7 @@ SYSTEM = System(
     sql="tallystick.systems.derby.format.literals:DIALECT",
     clocks=frozenset({Clock.NONE}),
     change_feed=True,
+    commits_by_lsn=True,
     secrets=frozenset({"boot_password", "encryption_key"}),
     settings={
         "derby_version": "the version of the Derby that would boot, as 10.14.2",

@@ -38,6 +38,7 @@ SYSTEM = System(
     name_finder="tallystick.systems.tally.read.claim:names_in",
     clocks=frozenset({Clock.WALL_US}),
     change_feed=True,
+    commits_by_lsn=True,
     secrets=frozenset({"encryption_key"}),
     companions=frozenset(
         [
