@@ -118,3 +118,19 @@ def test_attributes_that_only_the_whole_log_tells_are_one_task(tmp_path: Path) -
     (task,) = planning.tasks(whole)
     assert [piece.split for piece in task.pieces] == [None]
     assert len(planning.tasks(replace(whole, columns=("offset",)))) > 1
+
+
+@pytest.mark.parametrize(("filled", "tasks"), [(1, 2), (600 << 10, 7)], ids=["zeros", "full"])
+def test_what_is_made_ahead_of_small_logs_does_not_fill_tasks(
+    tmp_path: Path, filled: int, tasks: int
+) -> None:
+    """Forty logs of 1 MiB, of which six full ones fit into a task."""
+    settings = Settings(segment_size=1 << 20, preallocate=True, spares=0, idle_mark_s=None)
+    for number in range(40):
+        with TallyLog(str(tmp_path / str(number)), settings=settings) as log:
+            log.append(b"x" * filled).wait()
+    planned = planning.tasks(_settings(tmp_path, 7 << 20))
+    assert len(planned) == tasks
+    assert [piece.source for task in planned for piece in task.pieces] == planning.find(
+        [str(tmp_path)]
+    ).logs

@@ -1,9 +1,10 @@
 """Which task reads what: small logs together, large files in parts.
 
-In: `SourceOptions`. Out: tasks of about ``split_bytes`` of stored bytes each, and the
-findings of looking for logs. Only directories, heads and sizes are read; the splits of a
-large file come from its reader, which finds them without reading the file through. And what a batch
-does where files went since, or where it is to fail over records that a log lost.
+In: `SourceOptions`. Out: tasks of about ``split_bytes`` of stored bytes each, and the findings of
+looking for logs. Only directories, heads and sizes are read, and of small logs a few blocks that
+tell how much is filled; the splits of a large file come from its reader, which finds them without
+reading the file through. And what a batch does where files went since, or where it is to fail over
+records that a log lost.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import survey
 from tallystick.reading.tables import batches_of, selected
 from tallystick.records import Finding, Outcome, Severity
-from tallystick.storage.source import is_remote
+from tallystick.storage.source import PACKINGS, is_remote, read_part
 from tallystick.systems.protocol import (
     AttributeBatches,
     ClosesBySplit,
@@ -38,6 +39,9 @@ from tallystick.systems.registry import system, systems
 
 LOGS_MAX = 32
 """The most logs in one task: each costs an opening, and packed ones are larger unpacked."""
+
+_LOOKED_AT_MIN, _BLOCK = 1 << 18, 1 << 12
+"""Bytes of a file of which it matters how many are filled, and those that are looked at."""
 
 NAMES_MAX = 10
 """Names of other files that one finding lists."""
@@ -189,9 +193,30 @@ def stored_size(path: str) -> int:
         return 0  # reading it will say why
 
 
+def _filled_size(path: str) -> int:
+    """Return about how many bytes of a file are filled, at most twice as many as there are.
+
+    Files are made ahead with zeros, and filled from their start.
+    """
+    size = stored_size(path)
+    if is_remote(path) or path.endswith(PACKINGS):
+        return size
+    try:
+        while size > _LOOKED_AT_MIN:
+            block = read_part(path, size // 2, _BLOCK)
+            if block != bytes(len(block)):
+                break
+            size //= 2
+    except (TallystickError, OSError):
+        pass  # reading it will say why
+    return size
+
+
 def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piece]:
     size = sum(map(stored_size, log.files))
-    if whole or size <= options.split_bytes:
+    if size <= options.split_bytes:
+        return [Piece(log, None, sum(map(_filled_size, log.files)))]
+    if whole:
         return [Piece(log, None, size)]
     try:
         reading = system(log.system).read(log, options.reading)
@@ -337,7 +362,8 @@ def _first_version(reading: LogReading, files: Iterable[str], options: SourceOpt
             for row in batch.to_pylist()
         ]
         numbers = [row["sequence"] for row in rows if row["outcome"] == Outcome.VALID.value]
-        if told := [one for one in numbers if one is not None]:
+        told: list[int] = [one for one in numbers if one is not None]
+        if told:
             return min(told)
     return None
 

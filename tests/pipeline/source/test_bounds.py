@@ -19,7 +19,8 @@ from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.task import execute
 from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
-from tests.pipeline.source.test_data_loss import SMALL, WRITERS
+from tests.pipeline.source.test_data_loss import WRITERS
+from tests.pipeline.source.test_durable import SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
