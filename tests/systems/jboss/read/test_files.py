@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from tallystick.records import Answer
+from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.jboss.format.compaction_control import Control, encode_control
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
     SHAPES,
 )
+from tallystick.systems.jboss.live.log import CircularJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
+from tallystick.systems.jboss.read import files
 from tallystick.testing.spans import check_tiling
 from tests.systems.jboss.build import (
     add,
@@ -46,3 +54,25 @@ def test_compaction_with_control_file_counts_the_new_files(tmp_path: Path) -> No
     assert used == {"activemq-data-5.amq.cmp", "activemq-data-3.amq"}
     for file in reading.files():
         check_tiling(file)
+
+
+def test_a_verdict_opens_each_file_four_times_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a bucket each opening is a download: sizes and last bytes are known from another one."""
+    opened = Counter[str]()
+
+    def counted(path: str) -> ByteSource:
+        opened[path] += 1
+        return open_source(path)
+
+    monkeypatch.setattr(files, "open_source", counted)
+    with CircularJournal(str(tmp_path), JournalSettings(file_size=1 << 20)) as journal:
+        for number in range(1, 90):
+            journal.append_add_record(number, 1, bytes(100_000)).wait()
+    names = {str(one) for one in tmp_path.glob("*.amq")}
+    assert len(names) > files.KEPT_OPEN
+    reading = read(tmp_path)
+    reading.files()
+    assert reading.judgement.answer is Answer.SAFE
+    assert max(opened[name] for name in names) <= 4

@@ -10,7 +10,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tallystick.storage.source import ByteSource, logical_name, open_source, read_head
+from tallystick.storage.source import (
+    ByteSource,
+    logical_name,
+    open_source,
+    read_head,
+    source_size,
+)
 from tallystick.systems.jboss.format.compaction_control import (
     Control,
     decode_orders,
@@ -31,6 +37,7 @@ from tallystick.systems.jboss.read.scan import VALID, scan
 from tallystick.systems.protocol import LogSource
 
 HEAD_SIZE = 64
+TAIL_SIZE = 16
 KEPT_OPEN = 4
 
 
@@ -42,6 +49,7 @@ class Sources:
         self._reads_heads = opener is None
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        self._tails: dict[str, bytes] = {}
 
     def head(self, path: str) -> bytes:
         """Return the first `HEAD_SIZE` bytes of a file. Raises `LogUnreadableError`."""
@@ -58,14 +66,21 @@ class Sources:
             self._open[path] = self._opener(path)
         self._open.move_to_end(path)
         data = self._open[path].data
-        self._sizes[path] = len(data)
+        self._sizes[path], self._tails[path] = len(data), bytes(data[-TAIL_SIZE:])
         return data
 
     def size(self, path: str) -> int:
-        """Return the size of a file; it is opened once for it. Raises `LogUnreadableError`."""
+        """Return the size of a file. Raises `LogUnreadableError`."""
         if path not in self._sizes:
-            self.data(path)
+            size = source_size(path) if self._reads_heads else len(self.data(path))
+            self._sizes[path] = size
         return self._sizes[path]
+
+    def tail(self, path: str) -> bytes:
+        """Return the last `TAIL_SIZE` bytes of a file. Raises `LogUnreadableError`."""
+        if path not in self._tails:
+            self.data(path)
+        return self._tails[path]
 
 
 @dataclass(slots=True)
@@ -94,6 +109,11 @@ class JournalFile:
     def size(self) -> int:
         """Its size in bytes."""
         return self.sources.size(self.path)
+
+    @property
+    def tail(self) -> bytes:
+        """Its last bytes."""
+        return self.sources.tail(self.path)
 
     @property
     def stamp(self) -> int:

@@ -127,7 +127,7 @@ def fills(readings: Iterable[KnownFile]) -> set[int]:
     """
     found = set()
     for one in readings:
-        name, end = number_of(one.file.name), bytes(one.file.data()[-_TAIL:])
+        name, end = number_of(one.file.name), one.file.tail
         if name > one.effective_id or not end or end[0] not in FILL or end.strip(end[:1]):
             continue
         if name == one.effective_id or end[0] == FILL_J:
