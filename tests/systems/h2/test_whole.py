@@ -6,6 +6,7 @@ the answers about the database, and what is no log.
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import struct
 import tarfile
@@ -17,7 +18,8 @@ import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import discover
 from tallystick.records import Answer, Finding, Severity
-from tallystick.systems.h2.format.entries import Entry, Type
+from tallystick.systems.h2.format.catalogue import Catalogue
+from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.format.layout import MAGIC
 from tallystick.systems.h2.format.numbers import encode_var_int, encode_var_long
 from tallystick.systems.h2.format.secure import decrypted
@@ -134,6 +136,17 @@ def test_a_missing_file_of_a_large_object_is_a_loss(lost: str, tmp_path: Path) -
     assert [one.judgement.answer for one in alone.logs] == [Answer.SAFE]
 
 
+def test_files_of_large_objects_that_only_the_log_names_belong_to_it(tmp_path: Path) -> None:
+    """1.2.147 reads both rows; without their folder neither: "File not found", error 90124."""
+    folder = unpacked("lob-files-1.2-killed.tgz", tmp_path)
+    (log,) = tallystick.explain(folder).logs
+    assert (log.judgement.answer, log.judgement.reason) == (Answer.SAFE, "flushed-end")
+    assert log.surroundings is not None
+    assert [(part.part, part.fits) for part in log.surroundings.parts] == [("db.lobs.db", True)]
+    shutil.rmtree(folder / "db.lobs.db")
+    assert answer_of(folder) == (Answer.LOSES, "part-lost")
+
+
 CUT_LOBS = {
     "emptied": b"",
     "of marks only": MAGIC * 3,
@@ -151,36 +164,50 @@ def test_a_file_of_a_large_object_that_does_not_have_all_of_it_is_a_loss(
     cut = {"cut in a block": whole[:9000], "cut after a block": whole[: 48 + 8208 + 816 - 816]}
     path.write_bytes((CUT_LOBS | cut)[kind])
     (log,) = tallystick.explain(folder).logs
-    if kind == "cut after a block":  # one block may be a compressed one
-        assert log.judgement.answer is Answer.SAFE
-        return
     assert (log.judgement.answer, log.judgement.reason) == (Answer.LOSES, "part-lost")
     assert "2.t3.lob.db" in log.judgement.text
 
 
 def block(content: bytes, *head: int) -> bytes:
     data = struct.pack(f">{len(head)}i", *head) + content
-    return data.ljust(-(-len(data) // 16) * 16, b"\0")
+    return data.ljust(-(-(len(data) + 2) // 16) * 16, b"\0")
 
 
+LETTERS = "ä\U0001f600x€".encode()
+"""Five letters as Java counts them."""
+WHOLE = [block(bytes(8192), 8192)] * 2
+PACKED = [block(b"xyz", 3, 8192), block(b"xy", 2, 8192)]
 LOB_FILES = {
-    "whole blocks": ([block(bytes(8192), 8192)] * 2 + [block(b"x", 1)], 16_385, True),
-    "one whole block fewer": ([block(bytes(8192), 8192)] * 2, 16_385, False),
-    "compressed blocks": ([block(b"xyz", 3, 8192), block(b"xy", 2, 8192)], 16_384, True),
-    "one compressed block": ([block(b"xyz" * 20, 60, 8192)], 8192, True),
-    "nothing": ([], 0, True),
-    "no block": ([], 5, False),
-    "a negative length": ([block(b"x", -1)], 5, False),
-}
+    "whole blocks": ([*WHOLE, block(b"x", 1)], LobFile(3, 7, 16_385), True),
+    "one whole block fewer": (WHOLE, LobFile(3, 7, 16_385), False),
+    "of another that is longer": (WHOLE, LobFile(3, 7, 16_000), False),
+    "one block": ([block(b"xyz", 3)], LobFile(3, 7, 3), True),
+    "a block that fills its place": ([block(bytes(12), 12)], LobFile(3, 7, 12), True),
+    "one block of another": ([block(b"xyz", 3)], LobFile(3, 7, 2), False),
+    "letters": ([block(LETTERS, 10)], LobFile(3, 7, 5, text=True), True),
+    "letters cut by a block": (
+        [block(LETTERS[:4], 4), block(LETTERS[4:], 6)], LobFile(3, 7, 5, text=True), True
+    ),
+    "fewer letters": ([block(LETTERS, 10)], LobFile(3, 7, 6, text=True), False),
+    "compressed blocks": (PACKED, LobFile(3, 7, 16_384, packed=True), True),
+    "compressed, one block fewer": (PACKED[:1], LobFile(3, 7, 16_384, packed=True), False),
+    "compressed letters": (PACKED, LobFile(3, 7, 9000, True, True), True),
+    "fewer compressed letters": (PACKED, LobFile(3, 7, 17_000, True, True), False),
+    "plain blocks for compressed ones": (WHOLE[:1], LobFile(3, 7, 8192, packed=True), False),
+    "of no length that is known": (WHOLE, LobFile(3, 7, -1), True),
+    "nothing": ([], LobFile(3, 7, 0), True),
+    "no block": ([], LobFile(3, 7, 5), False),
+    "a negative length": ([block(b"x", -1)], LobFile(3, 7, 5), False),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LOB_FILES)
 def test_the_blocks_of_a_large_object_fill_its_file(name: str, tmp_path: Path) -> None:
-    blocks, length, whole = LOB_FILES[name]
+    blocks, lob, whole = LOB_FILES[name]
     (tmp_path / "db.lobs.db").mkdir()
     (tmp_path / "db.lobs.db/7.t3.lob.db").write_bytes(MAGIC * 3 + b"".join(blocks))
     source = LogSource("h2", str(tmp_path), (f"{tmp_path}/db.h2.db",))
-    found = surroundings_of(source, [LobFile(3, 7, length)])
+    found = surroundings_of(source, [lob])
     assert found is not None
     assert [part.fits for part in found.parts] == [whole]
 
@@ -209,6 +236,10 @@ def test_large_objects_of_rows_that_are_redone_are_looked_for() -> None:
     assert found(*added, change(Type.REMOVE, 2)) == [1]
     assert found(*added, change(Type.TRUNCATE)) == []
     assert found(change(Type.ADD, 1, 987_654)) == []  # its table was dropped
+    result.redo.catalogue = Catalogue({})
+    result.redo.catalogue.apply(Entry(1, 0, Type.ADD, 100, table=TABLE_META, key=table + 1))
+    later = dataclasses.replace(change(Type.ADD, 3), start=200)
+    assert found(*added, later) == [3]  # the number was given to another table in between
     assert found(Entry(1, 0, Type.ADD, 0, table=table, row=b"\1")) == []
 
 

@@ -45,7 +45,7 @@ from tallystick.systems.h2.read.salvage import salvaged
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.read.spans import spans_of
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.surroundings import has_lob_files, numbered, surroundings_of
+from tallystick.systems.h2.read.surroundings import numbered, surroundings_of
 from tallystick.systems.h2.read.transactions import (
     LoggedTransaction,
     hand_commits,
@@ -314,8 +314,8 @@ class H2Reading:
         if isinstance(result, Finding) or result.redo is None:
             return surroundings_of(self.source, ())
         lobs = result.redo.lob_files()
-        if lobs or has_lob_files(self.source):
-            lobs |= result.redo.lob_files_of(result.redone())
+        if tables := result.opening.tables.of_large_objects:
+            lobs |= result.redo.lob_files_of(result.redone(tables))
         return surroundings_of(self.source, lobs)
 
     def batches(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.systems.h2.format.catalogue import collections, table_names
+from tallystick.systems.h2.format.catalogue import TableLives, TableName, collections, table_names
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.protocol import Column
 
 
-def _columns(*statements: str) -> dict[str, tuple[Column, ...]]:
-    rows = [
+def _names(*statements: str) -> dict[int, TableName]:
+    return table_names(
         (Value("INTEGER", str(at)), None, None, Value("VARCHAR", sql))
-        for at, sql in enumerate(statements)
-    ]
-    return {one.name: one.columns for one in collections(table_names(rows))}
+        for at, sql in enumerate(statements, 1)
+    )
+
+
+def _columns(*statements: str) -> dict[str, tuple[Column, ...]]:
+    return {one.name: one.columns for one in collections(_names(*statements))}
 
 
 @pytest.mark.parametrize(
@@ -23,6 +26,21 @@ def _columns(*statements: str) -> dict[str, tuple[Column, ...]]:
 def test_a_table_with_a_comment_is_found(comment: str) -> None:
     found = _columns(f'CREATE CACHED TABLE "PUBLIC"."T" {comment}(\n    "ID" INT NOT NULL\n)')
     assert found == {"PUBLIC.T": (Column("ID", "INT", "int"),)}
+
+
+@pytest.mark.parametrize(
+    ("declared", "large"),
+    [
+        ("BLOB", True), ("CLOB(1000)", True), ("LONGTEXT", True), ("NCLOB", True), ("OID", True),
+        ("IMAGE NOT NULL", True), ("DB", True), ("VARCHAR(20)", False), ("TEXTS", False),
+    ],
+)  # fmt: skip
+def test_tables_of_large_objects_are_told_by_the_types_of_columns(
+    declared: str, large: bool
+) -> None:
+    table = f'CREATE CACHED TABLE "PUBLIC"."T"(\n    "A" INT,\n    "B" {declared}\n)'
+    tables = TableLives(_names("CREATE DOMAIN DB AS BLOB", table))
+    assert tables.of_large_objects == ({2} if large else set())
 
 
 def test_names_and_labels_may_have_all_that_ends_a_column_elsewhere() -> None:

@@ -140,11 +140,11 @@ class EngineResult:
     digest: LogDigest | None = None
     redo: Redo | None = None
 
-    def redone(self) -> Iterator[Entry]:
-        """Yield the records that redo applies, with their bytes."""
+    def redone(self, tables: Collection[int] | None = None) -> Iterator[Entry]:
+        """Yield the records that redo applies, all or at least those of some tables, with bytes."""
         if self.log is None or self.redo is None or self.recovery is None:
             return
-        for entry in _redone(self.log, self.recovery, None):
+        for entry in _redone(self.log, self.recovery, tables):
             if entry.pos >= self.opening.redone_before:
                 return
             yield entry

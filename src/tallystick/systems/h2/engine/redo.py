@@ -112,7 +112,10 @@ class Redo:
     def lob_files_of(self, redone: Iterable[Entry]) -> set[LobFile]:
         """Return the large objects in files that rows name which redo adds and leaves there."""
         found: dict[tuple[int, int], set[LobFile]] = {}
+        births = self.catalogue.births
         for entry in redone:
+            if entry.start < births.get(entry.table, (0,))[-1]:  # of a table that was dropped
+                continue
             if entry.code == Type.TRUNCATE:
                 found = {place: lobs for place, lobs in found.items() if place[0] != entry.table}
             elif entry.code == Type.REMOVE:

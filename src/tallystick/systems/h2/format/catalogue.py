@@ -64,6 +64,8 @@ _TYPE = re.compile(
 _FLOAT = re.compile(r"FLOAT\((\d+)\)")
 _REAL_BITS = 24
 """A FLOAT of up to so many bits is a REAL."""
+_LARGE = re.compile(r"(?:TINY|MEDIUM|LONG|N)?(?:BLOB|CLOB|TEXT)\b|IMAGE\b|OID\b")
+"""Types whose values are large objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,13 @@ class TableLives:
             return known.name
         life, table = divmod(number, _LIFE)
         return f"{table}#{life - 1}" if life > 0 else str(number)
+
+    @property
+    def of_large_objects(self) -> frozenset[int]:
+        """The tables with a column of large objects."""
+        return frozenset(
+            number for number, one in self.names.items() if any(map(_LARGE.match, one.types))
+        )
 
     def zone(self, zone: Zone) -> Zone:
         """Return the zone of the writer with the calendar of its release."""

@@ -26,21 +26,29 @@ _LAYOUT: Final = "the layout of a database"
 _FILES_PER_FOLDER: Final = 256
 _MISSING_MAX: Final = 5
 """Names that a text lists."""
-_IN_FILE: Final = re.compile(r"file:table=(-?\d+),id=(-?\d+),length=(-?\d+)")
+_IN_FILE: Final = re.compile(r"file:table=(-?\d+),id=(-?\d+),length=(-?\d+)(,packed)?")
 """Text of a large object in a file of its own."""
-_MARKS_END, _ALIGNED, _WHOLE_BLOCK = 3 * MAGIC_SIZE, 16, 8192
-"""A file of a large object: marks, then blocks; all but the last are whole in a plain one."""
-_PLAIN, _PACKED = 4, 8
-"""Bytes before a block: its length; in a compressed file also that of what it holds."""
+_MARKS_END, _ALIGNED, _FILL_MIN = 3 * MAGIC_SIZE, 16, 2
+"""A file of a large object: marks, then blocks, each filled with at least two bytes."""
 _LENGTH: Final = struct.Struct(">i")
+_NO_LETTER, _TWO_UNITS = bytes(range(0x80, 0xC0)), bytes(range(0xF0))
+"""Bytes of UTF-8 that begin no letter, and those that begin none which is two units in Java."""
 
 
 class LobFile(NamedTuple):
-    """A large object in a file, which its table and number name; the length is that in its row."""
+    """A large object in a file, which its table and number name.
+
+    Attributes:
+        length: what its row says that it has: bytes, or of a text the letters as Java counts them.
+        text: whether it is a text.
+        packed: whether its blocks are compressed.
+    """
 
     table: int
     number: int
     length: int
+    text: bool = False
+    packed: bool = False
 
 
 def lob_file(value: Value) -> LobFile | None:
@@ -48,14 +56,10 @@ def lob_file(value: Value) -> LobFile | None:
     if value.type not in ("BLOB", "CLOB") or not isinstance(value.text, str):
         return None
     found = _IN_FILE.fullmatch(value.text)
-    return None if found is None else LobFile(*map(int, found.groups()))
-
-
-def has_lob_files(source: LogSource) -> bool:
-    """Return whether a database has a folder of large objects beside it."""
-    folder = _folder_of(numbered(source)[0])
-    above, _, name = folder.rpartition("/")
-    return name in map(logical_name, names_beside(above or "."))
+    if found is None:
+        return None
+    table, number, length = map(int, found.groups()[:3])
+    return LobFile(table, number, length, value.type == "CLOB", found[4] is not None)
 
 
 def numbered(source: LogSource) -> tuple[str, dict[int, str]]:
@@ -154,32 +158,34 @@ def _problem(folder: str, lob: LobFile) -> str:
         if len(data) < _MARKS_END or data[:MAGIC_SIZE] != MAGIC:
             return f"{name} does not begin as one"
         encrypted = data[INNER_MAGIC_OFFSET:] != MAGIC
-        return "" if encrypted or _is_whole(source.data, lob.length) else f"{name} is cut"
+        return "" if encrypted or _is_whole(source.data, lob) else f"{name} is not as long"
 
 
-def _is_whole(data: memoryview, length: int) -> bool:
-    """Return whether blocks, plain or compressed ones, fill a file and hold that many bytes.
+def _is_whole(data: memoryview, lob: LobFile) -> bool:
+    """Return whether blocks fill a file and hold what the row says.
 
-    A plain file of one block may hold fewer: it looks like a compressed one. A text has at least
-    as many bytes as letters.
+    Letters that are compressed are not counted: each is one to three bytes.
     """
-    plain, packed = (_blocks(data, head) for head in (_PLAIN, _PACKED))
-    known = plain is not None and len(plain) != 1 and {*plain[:-1]} <= {_WHOLE_BLOCK}
-    if plain is not None and (not known or sum(plain) >= length):
-        return True
-    return packed is not None and not known
-
-
-def _blocks(data: memoryview, head: int) -> list[int] | None:
-    """Return the sizes of the blocks of a file, each after a head; None if they do not fill it."""
-    at, blocks = _MARKS_END, list[int]()
+    at, held = _MARKS_END, 0
+    head = (1 + lob.packed) * _LENGTH.size
     while at + head <= len(data):
-        blocks.append(_LENGTH.unpack_from(data, at)[0])
-        if blocks[-1] <= 0:
-            return None
-        at += head + blocks[-1]
+        size = _LENGTH.unpack_from(data, at)[0]
+        if size <= 0:
+            return False
+        if lob.packed:
+            held += _LENGTH.unpack_from(data, at + _LENGTH.size)[0]
+        elif lob.text:
+            block = bytes(data[at + head : at + head + size])
+            held += len(block.translate(None, _NO_LETTER)) + len(block.translate(None, _TWO_UNITS))
+        else:
+            held += size
+        at += head + size + _FILL_MIN
         at += -at % _ALIGNED
-    return blocks if at == len(data) else None
+    if at != len(data) or lob.length < 0:
+        return at == len(data)
+    if lob.text and lob.packed:
+        return lob.length <= held <= 3 * lob.length
+    return held == lob.length
 
 
 def logical_path(path: str) -> str:

@@ -448,11 +448,12 @@ def _lob(name: str) -> ValueType:
 def _lob_file(name: str, data: Bytes, at: int, kind: int) -> Decoded:
     table, at = decode_var_int(data, at)
     lob, at = decode_var_int(data, at)
-    length = -1
+    length, packed = -1, ""
     if kind in (LOB_IN_FILE, LOB_IN_NAMED_FILE):
         length, at = decode_var_long(data, at)
-        at += 1  # a compression flag
-    text = f"file:table={table},id={lob},length={length}"
+        packed = ",packed" if data[at] else ""
+        at += 1
+    text = f"file:table={table},id={lob},length={length}{packed}"
     if kind == LOB_IN_NAMED_FILE:
         file, at = decode_string(data, at)
         text += f",name={file}"
