@@ -384,7 +384,7 @@ LOBS: dict[str, Damage] = {
     "large object over another": _lob_over_another,
     "all large objects missing": _lobs_missing,
 }
-H2_FORMS = {"split": SPLIT, "lobs": LOBS, "aes": H2, "xtea": H2}
+H2_FORMS = {"split": SPLIT | H2, "lobs": LOBS, "aes": H2, "xtea": H2}
 """By parts of an original's name; a form without an entry has all of `H2`."""
 
 

@@ -544,8 +544,8 @@ def _derby_in(cipher: str) -> dict[str, Any]:
 
 
 _AES_192 = ";encryptionAlgorithm=AES/CBC/NoPadding;encryptionKeyLength=192"
-_SPLIT, _LOBS = ("-Dcases.prefix=split:15:",), ("-Dh2.lobInDatabase=false",)
-_IN_1_2 = ("-Dcases.store=",)
+_SPLIT, _IN_1_2 = ("-Dcases.prefix=split:15:",), ("-Dcases.store=",)
+_LOBS = ("-Dh2.lobInDatabase=false", "-Dcases.lobs=true")
 _MORE: tuple[Original, ...] = (
     Server(),
     _derby("derby-10.10", OLDER_DERBY),
@@ -571,9 +571,9 @@ _MORE: tuple[Original, ...] = (
     _h2("h2-1.3.176-lobs-xtea", OLDER_H2, **_h2_in("XTEA", _LOBS)),
     _h2("h2-1.3.176-lobs-split", OLDER_H2, options=(*_SPLIT, *_LOBS)),
     _h2("h2-1.3.176-lobs-backup", OLDER_H2, options=_LOBS, copied=True),
-    _h2("h2-1.2.147-lobs", H2_12, options=_IN_1_2),
+    _h2("h2-1.2.147-lobs", H2_12, options=(*_IN_1_2, *_LOBS)),
     _h2("h2-1.2.147", H2_12, options=(*_IN_1_2, "-Dh2.lobInDatabase=true")),
-    _h2("h2-1.2.147-to-1.3.176-lobs", OLDER_H2, options=_IN_1_2, worker=H2_12),
+    _h2("h2-1.2.147-to-1.3.176-lobs", OLDER_H2, options=(*_IN_1_2, *_LOBS), worker=H2_12),
     _h2("h2-1.3.176-to-1.4.200", NEWER_H2, worker=OLDER_H2),
     _h2("h2-1.3.176-to-1.4.200-lobs", NEWER_H2, options=_LOBS, worker=OLDER_H2),
     _h2("h2-1.3.176-backup", OLDER_H2, copied=True),

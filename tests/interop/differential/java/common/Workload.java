@@ -64,6 +64,8 @@ public abstract class Workload {
 
     /** Whether the first error ends the process: the disk is full. */
     private static final boolean FULL = Boolean.getBoolean("cases.full");
+    /** Whether each table has large objects. */
+    private static final boolean LOBS = Boolean.getBoolean("cases.lobs");
     /** Where a copy is made at the end, if so. */
     private static final String BACKUP = System.getProperty("cases.backup");
 
@@ -220,7 +222,7 @@ public abstract class Workload {
     private void create() throws Exception {
         String name = "T" + next++;
         Table table = new Table();
-        table.lob = random.nextInt(3) == 0;
+        table.lob = random.nextInt(3) == 0 || LOBS;
         table.key = random.nextInt(3) == 0;
         String key = table.key ? ", constraint K" + name + " primary key (id)" : "";
         String more = table.lob ? ", b blob, c clob" : "";

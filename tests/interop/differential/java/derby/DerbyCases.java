@@ -136,7 +136,13 @@ final class DerbyWork extends Workload {
     @Override protected void backup(String path) throws SQLException {
         try (Connection other = DriverManager.getConnection("jdbc:derby:" + database);
                 Statement statement = other.createStatement()) {
-            statement.execute("call SYSCS_UTIL.SYSCS_BACKUP_DATABASE('" + path + "')");
+            String call = "call SYSCS_UTIL.SYSCS_BACKUP_DATABASE_NOWAIT('" + path + "')";
+            try {
+                statement.execute(call);
+            } catch (SQLException unlogged) { // what has written without log records must end before
+                connection.rollback();
+                statement.execute(call);
+            }
         }
     }
 

@@ -17,11 +17,14 @@ public final class H2Cases extends Cases {
             new H2Cases().serve(Long.parseLong(args[1]));
         }
         if (args[0].equals("upgrade")) {
-            Connection newer = open(Path.of(args[1], "db").toString(), "");
-            if (Integer.parseInt(args[2]) % 2 == 0) {
-                newer.close();
+            try {
+                Connection newer = open(Path.of(args[1], "db").toString(), "");
+                if (Integer.parseInt(args[2]) % 2 == 0) {
+                    newer.close();
+                }
+            } finally {
+                Runtime.getRuntime().halt(0);
             }
-            Runtime.getRuntime().halt(0);
         }
         Ledger ledger = new Ledger(args[4]);
         new H2Work(Path.of(args[1], "db").toString(), Long.parseLong(args[2]), ledger)
