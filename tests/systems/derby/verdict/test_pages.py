@@ -10,6 +10,7 @@ import pytest
 
 import tallystick
 from tallystick.records import Answer, Part
+from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine import flushed_pages as before_checkpoint
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
 from tallystick.systems.derby.engine.page_versions import RedonePage
@@ -358,12 +359,34 @@ def bit_changed(content: bytes) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
+def summed(page: bytes) -> bytes:
+    return page[:-8] + crc32(page[:-8]).to_bytes(8)
+
+
+def counting_fewer(content: bytes) -> bytes:
+    """The first page as it was before a page was taken: the head in it counts as zeros."""
+    extent = slice(0x6C + 81 + 24, 0x6C + 81 + 28)
+    page = bytearray(content[:4096])
+    page[extent] = (int.from_bytes(page[extent]) - 1).to_bytes(4)
+    zeros = page[: 0x6C + 1] + bytes(80) + page[0x6C + 81 :]
+    page[-8:] = summed(bytes(zeros))[-8:]
+    return bytes(page) + content[4096:]
+
+
+def never_used(content: bytes) -> bytes:
+    """The last page as it was made, before it was taken."""
+    page = bytes.fromhex("00750000000000") + bytes(4096 - 7)
+    return content[:-4096] + summed(page)
+
+
 UNNAMED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "emptied": (lambda _: b"", "is empty"),
     "cut": (lambda content: content[:4096], "has 1 page of"),
     "cut in a page": (lambda content: content[:-1], "page"),
     "a bit changed": (bit_changed, "XSDG2"),
     "a page zeroed": (lambda content: content[:-4096] + bytes(4096), "XSDBB"),
+    "its first page older": (counting_fewer, "which is in use"),
+    "its last page older": (never_used, "which is not in use"),
     "the head zeroed": (lambda content: bytes(4096) + content[4096:], "damaged head"),
 }
 

@@ -48,8 +48,10 @@ _INFO_HEAD = struct.Struct(">iii")
 _INFO_SIZE, _INFO_FORMAT = 80, 116
 _INFO_WHOLE = 1 + _INFO_SIZE
 _COMMITTED_DROP = 2
-_EXTENT = struct.Struct(">24xi")
-"""Of the pages that an allocation page counts: how many there are."""
+_EXTENT = struct.Struct(">16xqi28x")
+"""Of the pages that an allocation page counts: the last that it can count, and how many there are;
+then come, as long as a number of bits says, which of them are free."""
+_BITS = struct.Struct(">i")
 _NUMBER, _IS_INDEX = 2, 4
 """Columns of ``SYSCONGLOMERATES``."""
 _PAGE = struct.Struct(">HxxBBqH")
@@ -342,13 +344,15 @@ class PageHead:
     """What recovery asks of a page: its version, or what is wrong with it.
 
     ``version`` is None where the page is not there or cannot be read; ``problem`` says why, and
-    ``unwritten`` that it was never written: it is after the end of the file, or all zeros.
+    ``unwritten`` that it was never written: it is after the end of the file, or all zeros. ``used``
+    is a page of rows, whether or not it has any.
     """
 
     number: int
     version: int | None
     problem: str = ""
     unwritten: bool = False
+    used: bool = False
 
 
 class PageFile:
@@ -358,6 +362,7 @@ class PageFile:
         page_size: in bytes; 0 if the head of the container cannot be read.
         removed: the container was dropped and its end is committed: recovery leaves it alone.
         pages: how many its first allocation page counts, with itself.
+        pages_max: how many it can count.
     """
 
     def __init__(self, path: str, cipher: LogCipher | None = None) -> None:
@@ -365,14 +370,25 @@ class PageFile:
         self.size = source_size(path)
         head = read_part(path, _INFO_AT, _INFO_WHOLE + _EXTENT.size)
         info = head[1:_INFO_WHOLE]
-        self.page_size, self.removed, self.pages = 0, False, 0
+        self.page_size, self.removed, self.pages, self.pages_max = 0, False, 0, 0
         if len(info) < _INFO_SIZE or crc32(info[:-8]) != int.from_bytes(info[-8:]):
             return
         kind, status, page_size = _INFO_HEAD.unpack_from(info)
         if kind == _INFO_FORMAT and 1 << 10 <= page_size <= 1 << 20:
             self.page_size, self.removed = page_size, bool(status & _COMMITTED_DROP)
             if len(head) == _INFO_WHOLE + _EXTENT.size:
-                self.pages = 1 + max(0, _EXTENT.unpack_from(head, _INFO_WHOLE)[0])
+                last, count = _EXTENT.unpack_from(head, _INFO_WHOLE)
+                self.pages, self.pages_max = 1 + max(0, count), 1 + last
+
+    def free(self) -> frozenset[int]:
+        """Return the numbers of the pages that the first allocation page says are free."""
+        begin = _INFO_AT + _INFO_WHOLE + _EXTENT.size
+        data = read_part(self._path, begin, self.page_size)
+        size = -(-max(0, _BITS.unpack_from(data)[0]) // 8)
+        bits = data[_BITS.size : _BITS.size + size]
+        places = (8 * at + bit for at, byte in enumerate(bits) for bit in range(8)
+                  if byte & 0x80 >> bit)  # fmt: skip
+        return frozenset(1 + place for place in places)
 
     def heads(self, numbers: Iterable[int]) -> Iterator[PageHead]:
         """Yield what recovery asks of pages, whose numbers grow."""
@@ -420,7 +436,7 @@ def clear_page(
 def _head(number: int, page: memoryview, size: int) -> PageHead:
     if len(page) < size:
         return PageHead(number, None, "its file became shorter")
-    kind, _, _, version, _ = _PAGE.unpack_from(page)
+    kind, _, status, version, _ = _PAGE.unpack_from(page)
     if kind not in (_PAGE_FORMAT, _ALLOC_FORMAT):
         return PageHead(number, None, f"its format id is {kind} (XSDBB)", unwritten=not any(page))
     summed = page[:-_CHECKSUM_SIZE]
@@ -430,7 +446,7 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
         summed = memoryview(head + bytes(_INFO_SIZE) + rest)
     if crc32(summed) != int.from_bytes(page[-_CHECKSUM_SIZE:]):
         return PageHead(number, None, "its checksum is wrong (XSDG2)")
-    return PageHead(number, version)
+    return PageHead(number, version, used=(kind, status) == (_PAGE_FORMAT, _VALID))
 
 
 def conglomerates(path: str, cipher: LogCipher | None = None) -> Iterator[tuple[int, bool]]:

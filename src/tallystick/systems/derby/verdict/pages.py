@@ -274,7 +274,24 @@ def _damage(file: PageFile, met: Collection[int]) -> str:
         return f"has {counted(there, 'page')} of {file.pages}"
     pages = (one for one in range(min(there, file.pages)) if one not in met)
     damaged = next((one for one in file.heads(pages) if one.version is None), None)
-    return "" if damaged is None else f"is damaged: of page {damaged.number} {damaged.problem}"
+    if damaged is not None:
+        return f"is damaged: of page {damaged.number} {damaged.problem}"
+    return "" if 0 in met else _of_different_times(file, there, met)
+
+
+def _of_different_times(file: PageFile, there: int, met: Collection[int]) -> str:
+    """Return how the pages of a container differ from what its allocation page says of them.
+
+    It is written when pages are taken and given back, and a checkpoint writes both.
+    """
+    free = file.free()
+    for one in file.heads(number for number in range(1, min(there, file.pages_max))):
+        counts = one.number < file.pages
+        if one.used != counts and one.number not in free and one.number not in met:
+            says = "does not count page" if one.used else "counts page"
+            used = "is in use" if one.used else "is not in use"
+            return f"has pages of different times: its first page {says} {one.number}, which {used}"
+    return ""
 
 
 def _missing(
