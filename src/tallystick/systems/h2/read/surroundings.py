@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
+from tallystick.printable import counted
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.source import logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
@@ -127,15 +128,14 @@ def _large_objects(first: str, lobs: Sequence[LobFile]) -> Iterator[Part]:
     missing = [one for one in lobs if not _has(folder, one, listed)]
     if missing:
         some = ", ".join(_place("", one)[1] for one in missing[:_MISSING_MAX])
-        text = f"{len(missing)} files of large objects that rows name are missing: {some}."
+        of = counted(len(missing), "file")
+        text = f"{of} of large objects that rows name not there: {some}."
         yield Part(name, folder, _LAYOUT, there=there, fits=False, why=text, answer=Answer.LOSES)
         return
     short = [text for one in lobs if (text := _problem(folder, one))]
     if short:
-        text = "; ".join(short[:_MISSING_MAX])
-        text = (
-            f"{len(short)} files of large objects that rows name do not have all of them: {text}."
-        )
+        of = counted(len(short), "file")
+        text = f"{of} of large objects not as rows say: {'; '.join(short[:_MISSING_MAX])}."
         yield Part(name, folder, _LAYOUT, fits=False, why=text, answer=Answer.LOSES)
     elif there:
         text = f"Each of the {len(lobs)} large objects that rows name has its file."
@@ -158,7 +158,7 @@ def _problem(folder: str, lob: LobFile) -> str:
         if len(data) < _MARKS_END or data[:MAGIC_SIZE] != MAGIC:
             return f"{name} does not begin as one"
         encrypted = data[INNER_MAGIC_OFFSET:] != MAGIC
-        return "" if encrypted or _is_whole(source.data, lob) else f"{name} is not as long"
+        return "" if encrypted or _is_whole(source.data, lob) else f"{name} has another length"
 
 
 def _is_whole(data: memoryview, lob: LobFile) -> bool:
