@@ -159,7 +159,8 @@ def run(
                 continue
             _check_reference(system, workload, whole, reference)
             for number in range(per_workload) if only is None else [only[1]]:
-                copied = _copy(whole, folder / f"{system.name}-{workload}" / "copy")
+                # An original that failed to open one copy may keep something of it by its path.
+                copied = _copy(whole, folder / f"{system.name}-{workload}" / f"copy-{number}")
                 rng = random.Random(f"{system.name} {workload} {number}")
                 if how == HEADS:
                     done = damage_head(copied, rng)
@@ -191,6 +192,7 @@ def run(
                 case.crash_alike = alike
                 if case.is_wrong or only is not None:
                     judged.rename(folder / f"{system.name}-{workload}-{number}-judged")
+                shutil.rmtree(copied, ignore_errors=True)
                 yield case
             if only is None:
                 shutil.rmtree(whole.folder.parent)
@@ -219,7 +221,8 @@ def _check_reference(system: Original, workload: int, whole: Whole, reference: F
 
 def _same(state: Rows, found: Rows) -> bool:
     keys = {key for key in state.keys() ^ found.keys() if not key.startswith(("TX/", "xa/"))}
-    return not keys and all(found.get(key, value) == value for key, value in state.items())
+    held = {key: value.partition("+")[0] for key, value in found.items()}
+    return not keys and all(held.get(key, value) == value for key, value in state.items())
 
 
 def _case(place: tuple[str, int, int], done: str, before: Rows, found: Found) -> Case:

@@ -1,6 +1,8 @@
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.sql.ResultSet;
+import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.zip.CRC32;
@@ -65,6 +67,14 @@ public final class Ledger {
             }
         }
         return Long.toHexString(crc.getValue()) + "/" + length;
+    }
+
+    /** One word for a row, as its table was made; what is after "+", its CLOB, is not in the ledger. */
+    public static String ofRow(ResultSet row) throws SQLException {
+        var columns = row.getMetaData();
+        boolean lob = columns.getColumnCount() > 2 && columns.getColumnName(3).equals("B");
+        String word = sum(bytes(row.getString(2)), lob ? row.getBytes(3) : null);
+        return lob ? word + "+" + sum(bytes(row.getString(4))) : word;
     }
 
     public static byte[] bytes(String text) {

@@ -70,10 +70,8 @@ public final class DerbyCases extends Cases {
         say(name, "table");
         try (Statement statement = found.createStatement();
                 ResultSet set = statement.executeQuery("select * from " + name + " with ur")) {
-            var columns = set.getMetaData();
-            boolean lob = columns.getColumnCount() > 2 && columns.getColumnName(3).equals("B");
             while (set.next()) {
-                say(name + "/" + set.getInt(1), Ledger.sum(Ledger.bytes(set.getString(2)), lob ? set.getBytes(3) : null));
+                say(name + "/" + set.getInt(1), Ledger.ofRow(set));
             }
         } catch (Exception unreadable) {
             say("broken", name + " " + unreadable);

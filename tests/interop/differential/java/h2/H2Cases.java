@@ -69,10 +69,8 @@ public final class H2Cases extends Cases {
     private void rows(Statement statement, String name) {
         say(name, "table");
         try (ResultSet set = statement.executeQuery("select * from " + name)) {
-            var columns = set.getMetaData();
-            boolean lob = columns.getColumnCount() > 2 && columns.getColumnName(3).equals("B");
             while (set.next()) {
-                say(name + "/" + set.getInt(1), Ledger.sum(Ledger.bytes(set.getString(2)), lob ? set.getBytes(3) : null));
+                say(name + "/" + set.getInt(1), Ledger.ofRow(set));
             }
         } catch (Exception unreadable) {
             say("broken", name + " " + unreadable);
