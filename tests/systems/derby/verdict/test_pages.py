@@ -13,20 +13,22 @@ from tallystick.records import Answer, Part
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine import flushed_pages as before_checkpoint
 from tallystick.systems.derby.engine.flushed_pages import flushed_pages
-from tallystick.systems.derby.engine.page_versions import RedonePage
+from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.recovery import recover
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import (
     CONTAINER_CHANGE,
+    CONTAINER_CREATE,
+    CONTAINER_UNDO,
     STATUS_COMMITTED,
     STATUS_USER,
     encode_begin,
     encode_end,
     encode_operation,
 )
-from tallystick.systems.derby.format.record_body import encode_body
+from tallystick.systems.derby.format.record_body import Body, encode_body
 from tallystick.systems.derby.read.containers import PageFile, conglomerates
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.derby.runs.chunk import Runs
@@ -336,6 +338,32 @@ def test_a_container_of_which_redo_meets_only_the_drop_need_not_be_there(tmp_pat
     file.write_bytes(content[:at] + added + content[at + len(added) :])
     found = verdict_of(path).judgement
     assert (found.answer, "a drop of" in found.text) == (Answer.CANNOT_TELL, True)
+
+
+CREATE, DROP, UNDO = CONTAINER_CREATE, 2, 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "dropped"),
+    [
+        ([CREATE], False),
+        ([CREATE, UNDO], True),
+        ([CREATE, DROP], True),
+        ([CREATE, DROP, UNDO], False),
+        ([CREATE, DROP, UNDO, UNDO], True),
+        ([DROP, UNDO], False),
+        ([UNDO], True),
+    ],
+)
+def test_a_drop_that_was_undone_leaves_the_container(steps: list[int], dropped: bool) -> None:
+    """Where a rollback took a drop back, no boot misses the file that is gone."""
+    found, container = PageVersions([]), Container(0, 1264)
+    for place, step in enumerate(steps, 1):
+        fields: dict[str, object] = {"containerId": container, "containerVersion": 0}
+        operation = CONTAINER_CHANGE if step else CONTAINER_UNDO
+        fields |= {"operation": step} if step else {}
+        found.note(place, Body(Group(0), 7, operation, fields, 0))
+    assert found.dropped == ({container} if dropped else set())
 
 
 # -- pages that the log does not write anew -----------------------------------------------------

@@ -125,7 +125,9 @@ class PageVersions:
         container = body.fields["containerId"]
         creates = body.fields.get("operation") == operations.CONTAINER_CREATE
         self.changed.setdefault(container, creates)
-        if creates:
+        # An undo takes the last step back: a drop, or else the creation.
+        restores = body.operation == operations.CONTAINER_UNDO and container in self.dropped
+        if creates or restores:
             self.dropped.discard(container)
         else:
             self.dropped.add(container)
