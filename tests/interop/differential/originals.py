@@ -514,8 +514,8 @@ _derby = partial(Database, main="DerbyCases", summed=True, atomic=True)
 _h2 = partial(Database, main="H2Cases", summed=False, atomic=False)
 DERBY, OLDER_DERBY = _jars("derby:10.14.2.0"), _jars("derby:10.10.2.0")
 NEWER_DERBY = _jars("derby:10.16.1.1", "derbytools:10.16.1.1")
-H2_12, OLDER_H2, NEWER_H2 = (
-    (f"com.h2database:h2:{version}",) for version in ("1.2.147", "1.3.176", "1.4.200")
+H2_12, H2_13, OLDER_H2, NEWER_H2 = (
+    (f"com.h2database:h2:{version}",) for version in ("1.2.147", "1.3.160", "1.3.176", "1.4.200")
 )
 _ALL: tuple[Original, ...] = (
     _derby("derby", DERBY),
@@ -544,8 +544,9 @@ def _derby_in(cipher: str) -> dict[str, Any]:
 
 
 _AES_192 = ";encryptionAlgorithm=AES/CBC/NoPadding;encryptionKeyLength=192"
-_SPLIT, _IN_1_2 = ("-Dcases.prefix=split:15:",), ("-Dcases.store=",)
-_LOBS = ("-Dh2.lobInDatabase=false", "-Dcases.lobs=true")
+_SPLIT, _NO_OTHER_STORE = ("-Dcases.prefix=split:15:",), ("-Dcases.store=",)
+# 1.3.176 has no files of large objects any more; it reads those that are there.
+_LOBS = (*_NO_OTHER_STORE, "-Dh2.lobInDatabase=false", "-Dcases.lobs=true")
 _MORE: tuple[Original, ...] = (
     Server(),
     _derby("derby-10.10", OLDER_DERBY),
@@ -567,15 +568,15 @@ _MORE: tuple[Original, ...] = (
     _h2("h2-1.4.200-split", NEWER_H2, options=_SPLIT),
     _h2("h2-1.3.176-split", OLDER_H2, options=_SPLIT),
     _h2("h2-1.3.176-split-aes", OLDER_H2, **_h2_in("AES", _SPLIT)),
-    _h2("h2-1.3.176-lobs", OLDER_H2, options=_LOBS),
-    _h2("h2-1.3.176-lobs-xtea", OLDER_H2, **_h2_in("XTEA", _LOBS)),
-    _h2("h2-1.3.176-lobs-split", OLDER_H2, options=(*_SPLIT, *_LOBS)),
-    _h2("h2-1.3.176-lobs-backup", OLDER_H2, options=_LOBS, copied=True),
-    _h2("h2-1.2.147-lobs", H2_12, options=(*_IN_1_2, *_LOBS)),
-    _h2("h2-1.2.147", H2_12, options=(*_IN_1_2, "-Dh2.lobInDatabase=true")),
-    _h2("h2-1.2.147-to-1.3.176-lobs", OLDER_H2, options=(*_IN_1_2, *_LOBS), worker=H2_12),
+    _h2("h2-1.3.160-lobs", H2_13, options=_LOBS),
+    _h2("h2-1.3.160-lobs-xtea", H2_13, **_h2_in("XTEA", _LOBS)),
+    _h2("h2-1.3.160-lobs-split", H2_13, options=(*_SPLIT, *_LOBS)),
+    _h2("h2-1.3.160-lobs-backup", H2_13, options=_LOBS, copied=True),
+    _h2("h2-1.2.147-lobs", H2_12, options=_LOBS),
+    _h2("h2-1.2.147", H2_12, options=(*_NO_OTHER_STORE, "-Dh2.lobInDatabase=true")),
+    _h2("h2-1.2.147-to-1.3.176-lobs", OLDER_H2, options=_LOBS, worker=H2_12),
     _h2("h2-1.3.176-to-1.4.200", NEWER_H2, worker=OLDER_H2),
-    _h2("h2-1.3.176-to-1.4.200-lobs", NEWER_H2, options=_LOBS, worker=OLDER_H2),
+    _h2("h2-1.3.160-to-1.3.176-lobs", OLDER_H2, options=_LOBS, worker=H2_13),
     _h2("h2-1.3.176-backup", OLDER_H2, copied=True),
     _h2("h2-1.4.200-backup", NEWER_H2, copied=True),
     _h2("h2-1.3.176-log-0", OLDER_H2, options=("-Dcases.options=;LOG=0",)),
