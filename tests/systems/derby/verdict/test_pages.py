@@ -29,7 +29,7 @@ from tallystick.systems.derby.format.operations import (
     encode_operation,
 )
 from tallystick.systems.derby.format.record_body import Body, encode_body
-from tallystick.systems.derby.read.containers import PageFile, conglomerates
+from tallystick.systems.derby.read.containers import Conglomerate, PageFile, conglomerates
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.derby.runs.chunk import Runs
 from tallystick.systems.derby.verdict import pages
@@ -243,7 +243,7 @@ def test_a_table_without_a_file_that_no_boot_misses_is_told(tmp_path: Path) -> N
     """The original boots and knows no such table; one that its log names it does not boot."""
     path = killed(tmp_path)
     named = {one.page.container for one in reading_of(path).recovery.pages()}
-    tables = dict(conglomerates(str(path / "seg0/c20.dat")))
+    tables = {one.number: one.is_table for one in conglomerates(str(path / "seg0/c20.dat"))}
     table = next(one for one, is_table in tables.items() if is_table and one not in named)
     (path / f"seg0/c{table:x}.dat").unlink()
     found = verdict_of(path).judgement
@@ -375,7 +375,7 @@ def unnamed(path: Path) -> Path:
     flushed = flushed_pages(reading.scan, reading.recovery, None)
     named = {one.page.container for one in (*reading.recovery.pages(), *flushed.pages())}
     named |= read_at_boot(str(path))
-    for number in sorted(dict(conglomerates(str(path / "seg0/c20.dat")))):
+    for number in sorted(one.number for one in conglomerates(str(path / "seg0/c20.dat"))):
         file = path / f"seg0/c{number:x}.dat"
         if number not in named and PageFile(str(file)).pages > 1:
             return file
@@ -430,6 +430,33 @@ def test_what_the_log_does_not_write_anew_is_looked_at_too(damage: str, tmp_path
     assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
     assert f"seg0/{file.name} " in found.text
     assert text in found.text
+
+
+@pytest.mark.parametrize("is_index", [False, True])
+def test_a_table_that_has_other_rows_than_its_index_is_of_another_time(
+    is_index: bool, tmp_path: Path
+) -> None:
+    """As after a container of yesterday that the log does not name: every row was there."""
+    path = killed(tmp_path)
+    named = {one.page.container for one in reading_of(path).recovery.pages()}
+    groups: dict[bytes, list[Conglomerate]] = {}
+    for one in conglomerates(str(path / "seg0/c20.dat")):
+        groups.setdefault(one.table_id, []).append(one)
+    whole = (group for group in groups.values() if not named & {one.number for one in group})
+    found = (one for group in whole for one in group if len(group) > 1)
+    for one in found:
+        file = path / f"seg0/c{one.number:x}.dat"
+        content, is_wanted = bytearray(file.read_bytes()), one.is_table is not is_index
+        page = content[4096:8192]
+        last = int.from_bytes(page[14:16])
+        at = int.from_bytes(page[-8 - 6 * last :][:2])
+        if is_wanted and last > 1 and PageFile(str(file)).page_size == 4096 and not page[at] & 1:
+            break
+    content[4096 + at] |= 1
+    content[4096:8192] = summed(bytes(content[4096:8192]))
+    file.write_bytes(content)
+    text = verdict_of(path).judgement.text
+    assert (file.name in text, "same table" in text) == (True, True)
 
 
 def test_of_a_large_database_only_what_every_boot_reads_is_looked_at(

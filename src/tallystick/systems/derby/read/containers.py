@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
 from tallystick.storage.crc import crc32
@@ -52,8 +53,10 @@ _EXTENT = struct.Struct(">16xqi28x")
 """Of the pages that an allocation page counts: the last that it can count, and how many there are;
 then come, as long as a number of bits says, which of them are free."""
 _BITS = struct.Struct(">i")
-_NUMBER, _IS_INDEX = 2, 4
+_TABLE_ID, _NUMBER, _IS_INDEX = 1, 2, 4
 """Columns of ``SYSCONGLOMERATES``."""
+_LEAF = (133).to_bytes(2)
+"""What the first row of an index page begins with, which describes the page, if it has rows."""
 _PAGE = struct.Struct(">HxxBBqH")
 _PAGE_FORMAT, _ALLOC_FORMAT, _VALID = 117, 118, 1
 _SLOT = struct.Struct(">HHH")
@@ -406,7 +409,27 @@ class PageFile:
             near.append(number)
         yield from self._heads(near)
 
-    def _heads(self, near: list[int]) -> Iterator[PageHead]:
+    def rows(self, *, is_index: bool) -> int:
+        """Return how many rows the pages have that are not deleted; -1 if that is not known."""
+        if self.removed or not self.page_size:
+            return -1
+        pages = range(1, self.size // self.page_size)
+        step = max(1, _READ_AT_ONCE // self.page_size)
+        parts = (pages[at : at + step] for at in range(0, len(pages), step))
+        try:
+            return sum(
+                _live_rows(number, page, is_index=is_index)
+                for near in parts
+                for number, page in self._pages(near)
+            )
+        except (LogFormatError, struct.error, IndexError):
+            return -1
+
+    def _heads(self, near: Sequence[int]) -> Iterator[PageHead]:
+        for number, page in self._pages(near):
+            yield _head(number, page, self.page_size)
+
+    def _pages(self, near: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         if not near:
             return
         first, size = near[0], self.page_size
@@ -417,7 +440,7 @@ class PageFile:
             # Decrypted, zeros would seem to be a damaged page.
             if any(page):  # one that was never written is not encrypted
                 page = memoryview(clear_page(page, number, self._cipher))
-            yield _head(number, page, size)
+            yield number, page
 
 
 def clear_page(
@@ -449,8 +472,31 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
     return PageHead(number, version, used=(kind, status) == (_PAGE_FORMAT, _VALID))
 
 
-def conglomerates(path: str, cipher: LogCipher | None = None) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each container that the catalogue names, and whether it is a table.
+def _live_rows(number: int, page: memoryview, *, is_index: bool) -> int:
+    """Return how many rows of a table or index begin on a page and are not deleted."""
+    kind, overflow, status, _, count = _PAGE.unpack_from(page)
+    if (kind, status) != (_PAGE_FORMAT, _VALID) or overflow or not count:
+        return 0
+    end = len(page) - _CHECKSUM_SIZE
+    places = [_SLOT.unpack_from(page, end - slot * _SLOT.size)[0] for slot in range(1, count + 1)]
+    if is_index:
+        described = read_row(Cursor(bytes(page[places[0] : end])))
+        if not described.fields or described.fields[0].data != _LEAF:
+            return 0
+    of_rows = places[1:] if is_index or number == CONTROL_ROW[0] else places
+    return sum(not page[place] & _DELETED for place in of_rows)
+
+
+class Conglomerate(NamedTuple):
+    """A table or an index by its container; a table and its indexes have one ``table_id``."""
+
+    number: int
+    is_table: bool
+    table_id: bytes
+
+
+def conglomerates(path: str, cipher: LogCipher | None = None) -> Iterator[Conglomerate]:
+    """Yield what the catalogue says of containers.
 
     Args:
         path: the container of ``SYSCONGLOMERATES``. Rows that cannot be read are left out.
@@ -472,10 +518,11 @@ def conglomerates(path: str, cipher: LogCipher | None = None) -> Iterator[tuple[
                 fields = part.fields
                 if part.deleted or (number, record) == CONTROL_ROW:
                     continue
-                if _NUMBER in fields and _IS_INDEX in fields:
-                    yield (
+                if _TABLE_ID in fields and _NUMBER in fields and _IS_INDEX in fields:
+                    yield Conglomerate(
                         int.from_bytes(fields[_NUMBER].data or b""),
                         fields[_IS_INDEX].data == b"\0",
+                        fields[_TABLE_ID].data or b"",
                     )
 
 

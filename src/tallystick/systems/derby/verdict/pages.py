@@ -26,7 +26,7 @@ from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
-from tallystick.systems.derby.read.containers import PageFile, PageHead, conglomerates
+from tallystick.systems.derby.read.containers import Conglomerate, PageFile, PageHead, conglomerates
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.surroundings import names_beside
 
@@ -135,8 +135,8 @@ class Containers:
             changed |= built.keys() - filled
             yield from self._unnamed(listed, changed, recovery)
 
-    def _listed(self) -> dict[int, bool]:
-        """Return the numbers of tables (True) and indexes of the catalogue, if it can be read."""
+    def _listed(self) -> dict[int, Conglomerate]:
+        """Return the tables and indexes of the catalogue by number, if it can be read."""
         stored = self._stored(f"c{CONGLOMERATES:x}.dat")
         if (
             self._sealed
@@ -144,10 +144,14 @@ class Containers:
             or source_size(f"{self._folder}/{stored}") > _CATALOGUE_MAX
         ):
             return {}
-        return dict(sorted(conglomerates(f"{self._folder}/{stored}", self._cipher)))
+        found = sorted(conglomerates(f"{self._folder}/{stored}", self._cipher))
+        return {one.number: one for one in found}
 
     def _unnamed(
-        self, listed: Collection[int], changed: Collection[Container], recovery: Recovery
+        self,
+        listed: Mapping[int, Conglomerate],
+        changed: Collection[Container],
+        recovery: Recovery,
     ) -> Iterator[Part]:
         """Yield the containers with a damaged page that the log does not write anew."""
         met: dict[int, set[int]] = {}
@@ -164,6 +168,7 @@ class Containers:
             why = f"{part} is missing, and every boot reads it."
             path, by = f"{self._folder}/c{number:x}.dat", "service.properties"
             yield Part(part, path, by, there=False, why=why, answer=Answer.CANNOT_TELL)
+        sound = True
         for number in sorted(paths):
             part = f"{SEGMENT}/c{number:x}.dat"
             if Container(0, number) in changed:
@@ -175,20 +180,52 @@ class Containers:
                 file = PageFile(paths[number], self._cipher)
                 text = _damage(file, met.get(number, set()))
             if text:
+                sound = False
                 why = f"{part} {text}, and the log does not write it anew."
                 answer = Answer.CANNOT_TELL
                 yield Part(part, paths[number], "the catalogue", fits=False, why=why, answer=answer)
+        # A checkpoint may have come between a row and those of its indexes.
+        half_done = any(one.first < recovery.redo_mark for one in recovery.undo)
+        if sound and looked_at == paths.keys() and not half_done:
+            known = {one.number for one in changed} | met.keys()
+            yield from self._miscounted(listed, paths, known)
+
+    def _miscounted(
+        self, listed: Mapping[int, Conglomerate], paths: Mapping[int, str], known: Collection[int]
+    ) -> Iterator[Part]:
+        """Yield a container that has other rows than its table, or than an index of it.
+
+        Not where redo meets one of them.
+        """
+        tables: dict[bytes, list[Conglomerate]] = {}
+        for one in listed.values():
+            tables.setdefault(one.table_id, []).append(one)
+        for group in tables.values():
+            if any(one.number in known or one.number not in paths for one in group):
+                continue
+            rows = [
+                (PageFile(paths[one.number], self._cipher).rows(is_index=not one.is_table), one)
+                for one in group
+            ]
+            (fewest, one), (most, other) = min(rows), max(rows)
+            if 0 <= fewest < most:
+                part = f"{SEGMENT}/c{one.number:x}.dat"
+                why = f"{part} has {counted(fewest, 'row')}, and c{other.number:x}.dat, of the "
+                why += f"same table, has {most:,}: they are of different times or databases."
+                path, answer = paths[one.number], Answer.CANNOT_TELL
+                yield Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
+                return
 
     def _unlisted(
-        self, listed: Mapping[int, bool], changed: Collection[Container]
+        self, listed: Mapping[int, Conglomerate], changed: Collection[Container]
     ) -> Iterator[Part]:
         """Yield the tables and indexes of the catalogue without a file, which no boot misses."""
-        for number, is_table in listed.items():
+        for number, one in listed.items():
             if Container(0, number) in changed or self._is_there(number):
                 continue
             part = f"{SEGMENT}/c{number:x}.dat"
             text = f"{part} is missing, and the log does not drop it: its "
-            text += "table is gone." if is_table else "index is gone."
+            text += "table is gone." if one.is_table else "index is gone."
             answer = Answer.CANNOT_TELL  # many tables of the system are empty
             path = f"{self._folder}/c{number:x}.dat"
             yield Part(part, path, "the catalogue", there=False, why=text, answer=answer)
