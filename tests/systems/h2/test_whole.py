@@ -212,6 +212,22 @@ def test_the_blocks_of_a_large_object_fill_its_file(name: str, tmp_path: Path) -
     assert [part.fits for part in found.parts] == [whole]
 
 
+@pytest.mark.parametrize("lost", [None, 1, 2])
+def test_files_of_large_objects_have_parts_in_a_split_database(
+    lost: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "db.lobs.db").mkdir()
+    data, size = MAGIC * 3 + b"".join(WHOLE), 1 << 13
+    for number, at in enumerate(range(0, len(data), size)):
+        name = f"7.t3.lob.db.{number}.part" if number else "7.t3.lob.db"
+        if number != lost:
+            (tmp_path / "db.lobs.db" / name).write_bytes(data[at : at + size])
+    source = LogSource("h2", str(tmp_path), (f"{tmp_path}/db.h2.db",))
+    found = surroundings_of(source, [LobFile(3, 7, 16_384)])
+    assert found is not None
+    assert [part.fits for part in found.parts] == [lost is None]
+
+
 def stored_in_file(number: int) -> bytes:
     """A row of one CLOB in a file of table 3."""
     head = encode_var_int(1) + bytes([CLOB]) + encode_var_int(LOB_IN_FILE)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import cache
+from itertools import count, takewhile
 from typing import Final, NamedTuple
 
 from tallystick.printable import counted
@@ -132,7 +134,7 @@ def _large_objects(first: str, lobs: Sequence[LobFile]) -> Iterator[Part]:
         text = f"{of} of large objects that rows name not there: {some}."
         yield Part(name, folder, _LAYOUT, there=there, fits=False, why=text, answer=Answer.LOSES)
         return
-    short = [text for one in lobs if (text := _problem(folder, one))]
+    short = [text for one in lobs if (text := _problem(folder, one, listed))]
     if short:
         of = counted(len(short), "file")
         text = f"{of} of large objects not as rows say: {'; '.join(short[:_MISSING_MAX])}."
@@ -147,18 +149,22 @@ def _folder_of(first: str) -> str:
     return f"{logical_path(first).removesuffix(SUFFIX)}.lobs.db"
 
 
-def _problem(folder: str, lob: LobFile) -> str:
+def _problem(folder: str, lob: LobFile, listed: Callable[[str], frozenset[str]]) -> str:
     """Return what is wrong with the file of a large object; empty if nothing is seen."""
     place, name = _place(folder, lob)
-    source = open_part(f"{place}/{name}")
-    if source is None:
-        return ""
-    with source:
-        data = bytes(source.data[:_MARKS_END])
-        if len(data) < _MARKS_END or data[:MAGIC_SIZE] != MAGIC:
+    parts = (f"{name}.{number}.part" for number in count(1))  # with split: these have parts, too
+    names = [name, *takewhile(listed(place).__contains__, parts)]
+    with ExitStack() as opened:
+        sources = [open_part(f"{place}/{one}") for one in names]
+        views = [opened.enter_context(one).data for one in sources if one is not None]
+        if len(views) < len(names):
+            return ""
+        data = views[0] if len(views) == 1 else memoryview(b"".join(views))
+        marks = bytes(data[:_MARKS_END])
+        if len(marks) < _MARKS_END or marks[:MAGIC_SIZE] != MAGIC:
             return f"{name} does not begin as one"
-        encrypted = data[INNER_MAGIC_OFFSET:] != MAGIC
-        return "" if encrypted or _is_whole(source.data, lob) else f"{name} has another length"
+        encrypted = marks[INNER_MAGIC_OFFSET:] != MAGIC
+        return "" if encrypted or _is_whole(data, lob) else f"{name} has another length"
 
 
 def _is_whole(data: memoryview, lob: LobFile) -> bool:
