@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from tallystick.reading.results import headline
-from tallystick.records import Finding, Severity
+from tallystick.records import Answer, Finding, Severity
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.report import engine_part
 from tallystick.systems.h2.engine.tables import Tables, UndonePages
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import encode_add, encode_commit
+from tallystick.systems.h2.format.entries import (
+    TABLE_META,
+    encode_add,
+    encode_commit,
+    encode_remove,
+    encode_truncate,
+)
 from tallystick.systems.h2.format.numbers import encode_var_int
 from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.reader import H2Reading
@@ -90,6 +96,26 @@ def test_a_header_that_leads_to_no_log_loses_what_the_other_copy_leads_to(
     assert one.verdict().strict["lost"]["records"] == COMMITS
     assert headline(one.verdict()).endswith(f"silently lose {LOST}.")
     check_everything(one)
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        (b"", True),
+        (encode_truncate(3, TABLE) + encode_commit(3), False),
+        (encode_remove(3, TABLE_META, TABLE + 1) + encode_commit(3), False),
+    ],
+)
+def test_rows_that_were_removed_with_their_table_come_back_uncounted(
+    more: bytes, known: bool, tmp_path: Path
+) -> None:
+    body = more + encode_add(3, TABLE, 77, NEW_ROW) + encode_commit(3)
+    whole = with_log(body, tmp_path)._result
+    assert isinstance(whole, EngineResult)
+    assert whole.file.pages is not None
+    one = reading(bytes(headers(bytearray(whole.file.pages.data), (1,), first_data=0)), tmp_path)
+    assert one.judgement.answer is Answer.LOSES
+    assert (one.judgement.at_stake.rows is not None) is known
 
 
 def test_the_copy_that_is_used_is_the_one_that_is_named(tmp_path: Path) -> None:

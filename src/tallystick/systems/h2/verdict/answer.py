@@ -18,7 +18,7 @@ from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.verdict.closed import is_freed, later_page, not_closed
-from tallystick.systems.h2.verdict.losses import dropped_with, missing_of
+from tallystick.systems.h2.verdict.losses import dropped_with, empties, missing_of
 
 _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
 """Codes of losses that are certain although the log does not count them."""
@@ -67,7 +67,7 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
             continue
         missing = missing_of(result, dropped_with(result, one.code))
         if missing.rows:
-            known = one.code in _WHOLE
+            known = one.code in _WHOLE and not empties(dropped_with(result, one.code))
             stake = AtStake(missing.commits, missing.rows) if known else AtStake()
             yield Ground("changes-lost", one.message, stake)
 

@@ -186,6 +186,14 @@ def missing_of(result: EngineResult, dropped: Iterable[Dropped]) -> Loss:
     return Loss(len(wrong), wrong.total())
 
 
+def empties(dropped: Iterable[Dropped]) -> bool:
+    """Return whether a table is emptied or removed: the log does not tell the rows it had."""
+    return any(
+        one.code == Type.TRUNCATE or (one.code == Type.REMOVE and one.table == TABLE_META)
+        for one, _ in dropped
+    )
+
+
 def missing_rows(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[Dropped]:
     """Yield the records of `missing_of`: of each row the one that the last commit wrote."""
     for one, _ in _missing(result, dropped):
