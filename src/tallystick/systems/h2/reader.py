@@ -314,7 +314,7 @@ class H2Reading:
         if isinstance(result, Finding) or result.redo is None:
             return surroundings_of(self.source, ())
         lobs = result.redo.lob_files()
-        if tables := result.opening.tables.of_large_objects:
+        if tables := result.opening.tables.of_lob_files:
             lobs |= result.redo.lob_files_of(result.redone(tables))
         return surroundings_of(self.source, lobs)
 

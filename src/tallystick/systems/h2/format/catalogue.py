@@ -200,6 +200,8 @@ def _base(declared: str, domains: Mapping[str, str]) -> str:
     return declared
 
 
+_NO_LOB_FILES_BUILD = 176
+"""Releases from 1.3.176 on have all large objects in the database."""
 _LAST_JULIAN_BUILD = 199
 """Releases up to 1.4.199 count days before 1582 in the Julian calendar, as Java does."""
 _LIFE = 1 << 32
@@ -258,8 +260,10 @@ class TableLives:
         return f"{table}#{life - 1}" if life > 0 else str(number)
 
     @property
-    def of_large_objects(self) -> frozenset[int]:
-        """The tables with a column of large objects."""
+    def of_lob_files(self) -> frozenset[int]:
+        """The tables whose large objects may be in files of their own."""
+        if self.build >= _NO_LOB_FILES_BUILD:
+            return frozenset()
         return frozenset(
             number for number, one in self.names.items() if any(map(_LARGE.match, one.types))
         )
