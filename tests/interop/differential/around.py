@@ -365,8 +365,11 @@ def _lob_cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
 
 
 def _lob_over_another(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    """One of another length: nothing tells of a value, or of a part, that has the same."""
     one, other = _lob(copy, rng), _lob(copy, rng)
-    return one is not None and other is not None and _put(one, other.read_bytes())
+    if one is None or other is None or one.stat().st_size == other.stat().st_size:
+        return False
+    return _put(one, other.read_bytes())
 
 
 def _lobs_missing(copy: Path, *_: object) -> bool:
