@@ -410,6 +410,8 @@ def never_used(content: bytes) -> bytes:
 UNNAMED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "emptied": (lambda _: b"", "is empty"),
     "cut": (lambda content: content[:4096], "has 1 page of"),
+    "cut in its head": (lambda content: content[: 0x6C + 85], "has 0 pages of 1"),
+    "cut in the first page": (lambda content: content[: 0x6C + 81 + 32], "has 0 pages of"),
     "cut in a page": (lambda content: content[:-1], "page"),
     "a bit changed": (bit_changed, "XSDG2"),
     "a page zeroed": (lambda content: content[:-4096] + bytes(4096), "XSDBB"),

@@ -307,8 +307,8 @@ def _damage(file: PageFile, met: Collection[int]) -> str:
     if not file.page_size:
         return "has a damaged head"
     there = file.size // file.page_size
-    if 0 not in met and file.pages > there:
-        return f"has {counted(there, 'page')} of {file.pages}"
+    if 0 not in met and (not there or file.pages > there):
+        return f"has {counted(there, 'page')} of {max(1, file.pages)}"
     pages = (one for one in range(min(there, file.pages)) if one not in met)
     damaged = next((one for one in file.heads(pages) if one.version is None), None)
     if damaged is not None:
