@@ -255,7 +255,8 @@ class Database:
             options.append(f"-Dcases.backup={folder / 'backup'}")
         options += self.options
         if self.device:
-            options.append(f"-Dcases.options=;logDevice={device_of(database)}")
+            device = device_of(database)
+            options += [f"-Dcases.options=;logDevice={device}", f"-Dcases.device={device}"]
         with _room(self.room):
             run_java(
                 self.main, "work", database, seed, count, ledger, older,

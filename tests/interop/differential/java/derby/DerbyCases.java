@@ -34,7 +34,7 @@ public final class DerbyCases extends Cases {
         }
         Ledger ledger = new Ledger(args[4]);
         new DerbyWork(args[1], Long.parseLong(args[2]), ledger)
-            .run(Integer.parseInt(args[3]), Path.of(args[1], "log"), "", Path.of(args[5]));
+            .run(Integer.parseInt(args[3]), Path.of(System.getProperty("cases.device", args[1]), "log"), "", Path.of(args[5]));
     }
 
     static String name(Xid id) {
