@@ -549,3 +549,75 @@ ARTEMIS: dict[str, Damage] = {
     "pages of yesterday": _folder_of("paging", another=False),
     "journal of yesterday": _folder_of("journal", another=False),
 }
+
+
+# -- Narayana --------------------------------------------------------------------------------------
+
+STORE = "store"
+_STATE = _in(STORE, "BasicAction/**/*_*")
+
+
+def _renamed(end: str) -> Damage:
+    def renamed(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+        path = _STATE(copy, rng)
+        if path is not None:
+            path.rename(path.with_name(path.name + end))
+        return path is not None
+
+    return renamed
+
+
+def _emptied(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _STATE(copy, rng)
+    return path is not None and _put(path, b"")
+
+
+def _given_up(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _STATE(copy, rng)
+    if path is None:
+        return False
+    type_folder = path.parent.parent if path.parent.name.startswith("#") else path.parent
+    to = type_folder / "Expired" / path.relative_to(type_folder)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(to)
+    return True
+
+
+def _state_of(*, another: bool) -> Damage:
+    """Put a state of yesterday, or of another node, in its place, whether one is there or not."""
+
+    def put(copy: Path, whole: Whole, other: Path, rng: random.Random) -> bool:
+        source = other if another else whole.older
+        path = _STATE(source, rng)
+        if path is None:
+            return False
+        to = copy / path.relative_to(source)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        there = to.exists() and to.read_bytes() == path.read_bytes()
+        shutil.copyfile(path, to)
+        return not there
+
+    return put
+
+
+def _states_missing(copy: Path, *_: object) -> bool:
+    folders = sorted((copy / STORE).rglob("BasicAction"))
+    for one in folders:
+        shutil.rmtree(one)
+    return bool(folders)
+
+
+NARAYANA: dict[str, Damage] = {
+    "state missing": _one_missing(_STATE),
+    "state emptied": _emptied,
+    "state cut": _one_cut(_STATE),
+    "state over another": _one_over_another(_STATE),
+    "state hidden": _renamed("#"),
+    "state a shadow": _renamed("!"),
+    "state given up": _given_up,
+    "state of yesterday": _state_of(another=False),
+    "state of another node": _state_of(another=True),
+    "store of yesterday": _folder_of(STORE, another=False),
+    "store of another node": _folder_of(STORE, another=True),
+    "states missing": _states_missing,
+}

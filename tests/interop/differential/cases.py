@@ -29,6 +29,7 @@ from tests.interop.differential.damage import damage, damage_head
 from tests.interop.differential.originals import (
     ORIGINALS,
     OTHERS,
+    Coordinator,
     Database,
     Found,
     Journal,
@@ -49,6 +50,7 @@ ALTERED_MAX = 200
 COUNTED = frozenset({"ADD", "UPDATE", "ADD_TX", "UPDATE_TX"})
 """Records of a journal that say how often a compaction has copied them."""
 EARLIER, ALTERED = "an earlier state", "values altered"
+COME_AND_GO = "states come and go"
 CRASH_ALIKE = "as a crash leaves it"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
 
@@ -179,6 +181,8 @@ def run(
                 unseen = CRASH_ALIKE if alike else ""
                 if how == BESIDE and is_earlier(system, whole, judged):
                     unseen = EARLIER
+                elif how == BESIDE and come_and_go(system, copied, whole, other.folder):
+                    unseen = COME_AND_GO
                 elif answer == SAFE and how != BESIDE:
                     unseen = unseen or unseen_damage(system, whole, judged)
                 found = opened(copied)
@@ -384,6 +388,8 @@ def kinds_of(system: Original) -> dict[str, Damage]:
         return around.BITRONIX if system.name == "bitronix" else around.BITRONIX_3
     if isinstance(system, Server):
         return around.ARTEMIS
+    if isinstance(system, Coordinator):
+        return around.NARAYANA
     assert isinstance(system, Database)
     if system.is_derby:
         return around.DERBY_ON_DEVICE if system.device else around.DERBY
@@ -395,7 +401,7 @@ def kinds_of(system: Original) -> dict[str, Damage]:
 def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
     """Return whether all that a restart opens is as it was at an earlier time."""
 
-    if isinstance(system, Server):
+    if isinstance(system, Server | Coordinator):
         found = [one.relative_to(copy) for one in system.files(copy)]
         before = [one.relative_to(whole.older) for one in system.files(whole.older)]
         return found == before and all(_equal(copy / one, whole.older / one) for one in found)
@@ -416,6 +422,19 @@ def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
         ):
             return False
     return any(same(day) for day in around.days(whole))
+
+
+def come_and_go(system: Original, copy: Path, whole: Whole, other: Path) -> bool:
+    """Return whether each state in a copy is one that a coordinator wrote there, at some time.
+
+    It is written when its transaction is decided and deleted when that ends, so any choice of them
+    is a store that a coordinator leaves.
+    """
+    places = [whole.folder, whole.older, other]
+    return isinstance(system, Coordinator) and all(
+        any(_equal(one, place / one.relative_to(copy)) for place in places)
+        for one in system.files(copy)
+    )
 
 
 def answer_of(folder: Path, system: Original) -> tuple[str, str, int | None]:

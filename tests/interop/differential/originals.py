@@ -28,6 +28,7 @@ from tests.interop.broker.lives import BROKERS, lived
 from tests.interop.java import classpath, compile_java, run_java, start_java
 from tests.interop.jboss.original import real_journal
 from tests.interop.jboss.test_interop import FILE_SIZE, Work
+from tests.interop.jboss.test_narayana import STORES, store
 
 HERE = Path(__file__).parent
 LIMIT_MS = 1500
@@ -507,6 +508,60 @@ class Manager:
             copies.close()
 
 
+@dataclass(frozen=True)
+class Coordinator:
+    """Narayana on one of its stores of files, which the seed chooses; a copy says which."""
+
+    name: str = "narayana"
+    summed: bool = False
+    fill: bytes = b""
+    atomic: bool = False
+    ends: tuple[str, ...] = ("both", "undone", "heuristic", "mixed", "failed")
+
+    def make(self, folder: Path, seed: int) -> Whole:
+        """Let it coordinate, mostly also recover, and coordinate until it is killed."""
+        copy, older, rng = folder / "whole", folder / "older", random.Random(seed)
+        kind = rng.choice(STORES)
+        copy.mkdir(parents=True)
+        (copy / "kind").write_text(kind)
+
+        def work(most: int) -> list[str]:
+            return rng.choices(self.ends, k=rng.randrange(most))
+
+        def run(verb: str, *named: str) -> None:
+            run_java("Files", verb, kind, copy / "store", *named, classpath=store())
+
+        run("write", *work(7))
+        shutil.copytree(copy, older)
+        if rng.random() < 0.6:
+            run("recover")
+        if rng.random() < 0.5:
+            run("write", *work(7), "halted")
+            return Whole(copy, older, [{}, {}])
+        named = ("write", kind, copy / "store", *work(3), *("failed", "both") * 500)
+        with start_java("Files", *named, classpath=store()) as process:
+            assert process.stdout is not None
+            for _, _ in zip(range(rng.randrange(80)), process.stdout, strict=False):
+                pass
+            process.kill()
+        return Whole(copy, older, [{}, {}])
+
+    def files(self, folder: Path) -> list[Path]:
+        """The states of transactions, by name."""
+        return sorted(one for one in folder.rglob("BasicAction/**/*") if one.is_file())
+
+    @contextmanager
+    def opener(self) -> Iterator[Opener]:
+        """A process that has recovery scan copies."""
+        path = f"{_classes('narayana')}{os.pathsep}{store()}"
+        options = ("-XX:TieredStopAtLevel=1",)
+        copies = Copies("NarayanaCases", path, options, limit_ms=20 * LIMIT_MS)
+        try:
+            yield copies.open
+        finally:
+            copies.close()
+
+
 def _jars(*coordinates: str) -> tuple[str, ...]:
     return tuple(f"org.apache.derby:{one}" for one in coordinates)
 
@@ -550,6 +605,7 @@ _SPLIT, _NO_OTHER_STORE = ("-Dcases.prefix=split:15:",), ("-Dcases.store=",)
 _LOBS = (*_NO_OTHER_STORE, "-Dh2.lobInDatabase=false", "-Dcases.lobs=true")
 _MORE: tuple[Original, ...] = (
     Server(),
+    Coordinator(),
     _derby("derby-10.10", OLDER_DERBY),
     _derby("derby-10.16", NEWER_DERBY),
     _derby("derby-10.10-to-10.16", NEWER_DERBY, worker=OLDER_DERBY),

@@ -10,6 +10,7 @@ import com.arjuna.ats.arjuna.state.InputObjectState;
 import com.arjuna.ats.internal.arjuna.common.UidHelper;
 import com.arjuna.common.internal.util.propertyservice.BeanPopulator;
 import jakarta.transaction.TransactionManager;
+import java.io.PrintStream;
 import java.io.Serializable;
 import java.util.HexFormat;
 import java.util.List;
@@ -27,9 +28,16 @@ import javax.transaction.xa.Xid;
  * branches, which then all commit, are told.
  */
 public final class Files {
+   public static PrintStream out = System.out;
    private static boolean writes;
 
    public static void main(String[] args) throws Exception {
+      run(args);
+      out.flush();
+      Runtime.getRuntime().halt(0);
+   }
+
+   public static void run(String[] args) throws Exception {
       for (String name : new String[] {null, "communicationStore", "stateStore"}) {
          ObjectStoreEnvironmentBean settings = BeanPopulator.getNamedInstance(ObjectStoreEnvironmentBean.class, name);
          settings.setObjectStoreType("com.arjuna.ats.internal.arjuna.objectstore." + args[1]);
@@ -43,8 +51,6 @@ public final class Files {
          write(args);
       }
       list();
-      System.out.flush();
-      Runtime.getRuntime().halt(0);
    }
 
    private static void write(String[] args) throws Exception {
@@ -55,9 +61,9 @@ public final class Files {
          manager.getTransaction().enlistResource(new Branch(args[i], "second"));
          try {
             manager.commit();
-            System.out.println("committed " + args[i]);
+            out.println("committed " + args[i]);
          } catch (Exception e) {
-            System.out.println(e.getClass().getSimpleName() + " " + args[i]);
+            out.println(e.getClass().getSimpleName() + " " + args[i]);
          }
       }
    }
@@ -79,7 +85,7 @@ public final class Files {
       for (String type = types.unpackString(); !type.isEmpty(); type = types.unpackString()) {
          ObjectStoreIterator found = new ObjectStoreIterator(store, type);
          for (Uid uid = found.iterate(); uid.notEquals(Uid.nullUid()); uid = found.iterate()) {
-            System.out.println("state " + type + " " + uid.stringForm() + " " + store.currentState(uid, type));
+            out.println("state " + type + " " + uid.stringForm() + " " + store.currentState(uid, type));
          }
       }
    }
@@ -96,7 +102,7 @@ public final class Files {
 
       private void say(String what, Xid xid) {
          HexFormat hex = HexFormat.of();
-         System.out.println(what + " " + transaction + " " + name + " " + xid.getFormatId() + " "
+         out.println(what + " " + transaction + " " + name + " " + xid.getFormatId() + " "
             + hex.formatHex(xid.getGlobalTransactionId()) + " " + hex.formatHex(xid.getBranchQualifier()));
       }
 
@@ -116,7 +122,7 @@ public final class Files {
             return;
          }
          if (transaction.equals("halted")) {
-            System.out.flush();
+            out.flush();
             Runtime.getRuntime().halt(0);
          }
          boolean second = name.equals("second");
