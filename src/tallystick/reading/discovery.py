@@ -270,7 +270,7 @@ def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) ->
     rest = _readable(folder, found)
     unread = [one.file for one in found.problems if one.file is not None]
     for system in known:
-        if not rest.entries:
+        if folder.entries and not rest.entries:
             return
         try:
             logs = system.detect(rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -142,6 +143,19 @@ def test_a_store_of_files_has_what_narayana_lists_and_recovery_does_what_we_say(
     assert {uid for name, uid in listed_files(printed) if name == TRANSACTION} == left
     (log,) = discover(tmp_path).logs
     assert {one.key for one in reading_of(log, ReadOptions()).transactions()} == left
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_store_whose_transactions_have_ended_has_none_left(kind: str, tmp_path: Path) -> None:
+    """What is left is the state of the process that Narayana began to run."""
+    run_java("Files", "write", kind, tmp_path, "both", "undone", classpath=store())
+    for _ in range(2):
+        (one,) = tallystick.explain(tmp_path).logs
+        assert (one.judgement.answer, one.judgement.reason) == (Answer.SAFE, "no-state")
+        shutil.rmtree(tmp_path / "Recovery", ignore_errors=True)
+    printed = run_java("Files", "recover", kind, tmp_path, classpath=store())
+    assert told(printed) == set()
+    assert TRANSACTION not in {name for name, _ in listed_files(printed)}
 
 
 @pytest.mark.parametrize(

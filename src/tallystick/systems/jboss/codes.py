@@ -100,7 +100,7 @@ CODES: Final = codes(
     Code(
         "state-cut",
         Severity.DAMAGE,
-        "The state of a transaction in a store of files is empty, cut or damaged.",
+        "The state of a transaction in a store of files is empty, cut, damaged or that of another.",
         "Copy the store; settle by hand what its resources hold prepared: recovery cannot, and "
         "moves what it cannot read to `Expired`",
     ),
@@ -150,8 +150,8 @@ REASONS = reasons(
     Reason(
         "state-cut",
         Answer.CANNOT_TELL,
-        "The state of a transaction is empty, cut or damaged: its first write did not end, and "
-        "nothing was told to commit, or a later write destroyed a decision.",
+        "The state of a transaction is empty, cut, damaged or that of another one: its first write "
+        "did not end, and nothing was told to commit, or something later destroyed a decision.",
         "which of its branches the resources hold prepared, and which have committed",
     ),
     Reason(
@@ -167,6 +167,12 @@ REASONS = reasons(
         "Every state of a transaction is whole: it is forced before the first branch is told to "
         "commit, and recovery goes by it.",
         after_crash=True,
+    ),
+    Reason(
+        "no-state",
+        Answer.SAFE,
+        "The store has no state of a transaction, as where none was decided, or all have ended: "
+        "recovery finishes none, and what resources hold prepared was not decided here.",
     ),
     Reason(
         "load-refused",

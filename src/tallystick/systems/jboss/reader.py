@@ -157,7 +157,7 @@ def _load_transactions() -> Callable[
 
 def reading_of(source: LogSource, options: ReadOptions) -> JournalReading | ObjectStoreReading:
     """Return the reading of a journal, or of a store of Narayana that is no journal."""
-    if object_file(next(iter(source.files), "")) is not None:
+    if not source.files or object_file(source.files[0]) is not None:
         return ObjectStoreReading(source, options)
     return JournalReading(source, options)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,14 @@ from tallystick.systems.jboss.applications.object_store import ObjectStoreReadin
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC
 from tallystick.systems.jboss.reader import reading_of
 from tallystick.systems.protocol import ReadOptions
-from tests.systems.jboss.format.test_participants import ROLLED_BACK, XID, branch, number, state
+from tests.systems.jboss.format.test_participants import (
+    ROLLED_BACK,
+    UID,
+    XID,
+    branch,
+    number,
+    state,
+)
 
 ACTION = "StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
 DECIDED = state(branch() + branch(stored_object=b""))
@@ -31,7 +40,8 @@ def uid(last: str) -> str:
 def put(root: Path, last: str, content: bytes, place: str = ACTION) -> Path:
     path = root / place / uid(last)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    numbers = (int(one, 16) for one in uid(last.rstrip("#!")).split("_"))
+    path.write_bytes(content.replace(UID, struct.pack(">qqiii", *numbers)))
     return path
 
 
@@ -96,6 +106,19 @@ def test_a_folder_that_merely_has_the_names_is_no_store(tmp_path: Path) -> None:
     assert discover(tmp_path).logs == []
 
 
+@pytest.mark.parametrize("place", [ACTION, f"{ACTION}/#7#", f"{ACTION}/Expired"])
+def test_a_store_without_a_transaction_is_safe(place: str, tmp_path: Path) -> None:
+    (tmp_path / place).mkdir(parents=True)
+    (one,) = discover(tmp_path).logs
+    assert (one.path, one.files) == (str(tmp_path), ())
+    assert judged(tmp_path) == (Answer.SAFE, "no-state")
+    text = CliRunner().invoke(command, ["explain", str(tmp_path)]).output
+    assert "A restart would find no transaction" in text
+    put(tmp_path, "1", DECIDED, f"{ACTION}/#8#")
+    (one,) = discover(tmp_path).logs
+    assert len(one.files) == 1
+
+
 def test_a_state_outside_of_any_store_is_known_by_its_bytes(tmp_path: Path) -> None:
     put(tmp_path, "1", DECIDED, "copies")
     (one,) = discover(tmp_path).logs
@@ -120,6 +143,12 @@ def test_a_state_that_is_cut_or_damaged_leaves_no_store_safe(content: bytes, sto
     assert judged(store) == (Answer.CANNOT_TELL, "state-cut")
     (finding,) = (one for one in reading(store).findings() if one.code == "state-cut")
     assert finding.file == str(path)
+
+
+def test_a_state_of_another_transaction_is_not_read(store: Path) -> None:
+    """Narayana finishes the other one twice, and this one never."""
+    shutil.copy(store / ACTION / uid("a0"), store / ACTION / uid("17"))
+    assert judged(store) == (Answer.CANNOT_TELL, "state-cut")
 
 
 @pytest.mark.parametrize("end", ["#", "!", "!#"])

@@ -19,13 +19,13 @@ from tallystick.systems.jboss.format.participants import (
     participants,
 )
 
-UID = bytes(UID_SIZE - 1) + b"\x07"
+UID, NAMED = bytes(UID_SIZE - 1) + b"\x07", "0:0:0:0:7"
 XID = Xid(131077, gtrid=b"one transaction", bqual=b"branch")
 FINISHED, ROLLED_BACK, PREPARED, COMMITTING = 7, 3, 5, 6
 UNKNOWN_TYPE = 141
 
 BRANCH = Participant(
-    XA_RESOURCE, False, "0:0:0:0:7", XID, "finish_ok", False, "DB", None, "java:/db", None
+    XA_RESOURCE, False, NAMED, XID, "finish_ok", False, "DB", None, "java:/db", None
 )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_participants_of_both_lists_are_read() -> None:
 @pytest.mark.parametrize("with_transaction", [True, False])
 def test_a_transaction_may_have_no_participant_and_no_id(*, with_transaction: bool) -> None:
     raw = state(b"", with_transaction=with_transaction)
-    expected = Participants((), "committing", began=0)
+    expected = Participants((), "committing", began=0, uid=NAMED if with_transaction else None)
     assert participants(raw) == expected
     assert participants(raw.removeprefix(PACKED_MAGIC)) == expected
 
@@ -105,11 +105,11 @@ def test_a_transaction_may_have_no_participant_and_no_id(*, with_transaction: bo
 def test_a_participant_whose_end_is_unknown_hides_what_follows(
     raw: bytes, known: Participant
 ) -> None:
-    expected = Participants((BRANCH, known), "committing", complete=False, began=0)
+    expected = Participants((BRANCH, known), "committing", complete=False, began=0, uid=NAMED)
     assert participants(state(branch() + raw + branch())) == expected
     assert participants(state(branch() + raw, branch(ROLLED_BACK))) == expected
     cut = participants(state(branch() + raw + branch())[:-4])
-    assert cut == Participants((BRANCH, known), None, complete=False, began=0)
+    assert cut == Participants((BRANCH, known), None, complete=False, began=0, uid=NAMED)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_transaction_of_another_coordinator_has_its_xid_before_the_header(
     type_name: str, before: bytes, parent: Xid | None
 ) -> None:
     raw = before + state(branch()).removeprefix(PACKED_MAGIC)
-    expected = Participants((BRANCH,), "committing", began=0, parent=parent)
+    expected = Participants((BRANCH,), "committing", began=0, parent=parent, uid=NAMED)
     assert participants(raw, TRANSACTION + type_name) == expected
     assert began_elsewhere(TRANSACTION + type_name)
 

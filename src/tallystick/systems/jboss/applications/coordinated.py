@@ -62,8 +62,14 @@ def is_transaction(type_name: str) -> bool:
 
 
 def transaction_of(log: str, uid: str, type_name: str, state: bytes, place: Place) -> Transaction:
-    """Return the transaction of a state; `State.UNDECIDED` where the state cannot be read."""
+    """Return the transaction of a state; `State.UNDECIDED` where the state cannot be read.
+
+    A state of another transaction is none: recovery would finish that one twice, and this one
+    never.
+    """
     known = participants(state, type_name)
+    if known is not None and known.uid not in (None, uid):
+        known = None
     found = known.found if known else ()
     parent = known.parent if known else None
     xid = parent or next((one.xid for one in found if one.xid is not None), None)

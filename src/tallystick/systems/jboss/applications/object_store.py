@@ -71,14 +71,23 @@ _KINDS = {
     State.COMMITTING: Kind.DECISION,
 }
 _EVIDENCE = "state"
+_SOME_UID = "0_0_0_0_0"
+_TYPES = "/StateManager/BasicAction/TwoPhaseCoordinator/"
+"""What the types of transactions begin with."""
 
 
 def object_stores(folder: Folder) -> list[LogSource]:
     """Return the stores of which states lie in a folder.
 
     The name of a folder makes no store: a file in it has the name of an object, and begins as
-    states do, or lies where Narayana keeps transactions.
+    states do, or lies where Narayana keeps transactions. Only where nothing at all is left in the
+    folder of such a type it is a store without a transaction.
     """
+    if not folder.entries:
+        named = object_file(f"{folder.path}/{_SOME_UID}")
+        if named is None or not named.type_name.startswith(_TYPES):
+            return []
+        return [LogSource(SYSTEM_NAME, named.store, (), followable=False)]
     found: dict[str, list[str]] = {}
     known = False
     for entry in readable_entries(folder.entries):
@@ -217,7 +226,7 @@ class ObjectStoreReading:
                 text = f"{_named(one)} is a {one.what}: no recovery reads it."
                 found.append(build("state-passed-over", text, file=one.path))
             elif not one.read:
-                text = f"{_named(one)} cannot be read: its state is cut or damaged."
+                text = f"{_named(one)} cannot be read: its state is cut, damaged or of another one."
                 found.append(build("state-cut", text, file=one.path, bytes_at_risk=one.size))
         return found
 
@@ -253,7 +262,7 @@ class ObjectStoreReading:
                 more = f", and {len(some) - 1:,} more" if len(some) > 1 else ""
                 text = f"{_named(some[0])}{more}: {REASONS[code].meaning}"
                 yield Ground(code, text, AtStake(len(some)))
-        yield Ground("states-whole")
+        yield Ground("states-whole" if doubtful else "no-state")
 
     @staticmethod
     def _listed(one: Transaction) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Participants:
         complete: False where a participant of another class hides those after it.
         began: when the transaction began, in milliseconds since 1970.
         parent: its Xid at the coordinator that began it, where that is another one.
+        uid: that of the transaction, as its state says; None where it says none.
     """
 
     found: tuple[Participant, ...]
@@ -106,6 +107,7 @@ class Participants:
     complete: bool = True
     began: int | None = None
     parent: Xid | None = None
+    uid: str | None = None
 
 
 class _Reader:
@@ -155,13 +157,15 @@ class _Reader:
             raise self._unfit("lengths of an Xid", (gtrid, bqual))
         return Xid(form, gtrid=data[:gtrid], bqual=data[gtrid : gtrid + bqual])
 
-    def header(self) -> int:
-        """Read a header; return when the transaction began."""
+    def header(self) -> tuple[str | None, int]:
+        """Read a header; return the transaction, and when it began."""
         if self.text() != _MARKER:
             raise self._unfit(_MARKER, "something else")
-        if any(self.packed()):  # the transaction; none is all zero, and then has no process
+        uid = self.packed()
+        if any(uid):  # none is all zero, and then has no process
             self.packed()
-        return int.from_bytes(self._take(I8.size), "big", signed=True)
+        began = int.from_bytes(self._take(I8.size), "big", signed=True)
+        return uid_text(uid) if any(uid) else None, began
 
     def parent(self, type_name: str) -> Xid | None:
         """Read what stands before the header of a transaction that another coordinator began."""
@@ -210,13 +214,13 @@ def participants(state: bytes, type_name: str = TRANSACTION) -> Participants | N
     found: list[Participant] = []
     try:
         parent = reader.parent(type_name)
-        began = reader.header()
+        uid, began = reader.header()
         reader.flag()  # whether a first participant was passed
         whole = _list(reader, found, heuristic=False) and (
             not reader.number() or _list(reader, found, heuristic=True)
         )
         if not whole:
-            return Participants(tuple(found), reader.last_status(), False, began, parent)
+            return Participants(tuple(found), reader.last_status(), False, began, parent, uid)
         status = reader.name(STATUSES)
         reader.number()  # top level, or nested
         reader.number()  # the heuristic decision
@@ -224,7 +228,7 @@ def participants(state: bytes, type_name: str = TRANSACTION) -> Participants | N
         return None
     if reader.at != len(state):
         return None
-    return Participants(tuple(found), status, began=began, parent=parent)
+    return Participants(tuple(found), status, True, began, parent, uid)
 
 
 def _list(reader: _Reader, found: list[Participant], *, heuristic: bool) -> bool:

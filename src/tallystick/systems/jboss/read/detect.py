@@ -64,8 +64,8 @@ def put_aside(source: LogSource) -> str:
         return f"{count} that the broker found damaged at a start, and never reads again"
     if _REPLICA.fullmatch(folder):
         return f"{count} of an earlier life as a backup, which the broker never reads again"
-    names = (logical_name(one) for one in source.files)
-    if all(_RETAINED.fullmatch(name) for name in names):
+    names = [logical_name(one) for one in source.files]
+    if names and all(_RETAINED.fullmatch(name) for name in names):
         return f"{count} kept for replay (journal-retention-directory); no start reads them"
     return ""
 
