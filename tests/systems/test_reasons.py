@@ -134,15 +134,24 @@ def not_counted(status: int, state_: int = -1) -> Change:
     return change
 
 
-def object_store(cut: int | None = None, end: str = "") -> Change:
-    """Write a state to a store of files of Narayana, cut, or under a name with that end."""
+STATES = "StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
+"""Where a store of files of Narayana keeps transactions."""
+
+
+def object_store(cut: int | None = None, end: str = "", below: str = "") -> Change:
+    """Write a state to a store of files, cut, or under a name with that end."""
 
     def change(folder: Path) -> None:
-        place = folder / "StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
+        place = folder / STATES / below
         place.mkdir(parents=True)
-        (place / f"0_ffff7f000001_a661_6b070de7_9{end}").write_bytes(state(branch())[:cut])
+        (place / f"0_0_0_0_7{end}").write_bytes(state(branch())[:cut])
 
     return change
+
+
+def empty_store(folder: Path) -> None:
+    """Make a store of files without a state."""
+    (folder / STATES).mkdir(parents=True)
 
 
 def damaged_block(folder: Path) -> None:
@@ -678,6 +687,7 @@ PROOFS = [
     (Row("jboss", NONE, journal(37, 0), "next-file"), journal(37), "next-file-missing"),
     (Row("jboss", NONE, journal(9), "room-ahead"), journal(37), "next-file-missing"),
     (Row("jboss", NONE, object_store(), "states-whole"), object_store(cut=-1), "state-cut"),
+    (Row("jboss", NONE, empty_store, "no-state"), object_store(end="#"), "state-passed-over"),
     (Row("tally", NONE, archived, "archived-segments"), archived_with_a_gap, "archive-gap"),
     (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
     (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
@@ -721,6 +731,7 @@ OTHERS = [
     Row("jboss", NONE, added_twice, "odd-record"),
     Row("jboss", NONE, object_store(end="#"), "state-passed-over"),
     Row("jboss", NONE, object_store(cut=0), "state-cut"),
+    Row("jboss", NONE, object_store(below="Expired"), "state-expired"),
     Row("jboss", NONE, journal(37, 0, 0), "empty-after-full"),
     Row("tally", NONE, archived_before_names, "archive-unnamed"),
     Row("tally", NONE, archived_with_a_torn_end, "archive-end"),

@@ -162,6 +162,13 @@ REASONS = reasons(
         "whether it was hidden on purpose, or is a copy that an interrupted write left",
     ),
     Reason(
+        "state-expired",
+        Answer.CANNOT_TELL,
+        "Recovery has given up a transaction that was decided, or whose state it could not read: "
+        "it never finishes it, and branches that are still prepared stay so.",
+        "which of its branches the resources hold prepared, and which have committed",
+    ),
+    Reason(
         "states-whole",
         Answer.SAFE,
         "Every state of a transaction is whole: it is forced before the first branch is told to "

@@ -160,9 +160,20 @@ def test_what_recovery_passes_over_is_said(end: str, store: Path) -> None:
     assert str(path) not in {one.file for one in reading(store).records()}
 
 
-def test_what_recovery_has_given_up_is_a_warning(store: Path) -> None:
-    put(store, "17", DECIDED, f"{ACTION}/Expired")
-    assert judged(store) == (Answer.SAFE, "states-whole")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (DECIDED, (Answer.CANNOT_TELL, "state-expired")),
+        (b"", (Answer.CANNOT_TELL, "state-expired")),
+        (HEURISTIC, (Answer.SAFE, "states-whole")),
+    ],
+)
+def test_recovery_never_finishes_what_it_has_given_up(
+    content: bytes, expected: tuple[Answer, str], store: Path
+) -> None:
+    """What an operator has to settle is no worse off there."""
+    put(store, "21", content, f"{ACTION}/Expired")
+    assert judged(store) == expected
     assert [one.code for one in reading(store).findings()] == ["state-expired"]
 
 

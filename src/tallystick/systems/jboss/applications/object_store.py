@@ -5,7 +5,8 @@ In: a `LogSource` of such files, or a folder in which they are looked for. Out: 
 the decision to commit; it is written again in its place when a participant fails or answers with a
 heuristic outcome, and deleted when all are done. So a file that is cut or empty is a decision that
 was never acknowledged, or one that a later write destroyed, and which of the two nothing tells.
-Recovery passes over hidden files and shadows, and moves what it cannot read to `Expired`.
+Recovery passes over hidden files and shadows, and moves what it cannot read to `Expired`, where it
+never looks again.
 
 Source: BasicAction, RecoverAtomicAction, AtomicActionRecoveryModule and the stores of Narayana
 7.0.2; docs/formats/jboss.md.
@@ -70,6 +71,7 @@ _KINDS = {
     State.ROLLING_BACK: Kind.ROLLBACK,
     State.COMMITTING: Kind.DECISION,
 }
+_OWED = (State.COMMITTING, State.PREPARED, State.UNDECIDED)
 _EVIDENCE = "state"
 _SOME_UID = "0_0_0_0_0"
 _TYPES = "/StateManager/BasicAction/TwoPhaseCoordinator/"
@@ -117,6 +119,11 @@ class _State:
     def read(self) -> bool:
         """True if all of the state could be read that its class lets us read."""
         return self.transaction is None or self.transaction.state is not State.UNDECIDED
+
+    @property
+    def is_owed(self) -> bool:
+        """True if branches may wait for what the state decides."""
+        return self.transaction is not None and self.transaction.state in _OWED
 
     @property
     def outcome(self) -> Outcome:
@@ -253,16 +260,18 @@ class ObjectStoreReading:
         return judgement_of(REASONS, CODES, self._grounds(), findings)
 
     def _grounds(self) -> Iterator[Ground]:
-        doubtful = [one for one in self._states if one.transaction and not one.named.expired]
+        states = [one for one in self._states if one.transaction]
+        passed_over = [one for one in states if one.named.shadow or one.named.hidden]
         for code, some in (
-            ("state-cut", [one for one in doubtful if one.named.in_use and not one.read]),
-            ("state-passed-over", [one for one in doubtful if not one.named.in_use]),
+            ("state-cut", [one for one in states if one.named.in_use and not one.read]),
+            ("state-passed-over", [one for one in passed_over if not one.named.expired]),
+            ("state-expired", [one for one in states if one.named.expired and one.is_owed]),
         ):
             if some:
                 more = f", and {len(some) - 1:,} more" if len(some) > 1 else ""
                 text = f"{_named(some[0])}{more}: {REASONS[code].meaning}"
                 yield Ground(code, text, AtStake(len(some)))
-        yield Ground("states-whole" if doubtful else "no-state")
+        yield Ground("states-whole" if any(one.named.in_use for one in states) else "no-state")
 
     @staticmethod
     def _listed(one: Transaction) -> dict[str, Any]:
