@@ -88,7 +88,7 @@ from tallystick.systems.jboss.read.spans import Lives, log_file, never_begun, wh
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun, unexplained_ids
 from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.file_ids import given_up
+from tallystick.systems.jboss.verdict.file_ids import given_up, started_since
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
@@ -490,12 +490,26 @@ class JournalReading:
 
     @cached_property
     def _around(self) -> Surroundings:
-        known = Known(self._listed, self._queue_addresses)
+        known = Known(self._listed, self._queue_addresses, self._is_older)
         return surroundings_of(self.source.path, self._extension, known)
 
     def _queue_addresses(self, folder: str) -> dict[int, str]:
         found = self._bindings(folder)
         return queue_addresses(found.changes()) if found.source.files else {}
+
+    def _is_older(self, folder: str) -> bool:
+        """Return whether the bindings in a folder note a start that is not one of this journal."""
+        bindings = self._bindings(folder)
+        files = begun(bindings._evidence) if bindings.source.files else []
+        last = max((one.effective_id for one in files if one.has_records), default=0)
+        # Bindings change files next to never: since then each start has taken one id.
+        started = files[-1].effective_id - last if last else 0
+        return started_since(begun(self._evidence), self._given(folder), started)
+
+    def _given(self, folder: str) -> range | None:
+        """Return the ids that the broker gave after its last start, by the bindings in a folder."""
+        notes = self._bindings(folder)._listed({IDS_GIVEN})
+        return ids_given((note.record_id or 0, note.body or b"") for note in notes)
 
     def _bound(self, collection: str) -> Iterator[Change]:
         found = self._bindings(folder_of(BINDINGS, self.source.path))
@@ -544,8 +558,7 @@ class JournalReading:
         given = None
         for one in self._around.parts:
             if one.part == BINDINGS and one.there and one.answer is Answer.SAFE:
-                notes = self._bindings(one.path)._listed({IDS_GIVEN})
-                given = ids_given((note.record_id or 0, note.body or b"") for note in notes)
+                given = self._given(one.path)
         return judgement(replace(self._evidence, given=given), self._findings)
 
     def batches(

@@ -6,6 +6,7 @@ What each case says of the original is what Artemis 2.40 did with it.
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,12 @@ import pytest
 import tallystick
 from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
+from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.format.messages import IDS_GIVEN, PAGE_TAKEN, PAGE_TRANSACTION
+from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
+from tests.systems.jboss.build import add, image
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
@@ -199,6 +204,90 @@ def test_a_short_file_of_a_large_message_that_a_page_names_is_told(tmp_path: Pat
         assert answer(data)[0] is answered
     large.unlink()
     assert answer(data)[0] is Answer.SAFE
+
+
+def made(data: Path, folder: str, name: str, files: dict[int, list[Item]]) -> None:
+    """A journal of files by their ids; their names count from 1."""
+    (data / folder).mkdir(parents=True, exist_ok=True)
+    for number, (file_id, items) in enumerate(files.items(), 1):
+        content = image("g3", file_id, items, fill=b"\0")
+        (data / folder / name.format(number)).write_bytes(content)
+
+
+MESSAGES, BOUND = "activemq-data-{}.amq", "activemq-bindings-{}.bindings"
+SAFE, DOUBT = (Answer.SAFE, "next-file"), (Answer.CANNOT_TELL, "beside-the-log")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "notes", "bound", "expected"),
+    [
+        (2, [(1, ID_BATCH)], 2, SAFE),  # in its first life
+        (3, [(1, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH)], 3, SAFE),  # killed, and started again
+        (2, [(1, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH)], 3, DOUBT),
+        (3, [(20, ID_BATCH)], 3, SAFE),  # stopped in order, and started again
+        (2, [(20, ID_BATCH)], 3, DOUBT),
+        (4, [(3 * ID_BATCH, 4 * ID_BATCH)], 3, DOUBT),  # three starts, and two ids
+        (5, [(3 * ID_BATCH, 4 * ID_BATCH)], 3, SAFE),
+        (3, [], 4, DOUBT),  # files of the bindings tell, too
+        (4, [], 4, SAFE),
+    ],
+)
+def test_each_start_that_the_bindings_note_is_one_of_the_journal(
+    waiting: int,
+    notes: list[tuple[int, int]],
+    bound: int,
+    expected: tuple[Answer, str],
+    tmp_path: Path,
+) -> None:
+    """Artemis 2.40 drops what was sent since where the journal is that of yesterday."""
+    data = tmp_path / "data"
+    items = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in notes]
+    made(data, "journal", MESSAGES, {1: [add(10)], waiting: []})
+    made(data, "bindings", BOUND, {1: items or [add(1)], bound: []})
+    assert answer(data)[:2] == expected
+
+
+def test_a_journal_without_a_record_has_an_id_for_each_start_too(tmp_path: Path) -> None:
+    made(tmp_path, "journal", MESSAGES, {1: [], 2: []})
+    made(tmp_path, "bindings", BOUND, {1: [add(1)], 2: []})
+    assert answer(tmp_path)[0] is Answer.SAFE
+    made(tmp_path, "bindings", BOUND, {1: [add(1)], 4: []})
+    assert answer(tmp_path)[:2] == DOUBT
+
+
+IN_TRANSACTION = struct.pack(">qB", 5, 0) + bytes(40)
+TRANSACTION = struct.pack(">qi", 5, 1)
+TAKEN = struct.pack(">qqi", 7, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("user_type", "body", "pages", "expected"),
+    [
+        (PAGE_TRANSACTION, TRANSACTION, {1: IN_TRANSACTION}, SAFE),
+        (PAGE_TRANSACTION, TRANSACTION, {1: IN_TRANSACTION[8:] + bytes(8)}, DOUBT),
+        (PAGE_TRANSACTION, TRANSACTION, {}, DOUBT),
+        (PAGE_TAKEN[0], TAKEN, {1: bytes(40), 2: bytes(40)}, SAFE),
+        (PAGE_TAKEN[0], TAKEN, {1: bytes(40)}, DOUBT),
+        (PAGE_TAKEN[1], TAKEN, {1: bytes(40)}, DOUBT),
+        (PAGE_TAKEN[0], TAKEN, {3: bytes(40)}, SAFE),  # it has just gone
+        (PAGE_TAKEN[0], TAKEN, {}, DOUBT),
+    ],
+)
+def test_a_page_that_the_journal_knows_of_is_needed(
+    user_type: int,
+    body: bytes,
+    pages: dict[int, bytes],
+    expected: tuple[Answer, str],
+    tmp_path: Path,
+) -> None:
+    """Artemis 2.40 starts without them, and counts its messages anew."""
+    made(tmp_path, "journal", MESSAGES, {1: [add(10, body, user_type)], 2: []})
+    made(tmp_path, "bindings", BOUND, {1: [add(1)], 2: []})
+    (tmp_path / "paging/one").mkdir(parents=True)
+    (tmp_path / "paging/one/address.txt").write_text("fast")
+    for number, message in pages.items():
+        (tmp_path / f"paging/one/{number:09}.page").write_bytes(entry(message))
+    assert answer(tmp_path)[:2] == expected
 
 
 def page(data: Path, number: int) -> Path:

@@ -44,6 +44,11 @@ WRITTEN = bytes.fromhex(
 """A large message of 150,000 bytes in a page of Artemis 2.40, with the id 271."""
 
 
+def test_messages_in_a_page_name_their_transactions() -> None:
+    page = b"".join(entry(struct.pack(">qB", one, 0) + bytes(40)) for one in (-1, 7, 7, 9, 0))
+    assert contents_of(memoryview(page)).transactions == {7, 9}
+
+
 def test_a_large_message_in_a_page_says_how_long_its_file_is() -> None:
     page = memoryview(entry(WRITTEN) + entry(SMALL))
     assert contents_of(page) == PageContents(2, True, {271: 150_000})

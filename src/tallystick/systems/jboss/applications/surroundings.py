@@ -6,7 +6,9 @@ under the names that the brokers' own settings and layouts have, or that ``broke
 journal with none of them beside it is a log alone. Nothing is written.
 
 A start drops the messages of a queue that no binding names, delivers as much of a large message as
-its file has, and takes pages that are not there for read; it says nothing of either.
+its file has, and takes pages that are not there for read; it says nothing of either. What is put
+back from another day shows in what the parts have in common: the starts of the broker, of which
+each leaves its ids in bindings and journal, and transactions with messages in pages.
 """
 
 from __future__ import annotations
@@ -45,7 +47,14 @@ _PLACES: Final = {
 _LISTED_MAX: Final = 5
 """Queues and files are listed up to this many."""
 _LISTS: Final = frozenset(
-    {messages.REFERENCE, messages.ACKNOWLEDGED, messages.LARGE_MESSAGE, *messages.COUNTERS}
+    {
+        messages.REFERENCE,
+        messages.ACKNOWLEDGED,
+        messages.LARGE_MESSAGE,
+        messages.PAGE_TRANSACTION,
+        *messages.COUNTERS,
+        *messages.PAGE_TAKEN,
+    }
 )
 
 
@@ -59,10 +68,12 @@ class Known:
     Attributes:
         listed: the records of these user types that a load of the journal of messages lists.
         queues: the queues by id, each with its address, in the bindings of a folder.
+        is_older: whether a start that they note is not one of the journal of messages.
     """
 
     listed: Callable[[UserTypes], Iterable[Item]]
     queues: Callable[[str], dict[int, str]]
+    is_older: Callable[[str], bool]
 
 
 @dataclass(slots=True)
@@ -73,11 +84,15 @@ class _Contents:
         references: message -> the queues that it is for and that have not acknowledged it.
         large: large message -> the size that its record says, in bytes; None where it says none.
         paged: queue -> how many of its messages are in pages.
+        transactions: those that have messages in pages.
+        taken: queue -> the pages of which it has taken messages.
     """
 
     references: dict[int, set[int]] = field(default_factory=dict)
     large: dict[int, int | None] = field(default_factory=dict)
     paged: Counter[int] = field(default_factory=Counter)
+    transactions: set[int] = field(default_factory=set)
+    taken: dict[int, set[int]] = field(default_factory=dict)
 
 
 def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
@@ -93,14 +108,16 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     place = places["bindings"]
     queues: dict[int, str] | None = None
     damage = ""
+    older = False
     if place[2]:
         try:
             queues = known.queues(place[0])
+            older = known.is_older(place[0])
         except LogUnreadableError as error:
             damage = str(error)
     held = _held(places["paging"][0])
     parts = [
-        _bindings(place, contents, queues, damage, paged=bool(held)),
+        _bindings(place, contents, queues, damage, paged=bool(held), older=older),
         _large(places["large-messages"], contents),
         _pages(places["paging"], contents, queues or {}, places["large-messages"], held),
     ]
@@ -181,6 +198,10 @@ def _contents(listed: Iterable[Item]) -> _Contents:
             found.large[number] = messages.large_size(body)
         elif queue is None:
             continue
+        elif item.user_type == messages.PAGE_TRANSACTION:
+            found.transactions.add(queue)
+        elif item.user_type in messages.PAGE_TAKEN:
+            found.taken.setdefault(queue, set()).add(messages.taken_page(body))
         elif item.user_type == messages.REFERENCE:
             found.references.setdefault(number, set()).add(queue)
         elif item.user_type == messages.ACKNOWLEDGED:
@@ -197,6 +218,7 @@ def _bindings(
     damage: str,
     *,
     paged: bool,
+    older: bool,
 ) -> Part:
     path, found_by, there = place
     if damage:
@@ -214,6 +236,12 @@ def _bindings(
         # How many of their messages in pages are lost with them, the journal does not say.
         stake = AtStake(None, None if paged else lost.total())
         return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
+    if older:
+        why = (
+            "They tell of a start of the broker that the journal does not, and each gives new ids "
+        )
+        why += "to files of both: one of them is of another time."
+        return Part(BINDINGS, path, found_by, there, False, why, Answer.CANNOT_TELL)
     if not queues:
         why = "The bindings are missing: which queues and addresses they held cannot be told."
         answer = Answer.SAFE if there else Answer.CANNOT_TELL
@@ -263,6 +291,8 @@ def _pages(
             # The queues of one address read the same pages.
             address = queues.get(queue, "")
             wanted[address] = max(wanted[address], count)
+    if gone := _gone(contents, queues, held):
+        return Part("paging", path, found_by, there, False, gone, Answer.CANNOT_TELL)
     if not wanted and not held:
         return Part("paging", path, found_by, there, True, "No message waits in a page.")
     for address in sorted({*wanted, *held}):
@@ -291,6 +321,29 @@ def _pages(
     return Part("paging", path, found_by, there, True, "The pages are there.")
 
 
+def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held]) -> str:
+    """Return what the journal says of pages that are not there, in words; empty if nothing.
+
+    A page goes when all of its messages were taken, and its records go before. So where a later
+    one is there, it may just have gone.
+    """
+    there = {one for page in held.values() for one in page.transactions}
+    if gone := sorted(contents.transactions - there):
+        return (
+            f"{counted(len(gone), 'transaction')} with messages in pages, the first of them "
+            f"{gone[0]}, {'has' if len(gone) == 1 else 'have'} none in those that are there: pages "
+            "may be missing, or older."
+        )
+    for queue, pages in contents.taken.items():
+        address = queues.get(queue, "")
+        of = [held[address]] if address in held else [] if address else list(held.values())
+        numbers = {number for one in of for number in one.numbers}
+        for page in sorted(pages - numbers):
+            if page > min(numbers, default=0):
+                return f"A message of {page:09}.page was taken, and that page is not there."
+    return ""
+
+
 @dataclass(slots=True)
 class _Held:
     """What the pages of an address hold.
@@ -300,11 +353,15 @@ class _Held:
             and so does a count that was written before.
         odd: what no broker leaves, in words.
         large: large message -> the bytes that its file has.
+        transactions: of the messages that were sent in one.
+        numbers: those of the pages.
     """
 
     messages: int
     odd: str = ""
     large: dict[int, int] = field(default_factory=dict)
+    transactions: set[int] = field(default_factory=set)
+    numbers: list[int] = field(default_factory=list)
 
 
 def _held(folder: str) -> dict[str, _Held]:
@@ -319,7 +376,7 @@ def _held(folder: str) -> dict[str, _Held]:
         numbers = [int(one.partition(".")[0]) for one in pages]
         contents = [_page(f"{below}/{one}") for one in pages]
         counts = [one.messages for one in contents]
-        found = _Held(sum(counts) + (numbers[0] - 1) * max(counts))
+        found = _Held(sum(counts) + (numbers[0] - 1) * max(counts), numbers=numbers)
         for before, after in pairwise(numbers):
             if after != before + 1:
                 found.odd = f"{before + 1:09}.page is missing between others"
@@ -327,6 +384,7 @@ def _held(folder: str) -> dict[str, _Held]:
             if not one.whole:
                 found.odd = f"{page} ends within a message"
             found.large |= one.large
+            found.transactions |= one.transactions
         held[_text(f"{below}/address.txt")] = found
     return held
 

@@ -23,6 +23,10 @@ REFERENCE, ACKNOWLEDGED = 32, 33
 PAGE_COUNT, PAGE_COUNTED = 40, 41
 """User types of how many messages of a queue are in pages: a count, and what was added since."""
 COUNTERS = (PAGE_COUNT, PAGE_COUNTED)
+PAGE_TRANSACTION = 35
+"""User type of a transaction with messages in pages; deleted when all of them were taken."""
+PAGE_TAKEN = (39, 42)
+"""User types of what a queue has taken from a page: a message, or the whole page."""
 
 MESSAGES = (LARGE_MESSAGE, OLD_MESSAGE, MESSAGE)
 
@@ -238,6 +242,11 @@ def address(body: bytes) -> Values | None:
 def queue_id(body: bytes) -> int | None:
     """Return the queue of a reference, or of its end."""
     return int.from_bytes(body[:8], signed=True) if len(body) >= 8 else None
+
+
+def taken_page(body: bytes) -> int:
+    """Return the page that a record of `PAGE_TAKEN` names; 0 where it ends early."""
+    return int.from_bytes(body[8:16], signed=True) if len(body) >= 16 else 0
 
 
 def large_size(body: bytes) -> int | None:

@@ -194,6 +194,32 @@ def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Itera
             yield range(1, one.effective_id)
 
 
+def started_since(readings: Sequence[KnownFile], given: range | None, started: int) -> bool:
+    """Return whether a broker was started after its journal was as it is now.
+
+    Each load takes an id at least for the file that waits, so those after the last file with
+    records are as many as the loads since that was current. How often the broker was started since
+    then is told by the first record of that file, as in `_taken_by_loads`, or, of the very first
+    file, by ``started``.
+
+    Args:
+        readings: the files, by ascending id.
+        given: the ids that the broker gave after its last start; None if they are not known.
+        started: how often it was started at least.
+    """
+    used = [one for one in readings if one.has_records]
+    newest = readings[-1].effective_id if readings else 0
+    if not used:
+        return 0 < newest <= started
+    file, first = used[-1], used[-1].first_added()
+    if is_compacted(file) or newest == file.effective_id:
+        return False
+    least = started - 1 if file.effective_id == 1 else 0
+    if given is not None and first is not None:
+        least = max(least, given.start // ID_BATCH - first // ID_BATCH, int(first < given.start))
+    return newest - file.effective_id - 1 < least
+
+
 def _replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
     """Return the highest id of a file that a compaction has surely replaced; 0 for none.
 
