@@ -30,8 +30,10 @@ def damage_beside(
     kinds: dict[str, Damage], copy: Path, whole: Whole, other: Path, rng: random.Random
 ) -> str:
     """Damage what lies beside the log; return what was done."""
-    name = rng.choice(list(kinds))
-    return name if kinds[name](copy, whole, other, rng) else UNDAMAGED
+    found = (
+        one for one in rng.sample(list(kinds), len(kinds)) if kinds[one](copy, whole, other, rng)
+    )
+    return next(found, UNDAMAGED)
 
 
 def _put(path: Path, content: bytes) -> bool:

@@ -11,12 +11,13 @@ import pytest
 
 from tallystick.systems.jboss.format.layout import Item
 from tests.interop.differential import around
-from tests.interop.differential.around import DERBY, Damage
+from tests.interop.differential.around import DERBY, NARAYANA, Damage
 from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
     Case,
     calm,
+    come_and_go,
     crash_alike,
     is_earlier,
     kinds_of,
@@ -285,6 +286,24 @@ def test_damage_beside_a_log_of_derby_changes_something_or_says_that_it_did_not(
     copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
     changed = DERBY[kind](copy, whole, other.folder, random.Random(3))
     assert changed is (files_of(copy) != files_of(whole.folder))
+
+
+@pytest.mark.parametrize("kind", NARAYANA)
+def test_damage_to_a_store_of_states_is_known_where_a_coordinator_leaves_it(
+    kind: str, tmp_path: Path
+) -> None:
+    """States come and go whole; no recovery leaves one cut, or under another name."""
+    place = "store/StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
+    for name in ("whole", "older", "other"):
+        (tmp_path / name / place).mkdir(parents=True)
+        for last in (1, 2):
+            (tmp_path / name / place / f"0_0_0_0_{last}").write_bytes(f"{name} {last}".encode())
+    whole, narayana = Whole(tmp_path / "whole", tmp_path / "older", []), OTHERS["narayana"]
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    assert NARAYANA[kind](copy, whole, tmp_path / "other", random.Random(4))
+    assert files_of(copy) != files_of(whole.folder)
+    legal = kind.endswith(("missing", "of yesterday", "of another node"))
+    assert come_and_go(narayana, copy, whole, tmp_path / "other") is legal
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

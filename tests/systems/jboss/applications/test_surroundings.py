@@ -247,12 +247,16 @@ def test_each_start_that_the_bindings_note_is_one_of_the_journal(
     assert answer(data)[:2] == expected
 
 
-def test_a_journal_without_a_record_has_an_id_for_each_start_too(tmp_path: Path) -> None:
-    made(tmp_path, "journal", MESSAGES, {1: [], 2: []})
-    made(tmp_path, "bindings", BOUND, {1: [add(1)], 2: []})
+@pytest.mark.parametrize(("started", "enough"), [(1, 2), (3, 6), (4, 8)])
+def test_a_journal_without_a_record_took_ids_at_each_start_too(
+    started: int, enough: int, tmp_path: Path
+) -> None:
+    made(tmp_path, "bindings", BOUND, {1: [add(1)], started + 1: []})
+    made(tmp_path, "journal", MESSAGES, {enough - 1: [], enough: []})
     assert answer(tmp_path)[0] is Answer.SAFE
-    made(tmp_path, "bindings", BOUND, {1: [add(1)], 4: []})
-    assert answer(tmp_path)[:2] == DOUBT
+    if started > 1:
+        made(tmp_path, "journal", MESSAGES, {enough - 2: [], enough - 1: []})
+        assert answer(tmp_path)[:2] == DOUBT
 
 
 IN_TRANSACTION = struct.pack(">qB", 5, 0) + bytes(40)
