@@ -506,6 +506,8 @@ def _one_over_another(choice: Choice) -> Damage:
 
 def _folder_missing(folder: str) -> Damage:
     def missing(copy: Path, *_: object) -> bool:
+        if not {one.name for one in copy.iterdir()} - {"journal", folder}:
+            return False  # a journal alone is judged as one
         there = any(one.is_file() for one in (copy / folder).rglob("*"))
         shutil.rmtree(copy / folder, ignore_errors=True)
         return there

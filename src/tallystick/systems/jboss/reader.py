@@ -64,7 +64,7 @@ from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item, RecordType
-from tallystick.systems.jboss.format.messages import IDS_GIVEN, ids_given
+from tallystick.systems.jboss.format.messages import IDS_GIVEN, PAGE_TAKEN, ids_given
 from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
@@ -88,7 +88,7 @@ from tallystick.systems.jboss.read.spans import Lives, log_file, never_begun, wh
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun, unexplained_ids
 from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.file_ids import given_up, started_since
+from tallystick.systems.jboss.verdict.file_ids import given_up, has_whole_past, started_since
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
@@ -490,7 +490,7 @@ class JournalReading:
 
     @cached_property
     def _around(self) -> Surroundings:
-        known = Known(self._listed, self._queue_addresses, self._is_older)
+        known = Known(self._listed, self._queue_addresses, self._is_older, self._never_took)
         return surroundings_of(self.source.path, self._extension, known)
 
     def _queue_addresses(self, folder: str) -> dict[int, str]:
@@ -505,6 +505,13 @@ class JournalReading:
         # Bindings change files next to never: since then each start has taken one id.
         started = files[-1].effective_id - last if last else 0
         return started_since(begun(self._evidence), self._given(folder), started)
+
+    def _never_took(self) -> bool:
+        """Return whether every record that the journal ever had is there, and none took a page."""
+        evidence = self._evidence
+        whole = has_whole_past(begun(evidence)) and not evidence.analysis.unknown_deleted
+        types = (one.attributes.get("user_type") for one in self.records()) if whole else ()
+        return whole and not any(one in PAGE_TAKEN for one in types)
 
     def _given(self, folder: str) -> range | None:
         """Return the ids that the broker gave after its last start, by the bindings in a folder."""

@@ -20,7 +20,7 @@ from tallystick.systems.jboss.format.messages import IDS_GIVEN, PAGE_TAKEN, PAGE
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
-from tests.systems.jboss.build import add, image
+from tests.systems.jboss.build import add, delete, image
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
@@ -292,6 +292,26 @@ def test_a_page_that_the_journal_knows_of_is_needed(
     for number, message in pages.items():
         (tmp_path / f"paging/one/{number:09}.page").write_bytes(entry(message))
     assert answer(tmp_path)[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("past", "first", "expected"),
+    [
+        ([], 1, SAFE),
+        ([], 2, DOUBT),
+        ([add(11, TAKEN, PAGE_TAKEN[0]), delete(11)], 2, SAFE),  # the first page may be done with
+    ],
+)
+def test_a_first_page_goes_only_after_reads(
+    past: list[Item], first: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    data = broker(tmp_path, PAGED)
+    path = data / "journal/activemq-data-1.amq"
+    size = path.stat().st_size
+    path.write_bytes(image("g3", 1, [add(10), *past], size, b"\0"))
+    for number in range(1, first):
+        page(data, number).unlink()
+    assert answer(data)[:2] == expected
 
 
 def page(data: Path, number: int) -> Path:

@@ -69,11 +69,14 @@ class Known:
         listed: the records of these user types that a load of the journal of messages lists.
         queues: the queues by id, each with its address, in the bindings of a folder.
         is_older: whether a start that they note is not one of the journal of messages.
+        never_took: whether the journal of messages is all that it ever was, and no message was ever
+            taken from a page.
     """
 
     listed: Callable[[UserTypes], Iterable[Item]]
     queues: Callable[[str], dict[int, str]]
     is_older: Callable[[str], bool]
+    never_took: Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -119,7 +122,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     parts = [
         _bindings(place, contents, queues, damage, paged=bool(held), older=older),
         _large(places["large-messages"], contents),
-        _pages(places["paging"], contents, queues or {}, places["large-messages"], held),
+        _pages(places["paging"], contents, queues or {}, places["large-messages"], held, known),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
 
@@ -283,6 +286,7 @@ def _pages(
     queues: dict[int, str],
     large_place: _Place,
     held: dict[str, _Held],
+    known: Known,
 ) -> Part:
     path, found_by, there = place
     wanted = Counter[str]()
@@ -291,7 +295,7 @@ def _pages(
             # The queues of one address read the same pages.
             address = queues.get(queue, "")
             wanted[address] = max(wanted[address], count)
-    if gone := _gone(contents, queues, held):
+    if gone := _gone(contents, queues, held, known):
         return Part("paging", path, found_by, there, False, gone, Answer.CANNOT_TELL)
     if not wanted and not held:
         return Part("paging", path, found_by, there, True, "No message waits in a page.")
@@ -321,7 +325,7 @@ def _pages(
     return Part("paging", path, found_by, there, True, "The pages are there.")
 
 
-def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held]) -> str:
+def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], known: Known) -> str:
     """Return what the journal says of pages that are not there, in words; empty if nothing.
 
     A page goes when all of its messages were taken, and its records go before. So where a later
@@ -341,6 +345,9 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held]) -
         for page in sorted(pages - numbers):
             if page > min(numbers, default=0):
                 return f"A message of {page:09}.page was taken, and that page is not there."
+    for address in sorted(held.keys() & set(queues.values())):
+        if (first := held[address].numbers[0]) > 1 and known.never_took():
+            return f"{first - 1:09}.page of {address} is missing, and nothing was taken from pages."
     return ""
 
 

@@ -223,6 +223,16 @@ def started_since(readings: Sequence[KnownFile], given: range | None, started: i
     return newest - file.effective_id - 1 < least
 
 
+def has_whole_past(readings: Sequence[KnownFile]) -> bool:
+    """Return whether each file with records is in its first life, from the very first one on.
+
+    What is deleted in them and was added elsewhere tells of a file that was done with.
+    """
+    used = [one for one in readings if one.has_records]
+    reused = any(one.facts.stale_ids for one in readings) or any(map(is_compacted, used))
+    return bool(used) and used[0].effective_id == 1 and not reused
+
+
 def _replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
     """Return the highest id of a file that a compaction has surely replaced; 0 for none.
 
