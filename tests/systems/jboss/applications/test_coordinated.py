@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 import tallystick
 from tallystick.arrow.schemas import batches_of_transactions
 from tallystick.cli import tallystick as command
-from tallystick.records import State
+from tallystick.records import Answer, State
 from tallystick.systems.jboss.applications.coordinated import state_of
 from tallystick.systems.jboss.format.participants import (
     SUBORDINATE,
@@ -38,6 +41,20 @@ def test_they_are_those_that_narayana_lists() -> None:
     assert halted.gtrid.endswith(b"node")
     heuristic = found["0:ffff7f000001:a661:6b070de7:9"]
     assert (heuristic.participants, heuristic.open_participants) == (("Participants$Plain",), ())
+
+
+@pytest.mark.parametrize("offset", [0, 43])
+def test_a_state_that_cannot_be_read_leaves_no_journal_safe(offset: int, tmp_path: Path) -> None:
+    """Another mark, or the Uid of another transaction: no checksum of the journal covers them."""
+    path = Path(shutil.copytree(STORE / "tx-object-store", tmp_path / "store"))
+    for one in path.iterdir():
+        content = bytearray(one.read_bytes())
+        if (at := content.rfind(b"#ARJUNA#")) >= 0:
+            content[at + offset] ^= 1
+            one.write_bytes(content)
+    (log,) = tallystick.explain(path).logs
+    assert (log.judgement.answer, log.judgement.reason) == (Answer.CANNOT_TELL, "state-cut")
+    assert log.judgement.at_stake.transactions == 1
 
 
 def test_they_are_the_same_as_batches() -> None:

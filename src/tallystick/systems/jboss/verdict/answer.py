@@ -69,6 +69,12 @@ def grounds(evidence: Evidence) -> Iterator[Ground]:
         yield Ground("file-missing", f"{counted(len(orphans), 'record')}{_MISSING}")
     if doubtful := [one for one in found if one.what == _PARTIAL]:
         yield Ground("elements-missing", f"{doubtful[0].engine}: {doubtful[0].strict}.")
+    undecided_ones = (one for one in evidence.coordinated if one.state is State.UNDECIDED)
+    # Of other types no more is known than that they are those of transactions.
+    if unread := [one for one in undecided_ones if "type" not in one.attributes]:
+        text = f"The state of {counted(len(unread), 'transaction')} cannot be read, the first of "
+        text += f"them {unread[0].key}: recovery does not finish what it cannot read."
+        yield Ground("state-cut", text, AtStake(len(unread)))
     yield from _doubts(evidence)
     yield from _strays(evidence)
     yield from _odd_records(evidence.analysis)
