@@ -10,6 +10,7 @@ parameter is a bitmap, None means that every row has one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.byte_kernels import le_word32
+from tallystick.arrow.groups import distinct
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import RECORDS
 from tallystick.arrow.texts import whole_text
@@ -62,6 +64,25 @@ def whole_records(
     }
 
 
+def whole_transactions(system: str, log: str, clock: Clock, count: int) -> dict[str, pa.Array]:
+    """Make the columns that are equal in every row of the plain transactions of a log."""
+    return {
+        "system": constant(system, count),
+        "log": constant(log, count),
+        "participants": no_texts(count),
+        "open_participants": no_texts(count),
+        "clock": constant(clock.value, count),
+        "complete": pa.repeat(pa.scalar(True), count),
+        "holes": constant("", count),
+    }
+
+
+def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts of at most ``rows`` rows."""
+    for begin in range(0, batch.num_rows, rows):
+        yield batch.slice(begin, rows)
+
+
 # -- columns --------------------------------------------------------------------------------
 
 
@@ -78,6 +99,22 @@ def nulls(kind: pa.DataType, count: int) -> pa.Array:
 def no_texts(count: int) -> pa.Array:
     """Make a column of empty lists of texts."""
     return _no_texts(_size(count)).slice(0, count)
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """Make a plain column that repeats ``text``."""
+    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)
+
+
+def one_each(texts: pa.Array) -> pa.Array:
+    """Make a column of lists that hold one of ``texts`` each."""
+    return pa.ListArray.from_arrays(np.arange(len(texts) + 1, dtype=np.int32), texts, _TEXT_LIST)
+
+
+def texts_of(values: Any, text: Callable[[int], str | None]) -> pa.Array:
+    """Make a column of the texts of numbers, few of them different: each text is made once."""
+    found, places = distinct(values)
+    return pa.array(map(text, found), pa.string(), size=len(found)).take(pa.array(places))
 
 
 def coded(codes: Any, texts: pa.Array) -> pa.Array:
@@ -111,7 +148,32 @@ def byte_ranges(data: Any, starts: Any, lengths: Any) -> pa.Array:
     return viewed(views, valid, pa.py_buffer(data))
 
 
+def joined_bytes(kind: pa.DataType, offsets: Any, data: Any, valid: Any | None) -> pa.Array:
+    """Make a column of texts or bytes that stand one after the other in the array ``data``.
+
+    ``offsets`` has 32 bits for each: those of `offsets_of`. ``valid`` is a bitmap.
+    """
+    bits = None if valid is None else pa.py_buffer(valid)
+    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
 # -- what columns are made of ---------------------------------------------------------------
+
+
+def numbers_at(data: Any, places: Any, kind: str) -> Any:
+    """Return the numbers at ``places`` of an array of bytes; ``kind`` as NumPy spells them."""
+    stored = np.dtype(kind)
+    # Gathered byte by byte: numbers stand at any offset, and a view needs contiguous bytes.
+    taken = data[places[:, np.newaxis] + np.arange(stored.itemsize)]
+    return taken.view(stored).reshape(len(places)).astype(stored.newbyteorder("="))
+
+
+def offsets_of(lengths: Any) -> Any:
+    """Return where values of these lengths begin, and the last one ends; below 0 stands for 0."""
+    found = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=found[1:])
+    return found
 
 
 def bitmap(known: Any) -> Any | None:

@@ -286,6 +286,16 @@ def batches_of_changes(
     return _batches_of_objects(changes, CHANGES, _CHANGE_COLUMNS, constant, rows)
 
 
+def batches_by_table(
+    transactions: Iterable[Transaction], changes: Iterable[Change], clock: str, rows: int
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Make batches of at most ``rows`` rows, each with the name of its table."""
+    for batch in batches_of_transactions(transactions, clock, rows):
+        yield "transactions", batch
+    for batch in batches_of_changes(changes, clock, rows):
+        yield "changes", batch
+
+
 def batch_of_fated(rows: Sequence[Row], clock: str) -> pa.RecordBatch:
     """Make one batch in the `FATED` schema of at least one row; further names are left out."""
     (batch,) = batches_of_changes((one.change for one in rows), clock, len(rows))

@@ -123,7 +123,7 @@ class BitronixReading:
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `transactions` in the same order, at most ``rows`` in a batch."""
-        log, clock = self.source.path, self.clock.value
+        log, clock = self.source.path, self.clock
         with self._opened() as pair:
             size = sum(part.counted_end for part in pair.parts)
             if (compiled := loaded_if_it_pays(size, _load_batches)) is not None:
@@ -131,7 +131,7 @@ class BitronixReading:
                 return
             from tallystick.arrow.schemas import batches_of_transactions
 
-            yield from batches_of_transactions(transactions(pair, log), clock, rows)
+            yield from batches_of_transactions(transactions(pair, log), clock.value, rows)
 
     def changes(self) -> Sequence[Change]:
         """Return none: a coordinator's journal holds decisions, not data."""
@@ -281,7 +281,7 @@ class BitronixReading:
             return engine_verdict(pair.data)
 
 
-def _load_batches() -> Callable[[DualFiles, str, str, int], Iterator[pa.RecordBatch]]:
+def _load_batches() -> Callable[[DualFiles, str, Clock, int], Iterator[pa.RecordBatch]]:
     from tallystick.systems.bitronix.columns.transactions import transaction_batches
 
     return transaction_batches

@@ -453,10 +453,10 @@ class CloudtranReading:
         Raises:
             NotClosedInPartsError: the whole log has to be read.
         """
-        from tallystick.systems.cloudtran.columns.closing import batches_of
+        from tallystick.arrow.schemas import batches_by_table
 
         found = [unpacked(one, Rest.built) for one in rests]
-        return batches_of(*close_rests(found, self.source.path), rows)
+        return batches_by_table(*close_rests(found, self.source.path), self.clock.value, rows)
 
 
 def _beginning(path: str) -> ByteSource:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import byte_ranges
+from tallystick.arrow.columns import byte_ranges, numbers_at
 from tallystick.systems.bitronix.format.layout import (
     CRC_OFFSET,
     END_RECORD,
@@ -25,7 +25,8 @@ from tallystick.systems.bitronix.format.layout import (
 )
 
 Longs = npt.NDArray[np.int64]
-_INT, _LONG = np.dtype(">i4"), np.dtype(">i8")
+_INT = 4
+"""Bytes of the number at the end of a gtrid."""
 
 
 def plain_attributes(
@@ -37,8 +38,8 @@ def plain_attributes(
     parts = (
         '{"status":', _text(statuses),
         ',"recordLength":', _text(lengths - LENGTH_OUTSIDE),
-        ',"headerLength":', _text(numbers_at(data, places + HEADER_LENGTH_OFFSET, _INT)),
-        ',"crc32":', _text(numbers_at(data, places + CRC_OFFSET, _INT)),
+        ',"headerLength":', _text(numbers_at(data, places + HEADER_LENGTH_OFFSET, ">i4")),
+        ',"crc32":', _text(numbers_at(data, places + CRC_OFFSET, ">i4")),
         ',"gtridServerId":', server_ids,
         ',"gtridTimestamp":', times,
         ',"gtridSequence":', sequences,
@@ -54,26 +55,13 @@ def gtrid_parts(
 
     ``data`` has at least as many bytes as the tail of a gtrid.
     """
-    ends = starts + sizes
-    sequences, times = (
-        numbers_at(data, ends - _INT.itemsize, _INT),
-        numbers_at(data, ends - GTRID_TAIL.size, _LONG),
-    )
+    # A tail that a short gtrid does not have may begin before the data: its numbers are hidden.
+    sequences, times = (np.maximum(starts + sizes - size, 0) for size in (_INT, GTRID_TAIL.size))
     return (
         _server_ids(data, starts, sizes - GTRID_TAIL.size),
-        _known(sizes >= GTRID_TAIL.size, times),
-        _known(sizes >= _INT.itemsize, sequences),
+        _known(sizes >= GTRID_TAIL.size, numbers_at(data, times, ">i8")),
+        _known(sizes >= _INT, numbers_at(data, sequences, ">i4")),
     )
-
-
-def numbers_at(
-    data: npt.NDArray[np.uint8], places: Longs, kind: np.dtype[np.generic]
-) -> npt.NDArray[np.generic]:
-    """Return the big-endian numbers at ``places``, none of which is before or after the data."""
-    # Gathered byte by byte: numbers stand at any offset, and a view needs contiguous bytes. A tail
-    # that a short gtrid does not have may begin before the data; the caller hides its number.
-    taken = data[np.maximum(places, 0)[:, np.newaxis] + np.arange(kind.itemsize)]
-    return taken.view(kind).reshape(len(places)).astype(kind.newbyteorder("="))
 
 
 def _text(values: npt.NDArray[np.generic]) -> pa.Array:

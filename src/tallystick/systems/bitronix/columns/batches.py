@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tallystick.arrow.columns import byte_ranges, coded, constant, numbers, record_batch
+from tallystick.arrow.columns import byte_ranges, coded, numbers, record_batch, whole_records
 from tallystick.arrow.schemas import record_batches
-from tallystick.records import Clock, Kind, Outcome, Record
+from tallystick.records import Clock, Kind, Record
 from tallystick.systems.bitronix.columns.attributes import plain_attributes
 from tallystick.systems.bitronix.engine.reached import ReachedRecords
 from tallystick.systems.bitronix.format.layout import (
@@ -79,18 +79,13 @@ def _from_chunk(chunk: Chunk, place: _Place) -> pa.RecordBatch:
         filled["attributes"] = plain_attributes(chunk.window, *plain)
     names = byte_ranges(chunk.window, columns["name_starts"], columns["name_sizes"])
     types, kinds = _statuses(columns["statuses"])
-    filled |= {
-        "system": constant(SYSTEM_NAME, count),
-        "log": constant(place.log, count),
-        "file": constant(place.file, count),
+    filled |= whole_records(SYSTEM_NAME, place.log, place.file, place.clock, count) | {
         "offset": numbers(columns["offsets"] + chunk.base, None),
         "length": numbers(columns["lengths"], None),
-        "outcome": constant(Outcome.VALID.value, count),
         "kind": kinds,
         "type": types,
         "sequence": numbers(columns["sequences"], None),
         "time": numbers(columns["times"], None),
-        "clock": constant(place.clock.value, count),
         # One array for all batches: the column is the same in each.
         "format_id": _format_ids(ROWS).slice(0, count),
         "gtrid": byte_ranges(

@@ -15,11 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import byte_ranges, constant, numbers, table_batch
+from tallystick.arrow.columns import (
+    byte_ranges,
+    numbers,
+    table_batch,
+    texts_of,
+    whole_transactions,
+)
 from tallystick.arrow.groups import lasts_of, ordinals, starts_of
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.arrow.texts import whole_text
-from tallystick.records import Outcome, State
+from tallystick.records import Clock, Outcome, State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
 from tallystick.systems.bitronix.format.layout import (
     COMMITTING,
@@ -52,7 +58,7 @@ _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
 def transaction_batches(
-    pair: DualFiles, log: str, clock: str, rows: int
+    pair: DualFiles, log: str, clock: Clock, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read.transactions.transactions` yields, in batches of at most ``rows`` rows."""
     found, decisions = _Gtrids(), OpenDecisions()
@@ -203,7 +209,7 @@ class _Batches:
     def __init__(
         self,
         log: str,
-        clock: str,
+        clock: Clock,
         paths: pa.Array,
         sets: Sequence[tuple[str, ...]],
         decisions: OpenDecisions,
@@ -223,9 +229,7 @@ class _Batches:
         decided = is_open & (table[_DECISION] != _NONE)
         places = np.where(decided, table[_DECISION], table[_LAST])
         names, statuses = pa.array(table[_NAMES]), table[_STATUS]
-        columns: dict[str, Any] = {
-            "system": constant(SYSTEM_NAME, count),
-            "log": constant(self._log, count),
+        columns = whole_transactions(SYSTEM_NAME, self._log, self._clock, count) | {
             "key": _hex(gtrids, empty="(empty)"),
             "state": _states(statuses, is_open),
             "format_id": pa.repeat(pa.scalar(FORMAT_ID, pa.int32()), count),
@@ -235,41 +239,29 @@ class _Batches:
             "open_participants": self._open.take(pa.array(kept)),
             "first_time": numbers(table[_FIRST_TIME], None),
             "last_time": numbers(table[_TIME], None),
-            "clock": constant(self._clock, count),
             "records": numbers(table[_RECORDS], None),
             "bytes": numbers(table[_BYTES], None),
             "files": self._files.take(pa.array(table[_FILES])),
-            "complete": pa.repeat(pa.scalar(True), count),
-            "holes": constant("", count),
             "evidence_file": self._paths.take(pa.array(places // _FILE)),
             "evidence_offset": numbers(places % _FILE, None),
-            "evidence_type": _status_texts(np.where(decided, COMMITTING, statuses)),
+            "evidence_type": texts_of(np.where(decided, COMMITTING, statuses), status_name),
             "attributes": _attributes(gtrids, statuses, self._single.take(names)),
         }
         return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
 
 
 def _states(statuses: Any, kept: Any) -> pa.Array:
-    found, places = np.unique(statuses, return_inverse=True)
-    states = [STATE_OF.get(one, State.UNKNOWN).value for one in found.tolist()]
-    places = np.where(kept, len(states), places)
-    return pa.array([*states, State.COMMITTING.value]).take(pa.array(places))
-
-
-def _status_texts(statuses: Any) -> pa.Array:
-    found, places = np.unique(statuses, return_inverse=True)
-    return pa.array([status_name(one) for one in found.tolist()]).take(pa.array(places))
+    ended = texts_of(statuses, lambda one: STATE_OF.get(one, State.UNKNOWN).value)
+    return pc.if_else(pa.array(kept), State.COMMITTING.value, ended)
 
 
 def _attributes(gtrids: pa.Array, statuses: Any, single: pa.Array) -> pa.Array:
-    found, places = np.unique(statuses, return_inverse=True)
-    names = [json.dumps(status_name(one)) for one in found.tolist()]
     data, ends = _bytes_of(gtrids)
     # Gtrids may be shorter than the tail that is read from each of them.
     padded = np.append(data, np.zeros(GTRID_TAIL.size, np.uint8))
     server_ids, times, sequences = gtrid_parts(padded, ends[:-1], np.diff(ends))
     return pc.binary_join_element_wise(
-        '{"lastStatus":', pa.array(names).take(pa.array(places)),
+        '{"lastStatus":', texts_of(statuses, lambda one: json.dumps(status_name(one))),
         ',"onePhase":', single,
         ',"serverId":', server_ids,
         ',"gtridTimestamp":', times,

@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import (
+    byte_ranges,
     coded,
-    constant,
-    new_bitmap,
     new_views,
     numbers,
-    put_views,
+    offsets_of,
     record_batch,
     viewed,
+    whole_records,
 )
 from tallystick.arrow.schemas import record_batches
-from tallystick.records import Clock, Kind, Outcome
+from tallystick.records import Clock, Kind
 from tallystick.systems.cloudtran.columns.kernels import put_targets
 from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
@@ -90,36 +90,25 @@ class _FileReader:
         sequences = chunk.table[:, walk.SEQUENCE].view(np.int64)[entries[walk.BLOCK]]
         offsets, lengths = chunk.places(chunk.entries[:, begin:end])
         bodies = entries[walk.BODY] - chunk.base
-        columns = {
-            "system": constant(SYSTEM_NAME, count),
-            "log": constant(self.log, count),
-            "file": constant(self.chunks.file.path, count),
+        file = self.chunks.file.path
+        columns = whole_records(SYSTEM_NAME, self.log, file, Clock.WALL_US, count) | {
             "offset": numbers(offsets.view(np.int64), None),
             "length": numbers(lengths.view(np.int64), None),
-            "outcome": constant(Outcome.VALID.value, count),
             "kind": coded(kinds, _KINDS),
             "type": coded(kinds, _TYPES),
             "sequence": numbers(sequences, None),
             "time": numbers(entries[walk.TIME], None),
-            "clock": constant(Clock.WALL_US.value, count),
             "transaction": numbers(entries[walk.NUMBER], None),
             "resources": target_lists(chunk.window, bodies, entries[walk.TARGETS]),
-            "body": _bodies(chunk.window, bodies, entries[walk.BODY_LENGTH]),
+            "body": byte_ranges(chunk.window, bodies, entries[walk.BODY_LENGTH]),
         }
         return record_batch(columns, count)
 
 
 def target_lists(data: Any, bodies: Any, counts: Any) -> pa.Array:
     """Return the lists of targets at ``bodies``, as views into ``data``."""
-    ends = np.zeros(len(bodies) + 1, np.int32)
-    np.cumsum(counts, out=ends[1:])
+    ends = offsets_of(counts)
     views = new_views(int(ends[-1]))
     put_targets(data, bodies, counts, views)
     names = viewed(views, None, pa.py_buffer(data), kind=pa.string_view())
     return pa.ListArray.from_arrays(pa.array(ends), names)
-
-
-def _bodies(data: Any, starts: Any, lengths: Any) -> pa.Array:
-    views, valid = new_views(len(starts)), new_bitmap(len(starts))
-    put_views(data, starts, lengths, views, valid)
-    return viewed(views, None, pa.py_buffer(data))

@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import byte_ranges, constant, no_texts, numbers, table_batch
+from tallystick.arrow.columns import (
+    byte_ranges,
+    constant,
+    numbers,
+    one_each,
+    repeated,
+    table_batch,
+    texts_of,
+    whole_transactions,
+)
 from tallystick.arrow.schemas import TRANSACTIONS, json_text, plain
-from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State
 from tallystick.systems.cloudtran.columns.batches import target_lists
 from tallystick.systems.cloudtran.format.entries import ENTRY_HEAD_SIZE, EntryKind
@@ -76,39 +84,27 @@ class ChunkTransactions:
     def batch(self) -> pa.RecordBatch:
         """Return all of them."""
         count = len(self.keys)
-        columns = {
-            "system": constant(SYSTEM_NAME, count),
-            "log": constant(self.log, count),
+        columns = whole_transactions(SYSTEM_NAME, self.log, Clock.WALL_US, count) | {
             "key": pa.array(self.keys).cast(pa.string()),
             "state": constant(State.COMMITTED.value, count),
             "transaction": numbers(self.keys.view(np.int64), None),
             "name": self.names,
             "participants": self.targets,
-            "open_participants": no_texts(count),
             "first_time": numbers(self.times[0], None),
             "last_time": numbers(self.times[1], None),
-            "clock": constant(Clock.WALL_US.value, count),
             "records": numbers(np.full(count, 2), None),
             "bytes": numbers(self.places[1], None),
-            "files": self._files(count),
-            "complete": pa.repeat(pa.scalar(value=True), count),
-            "holes": constant("", count),
+            "files": one_each(repeated(self.file, count)),
             "evidence_file": constant(self.file, count),
             "evidence_offset": numbers(self.places[0], None),
             "evidence_type": constant(_PERSISTED, count),
-            "attributes": self._attributes(),
+            "attributes": texts_of(self.operations.view(np.int64), _attributes),
         }
         return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
 
-    def _files(self, count: int) -> pa.Array:
-        ends = pa.array(np.arange(count + 1, dtype=np.int32))
-        return pa.ListArray.from_arrays(ends, pa.repeat(whole_text(self.file), count), type=_LIST)
 
-    def _attributes(self) -> pa.Array:
-        # One text for each count that occurs: there are few.
-        counts, chosen = np.unique(self.operations, return_inverse=True)
-        texts = [json_text({"operations": count}) for count in counts.tolist()]
-        return pa.array(texts, pa.string()).take(pa.array(chosen))
+def _attributes(operations: int) -> str | None:
+    return json_text({"operations": operations})
 
 
 def settled_in(

@@ -6,13 +6,14 @@ In: a split, and a function that opens its file. Out: batches of the tables ``tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
-from tallystick.records import Change, Clock, State, Transaction
+from tallystick.arrow.columns import sliced
+from tallystick.arrow.schemas import batches_by_table
+from tallystick.records import Clock, State, Transaction
 from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
 from tallystick.systems.cloudtran.columns.chunk_transactions import settled_in
 from tallystick.systems.cloudtran.columns.rests import Left, Rest
@@ -25,7 +26,6 @@ from tallystick.systems.cloudtran.runs.transactions import entry_of_row
 from tallystick.systems.protocol import Split
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
-_CLOCK = Clock.WALL_US.value
 
 
 @dataclass(slots=True)
@@ -89,9 +89,8 @@ class ClosingSplit:
     def _close(self, chunk: Chunk) -> Batches:
         """Yield the transactions that a chunk ends and that began in the split."""
         settled, rows = settled_in(chunk, self._open, self.log)
-        batch = settled.batch()
-        for begin in range(0, batch.num_rows, self.rows):
-            yield "transactions", batch.slice(begin, self.rows)
+        for batch in sliced(settled.batch(), self.rows):
+            yield "transactions", batch
         touched: dict[int, None] = {}
         for row in rows:
             one = entry_of_row(self.file.path, chunk.data, row)
@@ -104,7 +103,7 @@ class ClosingSplit:
             self._rest.closed.add(number)
         for numbers in settled.ranges():
             self._rest.closed.add_range(numbers)
-        yield from batches_of(ended.values(), (), self.rows)
+        yield from batches_by_table(ended.values(), (), Clock.WALL_US.value, self.rows)
 
 
 def _closed(entries: list[Left], log: str) -> Transaction | None:
@@ -117,13 +116,3 @@ def _closed(entries: list[Left], log: str) -> Transaction | None:
     (closed,) = fold.known.values()
     carried = "carried_forward" in closed.attributes
     return None if carried or closed.state is State.PENDING else closed
-
-
-def batches_of(
-    transactions: Iterable[Transaction], changes: Iterable[Change], rows: int
-) -> Batches:
-    """Yield transactions and changes by table, in batches of at most ``rows`` rows."""
-    for batch in batches_of_transactions(transactions, _CLOCK, rows):
-        yield "transactions", batch
-    for batch in batches_of_changes(changes, _CLOCK, rows):
-        yield "changes", batch

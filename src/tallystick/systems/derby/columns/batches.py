@@ -19,6 +19,7 @@ from tallystick.arrow.columns import (
     coded,
     no_texts,
     numbers,
+    numbers_at,
     record_batch,
     whole_records,
 )
@@ -110,11 +111,8 @@ def global_ids(data: Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
     gtrid_size = data[gtrid_at].astype(np.int64)
     bqual_at = np.where(known, gtrid_at + 1 + gtrid_size, 0)
     bqual_size = data[bqual_at].astype(np.int64)
-    # The four bytes of each row are gathered first: the ids lie at any offset, and a view needs
-    # aligned, contiguous bytes. `astype` turns the order of bytes round.
-    format_id = data[at[:, None] + np.arange(4)].view(">i4").astype(np.int32).ravel()
     return {
-        "format_id": numbers(format_id, bitmap(known)),
+        "format_id": numbers(numbers_at(data, at, ">i4"), bitmap(known)),
         "gtrid": byte_ranges(data, gtrid_at + 1, np.where(known, gtrid_size, -1)),
         "bqual": byte_ranges(data, bqual_at + 1, np.where(known, bqual_size, -1)),
     }

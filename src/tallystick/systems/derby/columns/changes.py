@@ -8,6 +8,7 @@ Memory grows with the changes of open transactions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Bytes
-from tallystick.arrow.columns import bitmap, byte_ranges, coded, constant, numbers, table_batch
+from tallystick.arrow.columns import (
+    bitmap,
+    byte_ranges,
+    coded,
+    constant,
+    joined_bytes,
+    numbers,
+    offsets_of,
+    table_batch,
+    texts_of,
+)
 from tallystick.arrow.schemas import CHANGES, batches_of_changes, plain
 from tallystick.records import Clock, Kind
 from tallystick.systems.derby.format import operations
@@ -146,9 +157,7 @@ def _collections(segment: Column, container: Column, names: Names) -> pa.Array:
     if segment.any():
         texts = map(names.name, segment.tolist(), container.tolist())
         return pa.array(texts, pa.string())
-    distinct, codes = np.unique(container, return_inverse=True)
-    found = [names.name(0, one) for one in distinct.tolist()]
-    return coded(codes.astype(np.int32), pa.array(found, pa.string()))
+    return texts_of(container, partial(names.name, 0))
 
 
 def _joined(one: Column, other: Column) -> pa.Array:
@@ -160,10 +169,7 @@ def _values(data: Bytes, tail: Column, size: Column, images: Columns) -> pa.Arra
     """Make the values of rows as JSON; null where there are none."""
     lengths = images[kernels.JSON_SIZE]
     # 32 bits are enough: `_BYTES_MAX` of data, or one record, less than twice as long in hex.
-    offsets = np.zeros(lengths.size + 1, np.int32)
-    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    offsets = offsets_of(lengths)
     out = np.empty(int(offsets[-1]), np.uint8)
     kernels.put_values(data, tail, size, images, offsets, out)
-    valid = bitmap(lengths > 0)
-    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(pa.string(), lengths.size, [*buffers, pa.py_buffer(out)])
+    return joined_bytes(pa.string(), offsets, out, bitmap(lengths > 0))

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallystick.arrow import groups
-from tallystick.arrow.columns import bitmap, coded, constant, no_texts, nulls, numbers, table_batch
+from tallystick.arrow.columns import (
+    bitmap,
+    coded,
+    nulls,
+    numbers,
+    offsets_of,
+    table_batch,
+    whole_transactions,
+)
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Xid
@@ -138,16 +146,11 @@ class TransactionColumns:
         count, proven = sums.shape[1], sums[PROOF] >= 0
         ids = self._ids(sums)
         proofs = np.where(proven, 1 + (sums[PROVES] == operations.END), 0)
-        found = {
-            "system": constant(SYSTEM_NAME, count),
-            "log": constant(self._name, count),
+        found = whole_transactions(SYSTEM_NAME, self._name, Clock.NONE, count) | {
             "key": pc.binary_join_element_wise(_text(sums[BOOT]), _text(sums[NUMBER]), "."),
             "state": coded(_states(sums[END]), _STATES),
             "transaction": numbers(np.ascontiguousarray(sums[NUMBER]), None),
             **ids,
-            "participants": no_texts(count),
-            "open_participants": no_texts(count),
-            "clock": constant(Clock.NONE.value, count),
             "records": numbers(np.ascontiguousarray(sums[RECORDS]), None),
             "bytes": numbers(np.ascontiguousarray(sums[BYTES]), None),
             "files": self._texts(files),
@@ -210,11 +213,9 @@ class TransactionColumns:
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=files < 0), paths)
 
     def _texts(self, files: _FileLists) -> pa.Array:
-        offsets = np.append(0, np.cumsum(files.counts)).astype(np.int32)
         paths = self._paths(files.values()).cast(pa.string())
-        return pa.ListArray.from_arrays(
-            pa.array(offsets), paths, type=TRANSACTIONS.field("files").type
-        )
+        kind = TRANSACTIONS.field("files").type
+        return pa.ListArray.from_arrays(offsets_of(files.counts), paths, kind)
 
 
 class _FileLists(NamedTuple):

@@ -17,14 +17,14 @@ from tallystick.arrow.columns import (
     bitmap,
     byte_ranges,
     coded,
-    constant,
     no_texts,
     numbers,
     record_batch,
+    whole_records,
 )
 from tallystick.arrow.groups import marked
 from tallystick.arrow.schemas import RECORDS
-from tallystick.records import Clock, Outcome
+from tallystick.records import Clock
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
@@ -82,17 +82,12 @@ def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
     count = table.shape[1]
     codes = table[CODE]
     small = codes.astype(np.int8)
-    columns: dict[str, Any] = {
-        "system": constant(SYSTEM_NAME, count),
-        "log": constant(log, count),
-        "file": constant(file, count),
+    columns = whole_records(SYSTEM_NAME, log, file, Clock.NONE, count) | {
         "offset": numbers(offsets, None),
         "length": numbers(table[LENGTH], None),
-        "outcome": constant(Outcome.VALID.value, count),
         "kind": coded(small, _KIND_NAMES),
         "type": coded(small, _TYPES),
         "sequence": numbers(chunk.sequence, None),
-        "clock": constant(Clock.NONE.value, count),
         "transaction": numbers(signed32(table[SESSION]), bitmap(_WITH_SESSION[codes])),
         "record_id": numbers(_record_ids(table, codes), bitmap(_WITH_NUMBER[codes])),
         "resources": no_texts(count),

@@ -15,8 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import bitmap, coded, constant, numbers, table_batch
-from tallystick.arrow.groups import distinct, ordinals
+from tallystick.arrow.columns import (
+    bitmap,
+    coded,
+    constant,
+    joined_bytes,
+    numbers,
+    offsets_of,
+    sliced,
+    table_batch,
+    texts_of,
+)
+from tallystick.arrow.groups import ordinals
 from tallystick.arrow.schemas import CHANGES, FATED, plain
 from tallystick.records import Clock, Fate
 from tallystick.roles import branch_of
@@ -268,7 +278,7 @@ class ChangeColumns:
             "commit_sequence": numbers(commits, None),
             "ordinal": numbers(np.where(commits, ordinals, 0), None),
             "kind": _KIND_NAMES.take(pa.array(rows.codes)),
-            "collection": self._collections(rows.tables),
+            "collection": texts_of(rows.tables, self._lives.name),
             "key": _keys(rows),
             "transaction": endings.sessions.take(pa.array(endings.slots[ranks])),
             "after": _bodies(rows, added),
@@ -287,11 +297,6 @@ class ChangeColumns:
             columns["fate"], schema = coded(fates, _FATE_NAMES), FATED
         yield plain(table_batch(schema, columns, count), schema)
 
-    def _collections(self, tables: Any) -> pa.Array:
-        ids, places = distinct(tables)
-        names = list(map(self._lives.name, ids))
-        return pa.array(names, pa.string()).take(pa.array(places))
-
 
 def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches, which are put together, in batches of at most ``rows`` rows."""
@@ -299,8 +304,7 @@ def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
     if len(found) > 1:
         found = pa.Table.from_batches(found).combine_chunks().to_batches()
     for batch in found:
-        for begin in range(0, batch.num_rows, rows):
-            yield batch.slice(begin, rows)
+        yield from sliced(batch, rows)
 
 
 def _keys(rows: _Rows) -> pa.Array:
@@ -311,10 +315,7 @@ def _keys(rows: _Rows) -> pa.Array:
 
 def _bodies(rows: _Rows, added: Any) -> pa.Array:
     """Return the bytes of added rows."""
-    ends = np.zeros(len(added) + 1, np.int32)
-    np.cumsum(np.maximum(rows.lengths, 0), out=ends[1:])
+    ends = offsets_of(rows.lengths)
     data = np.empty(int(ends[-1]), np.uint8)
     kernels.gather(rows.data, rows.starts, rows.lengths, data)
-    known = bitmap(added)
-    buffers = [None if known is None else pa.py_buffer(known), pa.py_buffer(ends)]
-    return pa.Array.from_buffers(pa.binary(), len(added), [*buffers, pa.py_buffer(data)])
+    return joined_bytes(pa.binary(), ends, data, bitmap(added))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tallystick.arrow.columns import bitmap, joined_bytes
 from tallystick.arrow.groups import distinct
 from tallystick.systems.h2.columns.value_kernels import (
     NO_OBJECT,
@@ -153,6 +154,4 @@ def _joined(texts: Any) -> tuple[Any, Any]:
 def _texts(out: Any, ends: Any, known: Any) -> pa.Array:
     if len(out) > _TEXT_MAX:
         raise OverflowError("more text than a column holds")
-    bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
-    buffers = [bits, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out.copy())]
-    return pa.Array.from_buffers(pa.string(), len(known), buffers)
+    return joined_bytes(pa.string(), ends.astype(np.int32), out.copy(), bitmap(known))

@@ -14,10 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import constant, no_texts, numbers, table_batch
-from tallystick.arrow.groups import distinct
+from tallystick.arrow.columns import (
+    constant,
+    numbers,
+    one_each,
+    repeated,
+    table_batch,
+    texts_of,
+    whole_transactions,
+)
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions, plain
-from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.h2.columns import kernels
 from tallystick.systems.h2.format.entries import Type
@@ -96,37 +102,18 @@ class TransactionColumns:
 
     def _batch(self, table: Any) -> pa.RecordBatch:
         count, file = table.shape[1], self._log.stream.pages.file
-        sessions = _texts(table[_SESSION], "{}")
+        sessions = texts_of(table[_SESSION], str)
         keys = pa.array(table[_KEY]).cast(pa.string())
-        columns: dict[str, Any] = {
-            "system": constant(SYSTEM_NAME, count),
-            "log": constant(self._path, count),
+        columns = whole_transactions(SYSTEM_NAME, self._path, Clock.NONE, count) | {
             "key": pc.binary_join_element_wise(sessions, keys, "."),
             "state": constant(State.COMMITTED.value, count),
             "transaction": numbers(table[_SESSION], None),
-            "participants": no_texts(count),
-            "open_participants": no_texts(count),
-            "clock": constant(Clock.NONE.value, count),
             "records": numbers(table[_RECORDS], None),
             "bytes": numbers(table[_BYTES], None),
-            "files": _list_each(file, count),
-            "complete": pa.repeat(pa.scalar(True), count),
-            "holes": constant("", count),
+            "files": one_each(repeated(file, count)),
             "evidence_file": constant(file, count),
             "evidence_offset": numbers(table[_OFFSET], None),
             "evidence_type": constant(Type.COMMIT.name, count),
-            "attributes": _texts(table[_CHANGES], '{{"changes":{}}}'),
+            "attributes": texts_of(table[_CHANGES], '{{"changes":{}}}'.format),
         }
         return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
-
-
-def _texts(values: Any, form: str) -> pa.Array:
-    """Return numbers, few of them different, each in a text."""
-    found, places = distinct(values)
-    return pa.array([form.format(one) for one in found], pa.string()).take(pa.array(places))
-
-
-def _list_each(text: str, count: int) -> pa.Array:
-    """Return lists of one text each."""
-    texts = pa.repeat(pa.scalar(whole_text(text), pa.string()), count)
-    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), texts)

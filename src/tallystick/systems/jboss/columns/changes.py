@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, table_batch
+from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, repeated, table_batch
 from tallystick.arrow.groups import marked, ordinals
 from tallystick.arrow.schemas import BATCH_ROWS, CHANGES, batch_of_fated, fated, json_text
 from tallystick.arrow.texts import whole_text
@@ -198,7 +198,7 @@ class ChangeColumns:
 
     def _batch(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         same = {"system": SYSTEM_NAME, "log": self._log, "collection": "", "clock": _CLOCK}
-        columns |= {name: _same(text, count) for name, text in same.items()}
+        columns |= {name: repeated(text, count) for name, text in same.items()}
         batch = table_batch(CHANGES, columns, count)
         return fated(batch, Fate.COMMITTED) if self._every else batch
 
@@ -223,7 +223,3 @@ _TYPED = marked((ADD, UPDATE, ADD_TX, UPDATE_TX))
 _VALUES = pa.array(
     [json_text({"user_type": number + _USER_TYPE_MIN}) for number in range(256)], pa.string()
 )
-
-
-def _same(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.byte_kernels import COMPILED
-from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
+from tallystick.arrow.schemas import batches_by_table
 from tallystick.errors import CorruptLogError
 from tallystick.records import Change, Clock, Transaction
 from tallystick.systems.jboss.columns.changes import ChangeColumns, rebatched
@@ -52,7 +52,6 @@ FIRST_NUMBERS = 64
 """So many transactions, from the start of a split on, tell which may have begun before it."""
 REST_MAX = 1 << 20
 """Most bytes of records that a split hands on: all rests are in memory when they are joined."""
-_CLOCK = Clock.NONE.value
 Named = tuple[str, pa.RecordBatch]
 
 
@@ -184,10 +183,7 @@ def batches_of_rests(
     if any(one.item.transaction in numbers for one in placed):
         raise NotClosedInPartsError("a transaction that a split closed goes on in another")
     transactions, changes = _replayed(journal, log, placed)
-    for batch in batches_of_transactions(transactions, _CLOCK, rows):
-        yield "transactions", batch
-    for batch in batches_of_changes(changes, _CLOCK, rows):
-        yield "changes", batch
+    yield from batches_by_table(transactions, changes, Clock.NONE.value, rows)
 
 
 def _placed(journal: JournalFiles, rests: Iterable[Rest]) -> Iterator[PlacedRecord]:

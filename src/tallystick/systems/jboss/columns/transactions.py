@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import no_texts, table_batch
+from tallystick.arrow.columns import one_each, repeated, table_batch, whole_transactions
 from tallystick.arrow.groups import ordinals
-from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions
-from tallystick.arrow.texts import whole_text
+from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions, plain
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.jboss.columns.changes import rebatched
 from tallystick.systems.jboss.columns.kernels import xids_of
@@ -74,28 +73,20 @@ class Closed:
         The keys are their numbers.
         """
         count = len(self.numbers)
-        files, codes = _same(path, count), pa.array(self.rolled_back.astype(np.int8))
-        edges = pa.array(np.arange(count + 1, dtype=np.int32))
-        columns = {
-            "system": _same(SYSTEM_NAME, count),
-            "log": _same(log, count),
+        files, codes = repeated(path, count), pa.array(self.rolled_back.astype(np.int8))
+        columns = whole_transactions(SYSTEM_NAME, log, Clock.NONE, count) | {
             "key": pa.array(self.numbers).cast(pa.string()),
             "state": _STATES.take(codes),
             "transaction": pa.array(self.numbers),
-            "participants": no_texts(count),
-            "open_participants": no_texts(count),
-            "clock": _same(_CLOCK, count),
             "records": pa.array(self.counts),
             "bytes": pa.array(self.sizes),
-            "files": pa.ListArray.from_arrays(edges, files),
-            "complete": pa.repeat(pa.scalar(True), count),
-            "holes": _same("", count),
+            "files": one_each(files),
             "evidence_file": files,
             "evidence_offset": pa.array(self.ends),
             "evidence_type": _TYPES.take(codes),
             **dict(zip(("format_id", "gtrid", "bqual"), self.xids, strict=True)),
         }
-        return table_batch(TRANSACTIONS, columns, count)
+        return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
 
 
 def closed_in(shape: Shape, data: memoryview, lives: Lives, fitting: Any) -> Closed | None:
@@ -276,7 +267,3 @@ def _transaction(row: dict[str, Any]) -> Transaction:
     row["attributes"] = json.loads(row["attributes"] or "{}")
     lists = {name: tuple(row[name]) for name in ("participants", "open_participants", "files")}
     return Transaction(**row | lists)
-
-
-def _same(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)

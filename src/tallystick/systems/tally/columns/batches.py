@@ -23,12 +23,14 @@ from tallystick.arrow.columns import (
     nulls,
     numbers,
     record_batch,
+    sliced,
     viewed,
+    whole_records,
 )
 from tallystick.arrow.groups import marked
 from tallystick.arrow.schemas import RECORDS, json_text, record_batches
 from tallystick.errors import CorruptLogError
-from tallystick.records import Clock, Outcome, Record
+from tallystick.records import Clock, Record
 from tallystick.systems.tally.format.columns import Columns
 from tallystick.systems.tally.format.kinds import WITH_RESOURCES, Code, name_of
 from tallystick.systems.tally.format.layout import HEADER_SIZE, PACKED, SYSTEM_NAME, GroupHeader
@@ -142,15 +144,6 @@ def step_batches(
     yield from builder.flush()
 
 
-def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield slices of at most ``rows`` rows."""
-    if batch.num_rows <= rows:
-        yield batch
-        return
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
-
-
 def _part(step: Step, key: bytes | None) -> _Part | None:
     """Return the arrays of a whole group; None where its records have to be made one by one."""
     header = step.place.header
@@ -179,11 +172,7 @@ def _part(step: Step, key: bytes | None) -> _Part | None:
 def _batch(log: str, path: str, parts: list[_Part]) -> pa.RecordBatch:
     count = sum(part.count for part in parts)
     arrays = {
-        "system": constant(SYSTEM_NAME, count),
-        "log": constant(log, count),
-        "file": constant(path, count),
-        "outcome": constant(Outcome.VALID.value, count),
-        "clock": constant(Clock.WALL_US.value, count),
+        **whole_records(SYSTEM_NAME, log, path, Clock.WALL_US, count),
         **_places(parts, count),
         "transaction": _nullable(parts, "transactions", "transaction_validity", count),
         "record_id": _nullable(parts, "keys", "key_validity", count),
@@ -352,16 +341,11 @@ def _chunk_batch(log: str, path: str, chunk: Chunk) -> pa.RecordBatch:
     """Return the records of a chunk as one batch; bodies are views into the segment."""
     count, columns, (places, lengths) = chunk.count, chunk.numbers, chunk.places
     bits = -(-count // 8)
-    arrays = {
-        "system": constant(SYSTEM_NAME, count),
-        "log": constant(log, count),
-        "file": constant(path, count),
+    arrays = whole_records(SYSTEM_NAME, log, path, Clock.WALL_US, count) | {
         "offset": numbers(places, None),
         "length": numbers(lengths, None),
-        "outcome": constant(Outcome.VALID.value, count),
         "sequence": numbers(columns[LSN], None),
         "time": numbers(columns[TIME], None),
-        "clock": constant(Clock.WALL_US.value, count),
         "transaction": numbers(columns[TRANSACTION], chunk.valid[0, :bits]),
         "record_id": numbers(columns[KEY], chunk.valid[1, :bits]),
         "resources": no_texts(count),

@@ -16,12 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.columns import byte_ranges, coded, table_batch
+from tallystick.arrow.columns import (
+    byte_ranges,
+    coded,
+    numbers_at,
+    repeated,
+    sliced,
+    table_batch,
+)
 from tallystick.arrow.groups import marked
 from tallystick.arrow.schemas import CHANGES, FATED, batch_of_fated, fated, plain
-from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Fate, Kind, Record, Row
-from tallystick.systems.tally.columns.batches import BatchBuilder, sliced
+from tallystick.systems.tally.columns.batches import BatchBuilder
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.kinds import NAMES, name_of
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
@@ -172,7 +178,7 @@ def _changes(records: pa.RecordBatch) -> pa.RecordBatch:
         "commit_sequence": records["sequence"],
         "ordinal": pa.repeat(pa.scalar(0, pa.int64()), count),
         "kind": kinds,
-        "collection": pa.repeat(pa.scalar("", pa.string()), count),
+        "collection": repeated("", count),
         "key": pc.fill_null(records["record_id"].cast(pa.string()), ""),
         "after": bodies,
     } | {name: records[name] for name in ("system", "log", "time", "clock", "file", "offset")}
@@ -196,8 +202,8 @@ def chunk_changes(log: str, file: str, work: SortedChunk) -> pa.RecordBatch:
     lengths = np.where(_WITH_BODY[codes], chunk.numbers[LENGTH, rows] - heads, -1)
     inside, keyed = chunk.present[:, rows].astype(np.bool_)
     columns = {
-        "system": _repeated(SYSTEM_NAME, count),
-        "log": _repeated(log, count),
+        "system": repeated(SYSTEM_NAME, count),
+        "log": repeated(log, count),
         "commit_sequence": pa.array(chunk.numbers[LSN, commits]),
         "ordinal": pa.array(ordinals),
         "kind": coded(_KIND_OF[codes], pa.array(_KIND_NAMES)).cast(pa.string()),
@@ -205,9 +211,9 @@ def chunk_changes(log: str, file: str, work: SortedChunk) -> pa.RecordBatch:
         "key": pc.fill_null(_texts(chunk.numbers[KEY, rows], keyed), ""),
         "transaction": _texts(chunk.numbers[TRANSACTION, rows], inside),
         "time": pa.array(chunk.numbers[TIME, commits]),
-        "clock": _repeated(Clock.WALL_US.value, count),
+        "clock": repeated(Clock.WALL_US.value, count),
         "after": byte_ranges(chunk.data, places + heads, lengths).cast(pa.binary()),
-        "file": _repeated(file, count),
+        "file": repeated(file, count),
         "offset": pa.array(chunk.places[0][rows]),
     }
     return table_batch(CHANGES, columns, count)
@@ -233,17 +239,12 @@ def _in_order(work: SortedChunk) -> tuple[Numbers, Numbers, Numbers]:
 def _tables(chunk: Chunk, places: Numbers, of_rows: npt.NDArray[np.bool_]) -> pa.Array:
     """Return the table of each change of a row; else an empty text."""
     if not of_rows.any():
-        return _repeated("", len(places))
-    heads = chunk.data[places[of_rows, None] + np.arange(ROW_HEAD_SIZE)]
+        return repeated("", len(places))
     numbers = np.zeros(len(places), np.int64)
-    # The number of the table is the first field of the head; a view needs contiguous bytes.
-    numbers[of_rows] = np.ascontiguousarray(heads).view("<i4")[:, 0]
+    # The number of the table is the first field of the head.
+    numbers[of_rows] = numbers_at(chunk.data, places[of_rows], "<i4")
     return pc.fill_null(_texts(numbers, of_rows), "")
 
 
 def _texts(values: Numbers, known: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.array(values, mask=~known).cast(pa.string())
-
-
-def _repeated(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(whole_text(text), pa.string()), count)

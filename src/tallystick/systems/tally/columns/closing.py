@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.schemas import batches_of_changes, batches_of_transactions
+from tallystick.arrow.columns import sliced
+from tallystick.arrow.schemas import batches_by_table
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Transaction
-from tallystick.systems.tally.columns.batches import sliced
 from tallystick.systems.tally.columns.changes import chunk_changes
 from tallystick.systems.tally.columns.splits import SplitWalk
 from tallystick.systems.tally.read.closing import (
@@ -95,6 +95,7 @@ def batches_of_closed(closed: Iterable[Closed | pa.RecordBatch], rows: int) -> B
     """
     transactions: list[Transaction] = []
     changes: list[Change] = []
+    clock = Clock.WALL_US.value
     for one in closed:
         if isinstance(one, Transaction):
             transactions.append(one)
@@ -103,14 +104,6 @@ def batches_of_closed(closed: Iterable[Closed | pa.RecordBatch], rows: int) -> B
         elif one.num_rows:
             yield "changes", one
         if len(changes) == rows or len(transactions) == rows:
-            yield from _batches(transactions, changes, rows)
+            yield from batches_by_table(transactions, changes, clock, rows)
             transactions, changes = [], []
-    yield from _batches(transactions, changes, rows)
-
-
-def _batches(transactions: list[Transaction], changes: list[Change], rows: int) -> Batches:
-    clock = Clock.WALL_US.value
-    for batch in batches_of_transactions(transactions, clock, rows):
-        yield "transactions", batch
-    for batch in batches_of_changes(changes, clock, rows):
-        yield "changes", batch
+    yield from batches_by_table(transactions, changes, clock, rows)
