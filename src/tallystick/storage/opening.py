@@ -3,7 +3,7 @@
 In: a function that opens something at a path. Out: the same function, which raises no bare
 `OSError`: no space is a `LogFullError`, all else a `LogUnreadableError`, with file and advice.
 What fails inside `closing_log` is a `LogPoisonedError`, inside `writing_backup` a `LogFullError` or
-a `LogWriteError`. `lock_log` takes a log for its owner.
+a `LogWriteError`. `lock_log` takes a log for its owner, `Closing` ends with a ``with`` block.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import math
 import os
 import posixpath
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from tallystick.errors import (
     LogFullError,
@@ -61,6 +62,23 @@ _ADVICE = {
     errno.ENOENT: "It vanished or was never there; look again",
     errno.EFBIG: "Raise the limit of the size of files (ulimit -f)",
 }
+
+
+class Closing(Uncopied, ABC):
+    """What is open until it is closed: at the end of a ``with`` block, or by hand."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    @starts_unchecked
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def opens(function: Callable[_Given, None]) -> Callable[_Given, None]:

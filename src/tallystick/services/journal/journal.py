@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from os import PathLike
-from typing import Self
 
 from tallystick.arguments import seconds
 from tallystick.callables import checked
@@ -17,11 +16,12 @@ from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.services.journal.base import BaseJournal
 from tallystick.services.journal.transaction import JournalTransaction
 from tallystick.storage.files import absolute
+from tallystick.storage.opening import Closing
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 
-class Journal(BaseJournal):
+class Journal(BaseJournal, Closing):
     """A journal whose calls block until what they write is durable; a context manager.
 
     Threads share groups: one write and one sync for all that wait. `AsyncJournal` is for tasks.
@@ -197,13 +197,6 @@ class Journal(BaseJournal):
         A second call does nothing, nor does one in a forked child.
         """
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _polled(following: Generator[NumberedRecord | None], poll_s: float) -> Iterator[NumberedRecord]:

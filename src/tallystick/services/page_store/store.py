@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.arguments import integer, seconds, text
 from tallystick.callables import checked
@@ -46,9 +46,10 @@ from tallystick.services.page_store.recovery import (
 )
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
 from tallystick.storage.files import FileSystem, absolute, file_system
-from tallystick.storage.fork import Uncopied, register_in_child
+from tallystick.storage.fork import register_in_child
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import (
+    Closing,
     claim_target,
     closes,
     closing_log,
@@ -57,7 +58,7 @@ from tallystick.storage.opening import (
     writing_backup,
 )
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import starts_unchecked, uninterrupted
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import (
     NATIVE,
     open_paged_log,
@@ -78,7 +79,7 @@ CHECKPOINT_BYTES = 32 << 20
 LOCK_SECONDS = 10.0
 
 
-class PageStore(Uncopied):
+class PageStore(Closing):
     """An embedded transactional store; a context manager.
 
     While transactions are in doubt the store is read-only: `settle` them.
@@ -309,13 +310,6 @@ class PageStore(Uncopied):
             result = what(self._transactions.tables)
             self._transactions.trim()
             return result
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def is_store(path: Path, fs: FileSystem = LOCAL) -> bool:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from tallystick.arguments import flag, mapping, seconds
 from tallystick.callables import checked
@@ -57,11 +57,9 @@ from tallystick.services.transactions.two_phase_commit import (
 )
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.files import FileSystem, absolute, file_system
-from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, opening_log, opens
+from tallystick.storage.opening import Closing, closes, opening_log, opens
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import starts_unchecked
 
 _log = logger("tallystick.transactions")
 
@@ -72,7 +70,7 @@ _Result = TypeVar("_Result")
 _Transaction = TypeVar("_Transaction", bound=GlobalTransaction)
 
 
-class TransactionManager(Uncopied):
+class TransactionManager(Closing):
     """Atomic commit over several resources, by presumed abort; a context manager.
 
     Args:
@@ -474,13 +472,6 @@ class TransactionManager(Uncopied):
         """Refuse all work in a child process: connections and log belong to its parent."""
         self._forked = self._closed = True
         self._context.live.leave_to_parent()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 _managers: weakref.WeakSet[TransactionManager] = weakref.WeakSet()

@@ -21,7 +21,7 @@ import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from tallystick.arguments import choice, flag, mapping, settings_of, text, time_left
 from tallystick.callables import checked
@@ -49,15 +49,15 @@ from tallystick.services.write_behind.targets.workers import Workers
 from tallystick.services.write_behind.transaction import WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
 from tallystick.storage.files import FileSystem, absolute, file_system
-from tallystick.storage.fork import Uncopied, forked_error, register_in_child
+from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, opening_log, opens, require_outside
+from tallystick.storage.opening import Closing, closes, opening_log, opens, require_outside
 from tallystick.storage.scheduling import time
-from tallystick.storage.signals import starts_unchecked, uninterrupted
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE
 
 
-class WriteBehind(Uncopied):
+class WriteBehind(Closing):
     """An open write-behind service; a context manager.
 
     Args:
@@ -452,13 +452,6 @@ class WriteBehind(Uncopied):
     def _require_own(self) -> None:
         if self._forked:
             raise forked_error(self.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- called from other threads ---------------------------------------------------------------
 

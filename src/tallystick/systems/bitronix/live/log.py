@@ -13,14 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
 from tallystick.storage.files import FileSystem, absolute
-from tallystick.storage.fork import Uncopied, register_in_child
+from tallystick.storage.fork import register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, closing_log, opens_log
+from tallystick.storage.opening import Closing, closes, closing_log, opens_log
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
@@ -53,7 +52,7 @@ def milliseconds(since_boot: bool) -> int:
     return (time.monotonic_ns() if since_boot else time.time_ns()) // 1_000_000
 
 
-class DiskJournal(Uncopied):
+class DiskJournal(Closing):
     """A journal in the folder ``path``. Safe for threads; one owner at a time.
 
     Args:
@@ -276,13 +275,6 @@ class DiskJournal(Uncopied):
     def forked(self) -> None:
         """Leave the files to their parent in a forked child."""
         self._forked = True
-
-    def __enter__(self) -> DiskJournal:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def counters(self) -> GroupCounters:

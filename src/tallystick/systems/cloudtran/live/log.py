@@ -12,7 +12,6 @@ import posixpath
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from struct import pack_into
-from typing import Self
 
 from tallystick.arguments import integer, integers, text, texts
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
@@ -28,11 +27,9 @@ from tallystick.errors import (
 from tallystick.printable import logger
 from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.files import FileSystem, absolute
-from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, closing_log, lock_log, opens_log
+from tallystick.storage.opening import Closing, closes, closing_log, lock_log, opens_log
 from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.cloudtran.format.entries import (
     ALL_TARGETS,
     ENTRY_FLAGS_AT,
@@ -66,7 +63,7 @@ _log = logger(__name__)
 _PERSISTED = EffectKind.PERSISTED
 
 
-class BlockLog(Uncopied):
+class BlockLog(Closing):
     """A block log in a folder of its own, open for writing; a context manager.
 
     Args:
@@ -328,13 +325,6 @@ class BlockLog(Uncopied):
                 self._disposal.close(self.settings.dispose_on_close_seconds)
         finally:
             self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- entries into batches; the order lock is held ------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import (
@@ -27,13 +27,11 @@ from tallystick.errors import (
 from tallystick.records import Xid
 from tallystick.roles import Ticket
 from tallystick.storage.files import File, FileSystem
-from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, opens_log
+from tallystick.storage.opening import Closing, closes, opens_log
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.derby.engine.forward_scan import ForwardScan
 from tallystick.systems.derby.engine.result import OpenTransaction
 from tallystick.systems.derby.format import operations
@@ -76,7 +74,7 @@ _COMMIT = (int(Group.RAWSTORE | Group.COMMIT | Group.LAST), operations.STATUS_CO
 _ABORT = (int(Group.RAWSTORE | Group.ABORT | Group.LAST), operations.STATUS_ABORTED)
 
 
-class LogToFile(Uncopied):
+class LogToFile(Closing):
     """A log folder open for writing; a context manager. Threads may share it.
 
     Args:
@@ -504,13 +502,6 @@ class LogToFile(Uncopied):
             if not isinstance(self._stop, LogClosedError):
                 self._stop = LogClosedError("the log is closed")
                 self._folder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _transaction_number(value: object) -> int:

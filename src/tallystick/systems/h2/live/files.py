@@ -15,11 +15,9 @@ from typing import Self
 
 from tallystick.errors import CorruptLogError, LogWriteError
 from tallystick.storage.files import File, FileSystem, absolute, read_source, write_whole
-from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, lock_log, opens_log
+from tallystick.storage.opening import Closing, closes, lock_log, opens_log
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.folders import require_own
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_META
@@ -33,7 +31,7 @@ _FREE, _USED = 0, 1
 _META_COLUMNS = 6
 
 
-class PageStoreFile(Uncopied):
+class PageStoreFile(Closing):
     """One ``*.h2.db`` file, opened for writing by one owner.
 
     Opening neither recovers nor writes. Allocation may be used from any thread.
@@ -350,13 +348,6 @@ class PageStoreFile(Uncopied):
         """Close without writing and release the lock; a second call does nothing."""
         self._file.close()
         self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _require_own(path: str, fs: FileSystem) -> None:

@@ -22,19 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
 
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
 from tallystick.storage.files import FileSystem, absolute
-from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, lock_log, opens_log
+from tallystick.storage.opening import Closing, closes, lock_log, opens_log
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import starts_unchecked
 from tallystick.systems.folders import require_own
 from tallystick.systems.jboss.format.layout import (
     LONG_MAX,
@@ -72,7 +69,7 @@ class PendingTransaction:
     prepared: bool = False
 
 
-class CircularJournal(Uncopied):
+class CircularJournal(Closing):
     """An open journal: one per folder, used by any number of threads and tasks.
 
     Record ids and transactions are signed 64-bit numbers that the caller chooses; user types are
@@ -353,13 +350,6 @@ class CircularJournal(Uncopied):
         finally:
             self._ring.close()
             self._folder_lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- inside -----------------------------------------------------------------------------
 

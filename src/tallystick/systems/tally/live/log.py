@@ -10,7 +10,7 @@ import contextlib
 import posixpath
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from tallystick.arguments import integer, secret_of
 from tallystick.errors import LogWriteError, RecordTooLargeError, TallystickError
@@ -22,9 +22,9 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import closes, lock_log, opens_log, start_thread
+from tallystick.storage.opening import Closing, closes, lock_log, opens_log, start_thread
 from tallystick.storage.scheduling import threading
-from tallystick.storage.signals import starts_unchecked, uninterrupted
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.layout import LOCK_NAME, NUMBER_MAX, segment_name
 from tallystick.systems.tally.format.sealing import KeyProvider, require_packages
 from tallystick.systems.tally.live.appender import LogEnd
@@ -50,7 +50,7 @@ PLAIN_RECORD_BYTES: Final = 4
 """Bytes that a plain record adds to a group, without its body: one offset."""
 
 
-class TallyLog(Uncopied):
+class TallyLog(Closing):
     """An open native log. Safe for threads and tasks; one owner at a time.
 
     Args:
@@ -423,13 +423,6 @@ class TallyLog(Uncopied):
     def forked(self) -> None:
         """Leave the log to its parent in a forked child."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class IdleMarkTimer(Uncopied):

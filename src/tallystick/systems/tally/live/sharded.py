@@ -9,16 +9,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Self
 from zlib import crc32
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Outcome, Record
 from tallystick.roles import Role
 from tallystick.storage.files import FileSystem
-from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
+from tallystick.storage.opening import Closing
 from tallystick.systems.tally.format.sealing import KeyProvider
 from tallystick.systems.tally.live.items import Item
 from tallystick.systems.tally.live.log import TallyLog
@@ -28,7 +27,7 @@ from tallystick.systems.tally.read.files import control_in
 from tallystick.systems.tally.reader import TallyReading
 
 
-class ShardedLog(Uncopied):
+class ShardedLog(Closing):
     """Open logs in ``folders``, in the order of their shard numbers.
 
     Raises `UnsupportedFormatError` for another order, and as `TallyLog` does;
@@ -74,12 +73,6 @@ class ShardedLog(Uncopied):
                 errors.append(error)
         if errors:
             raise errors[0]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _require_shard(fs: FileSystem, folder: str, number: int, count: int) -> None:

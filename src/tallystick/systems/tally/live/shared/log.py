@@ -11,7 +11,7 @@ import json
 import posixpath
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from tallystick.arguments import bytes_of, secret_of
 from tallystick.errors import (
@@ -28,14 +28,14 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL, LocalFileSystem
-from tallystick.storage.opening import closes, opens_log
+from tallystick.storage.opening import Closing, closes, opens_log
 from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.shared.client import Client, Cut
 from tallystick.storage.shared.epochs import Epoch
 from tallystick.storage.shared.fence import FencedFileSystem
 from tallystick.storage.shared.leader import Leader
 from tallystick.storage.shared.members import Membership
-from tallystick.storage.signals import starts_unchecked, uninterrupted
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
 from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
@@ -97,7 +97,7 @@ class SharedTicket(Uncopied):
         return self._log.accepted(lsn, self._item)
 
 
-class SharedTallyLog(Uncopied):
+class SharedTallyLog(Closing):
     """A native log open in several processes; safe for threads and tasks.
 
     Args:
@@ -455,13 +455,6 @@ class SharedTallyLog(Uncopied):
                 self._leader.close()
             self._members.close()
             self.fs.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    @starts_unchecked
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def forked(self) -> None:
         """Give up in a forked child: the log is its parent's."""
