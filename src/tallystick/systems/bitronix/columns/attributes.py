@@ -14,15 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import byte_ranges, numbers_at
-from tallystick.systems.bitronix.format.layout import (
-    CRC_OFFSET,
-    END_RECORD,
-    GTRID_OFFSET,
-    GTRID_SIZE_OFFSET,
-    GTRID_TAIL,
-    HEADER_LENGTH_OFFSET,
-    LENGTH_OUTSIDE,
-)
+from tallystick.systems.bitronix.format import layout
 
 Longs = npt.NDArray[np.int64]
 _INT = 4
@@ -33,17 +25,17 @@ def plain_attributes(
     data: npt.NDArray[np.uint8], places: Longs, lengths: Longs, statuses: npt.NDArray[np.int32]
 ) -> pa.Array:
     """Return the attributes of the whole records at ``places`` of ``data``, as JSON."""
-    sizes = data[places + GTRID_SIZE_OFFSET].astype(np.int64)
-    server_ids, times, sequences = gtrid_parts(data, places + GTRID_OFFSET, sizes)
+    sizes = data[places + layout.GTRID_SIZE_OFFSET].astype(np.int64)
+    server_ids, times, sequences = gtrid_parts(data, places + layout.GTRID_OFFSET, sizes)
     parts = (
         '{"status":', _text(statuses),
-        ',"recordLength":', _text(lengths - LENGTH_OUTSIDE),
-        ',"headerLength":', _text(numbers_at(data, places + HEADER_LENGTH_OFFSET, ">i4")),
-        ',"crc32":', _text(numbers_at(data, places + CRC_OFFSET, ">i4")),
+        ',"recordLength":', _text(lengths - layout.LENGTH_OUTSIDE),
+        ',"headerLength":', _text(numbers_at(data, places + layout.HEADER_LENGTH_OFFSET, ">i4")),
+        ',"crc32":', _text(numbers_at(data, places + layout.CRC_OFFSET, ">i4")),
         ',"gtridServerId":', server_ids,
         ',"gtridTimestamp":', times,
         ',"gtridSequence":', sequences,
-        f',"endRecord":{END_RECORD}}}',
+        f',"endRecord":{layout.END_RECORD}}}',
     )  # fmt: skip
     return pc.binary_join_element_wise(*parts, "")
 
@@ -56,10 +48,12 @@ def gtrid_parts(
     ``data`` has at least as many bytes as the tail of a gtrid.
     """
     # A tail that a short gtrid does not have may begin before the data: its numbers are hidden.
-    sequences, times = (np.maximum(starts + sizes - size, 0) for size in (_INT, GTRID_TAIL.size))
+    sequences, times = (
+        np.maximum(starts + sizes - size, 0) for size in (_INT, layout.GTRID_TAIL.size)
+    )
     return (
-        _server_ids(data, starts, sizes - GTRID_TAIL.size),
-        _known(sizes >= GTRID_TAIL.size, numbers_at(data, times, ">i8")),
+        _server_ids(data, starts, sizes - layout.GTRID_TAIL.size),
+        _known(sizes >= layout.GTRID_TAIL.size, numbers_at(data, times, ">i8")),
         _known(sizes >= _INT, numbers_at(data, sequences, ">i4")),
     )
 

@@ -14,36 +14,23 @@ from tallystick.records import State
 from tallystick.roles import Decision, DecisionLog, DecisionOutcome, Role, Ticket
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.source import logical_name
-from tallystick.systems.bitronix.format.layout import (
-    ACTIVE,
-    COMMITTED,
-    COMMITTING,
-    MEGABYTE,
-    NAME_LENGTH,
-    NAMES_MAX,
-    PREPARED,
-    PREPARING,
-    RECORD_MIN,
-    ROLLEDBACK,
-    ROLLING_BACK,
-    UNKNOWN,
-)
+from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.live.log import MAX_LOG_SIZE
 from tallystick.systems.bitronix.live.sharded import open_journal
 from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.protocol import LogReading
 
 _STATUS_OF_STATE = {
-    State.ACTIVE: ACTIVE,
-    State.UNDECIDED: PREPARING,
-    State.PREPARED: PREPARED,
-    State.ROLLING_BACK: ROLLING_BACK,
-    State.ROLLED_BACK: ROLLEDBACK,
+    State.ACTIVE: layout.ACTIVE,
+    State.UNDECIDED: layout.PREPARING,
+    State.PREPARED: layout.PREPARED,
+    State.ROLLING_BACK: layout.ROLLING_BACK,
+    State.ROLLED_BACK: layout.ROLLEDBACK,
 }
 _STATUS_OF_OUTCOME = {
-    DecisionOutcome.COMMITTED: COMMITTED,
-    DecisionOutcome.ROLLED_BACK: ROLLEDBACK,
-    DecisionOutcome.HEURISTIC: UNKNOWN,
+    DecisionOutcome.COMMITTED: layout.COMMITTED,
+    DecisionOutcome.ROLLED_BACK: layout.ROLLEDBACK,
+    DecisionOutcome.HEURISTIC: layout.UNKNOWN,
 }
 
 
@@ -67,11 +54,11 @@ def _size_for(content: DecisionLog) -> int:
     """
     decisions = {gtrid: one.resources for gtrid, one in content.open_decisions().items()}
     needed = sum(
-        RECORD_MIN + len(gtrid) + sum(NAME_LENGTH.size + len(name) for name in names)
+        layout.RECORD_MIN + len(gtrid) + sum(layout.NAME_LENGTH.size + len(name) for name in names)
         for kept in (decisions, content.heuristics())
         for gtrid, names in kept.items()
     )
-    return max(MAX_LOG_SIZE, -(-2 * needed // MEGABYTE) * MEGABYTE)
+    return max(MAX_LOG_SIZE, -(-2 * needed // layout.MEGABYTE) * layout.MEGABYTE)
 
 
 class BitronixDecisionLog(Uncopied):
@@ -93,10 +80,10 @@ class BitronixDecisionLog(Uncopied):
         """
         gtrid = bytes_of(gtrid, "gtrid")
         known = self.journal.dangling_record(gtrid)
-        names = set(texts(resources, "resources", NAMES_MAX)) | set(
+        names = set(texts(resources, "resources", layout.NAMES_MAX)) | set(
             () if known is None else known.unique_names
         )
-        return self.journal.log_forced(COMMITTING, gtrid, names)
+        return self.journal.log_forced(layout.COMMITTING, gtrid, names)
 
     def finish(self, gtrid: bytes, resources: Collection[str], outcome: DecisionOutcome) -> None:
         """Record the outcome at these resources."""

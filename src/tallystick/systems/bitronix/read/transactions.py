@@ -11,34 +11,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tallystick.records import State, Transaction
-from tallystick.systems.bitronix.format.layout import (
-    ACTIVE,
-    COMMITTED,
-    COMMITTING,
-    FORMAT_ID,
-    MARKED_ROLLBACK,
-    PREPARED,
-    PREPARING,
-    ROLLEDBACK,
-    ROLLING_BACK,
-    SYSTEM_NAME,
-    UNKNOWN,
-    split_gtrid,
-    status_name,
-)
+from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 STATE_OF = {
-    ACTIVE: State.ACTIVE,
-    MARKED_ROLLBACK: State.ACTIVE,
-    PREPARING: State.UNDECIDED,
-    PREPARED: State.UNDECIDED,
-    COMMITTING: State.COMMITTED,
-    COMMITTED: State.COMMITTED,
-    ROLLING_BACK: State.ROLLING_BACK,
-    ROLLEDBACK: State.ROLLED_BACK,
-    UNKNOWN: State.HEURISTIC,
+    layout.ACTIVE: State.ACTIVE,
+    layout.MARKED_ROLLBACK: State.ACTIVE,
+    layout.PREPARING: State.UNDECIDED,
+    layout.PREPARED: State.UNDECIDED,
+    layout.COMMITTING: State.COMMITTED,
+    layout.COMMITTED: State.COMMITTED,
+    layout.ROLLING_BACK: State.ROLLING_BACK,
+    layout.ROLLEDBACK: State.ROLLED_BACK,
+    layout.UNKNOWN: State.HEURISTIC,
 }
 """The state by the last status, for a gtrid whose decision is not open."""
 
@@ -65,7 +51,7 @@ class GtridSummary:
     def add(self, place: tuple[str, int], record: TransactionLogRecord) -> None:
         """Add a record at a place: path and offset."""
         self.last_status, self.last_time, self.last_place = record.status, record.time, place
-        if record.status == COMMITTING:
+        if record.status == layout.COMMITTING:
             self.decision_place = place
         self.names = united(self.names, record.unique_names)
         self.add_file(place[0])
@@ -106,11 +92,11 @@ def _transaction(
     decided = None if open_names is None else summary.decision_place
     last = summary.last_status
     return Transaction(
-        system=SYSTEM_NAME,
+        system=layout.SYSTEM_NAME,
         log=log,
         key=gtrid.hex() or "(empty)",
         state=state_of(last, is_open=open_names is not None),
-        format_id=FORMAT_ID,
+        format_id=layout.FORMAT_ID,
         gtrid=gtrid,
         name=gtrid.hex().upper(),
         participants=summary.names,
@@ -121,15 +107,15 @@ def _transaction(
         bytes=summary.bytes,
         files=summary.files,
         evidence=decided or summary.last_place,
-        evidence_type=status_name(COMMITTING if decided else last),
+        evidence_type=layout.status_name(layout.COMMITTING if decided else last),
         attributes=_attributes(gtrid, last, len(summary.names)),
     )
 
 
 def _attributes(gtrid: bytes, last: int, names: int) -> dict[str, object]:
-    parts = split_gtrid(gtrid)
+    parts = layout.split_gtrid(gtrid)
     return {
-        "lastStatus": status_name(last),
+        "lastStatus": layout.status_name(last),
         "onePhase": names == 1,
         "serverId": parts.server_id,
         "gtridTimestamp": parts.time,

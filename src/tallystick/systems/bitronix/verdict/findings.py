@@ -9,19 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tallystick.records import Finding, Outcome, Severity
-from tallystick.systems.bitronix.format.layout import (
-    COMMITTING,
-    CURRENT_POSITION_HEADER,
-    FORMAT_ID,
-    FORMAT_ID_HEADER,
-    HEADER_LENGTH,
-    LARGEST_FOR_PAGE,
-    STATE_HEADER,
-    TIMESTAMP_HEADER,
-    UNCLEAN_LOG_STATE,
-    FileHeader,
-    status_name,
-)
+from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan
 from tallystick.systems.findings import FindingBuilder
@@ -62,21 +50,21 @@ def _about_header(build: FindingBuilder, part: Part) -> Iterator[Finding]:
             f"part {part.number} has {part.size} bytes and no header; the manager reads it "
             "for ever",
             file=part.path,
-            expected=f"at least {HEADER_LENGTH} bytes",
+            expected=f"at least {layout.HEADER_LENGTH} bytes",
             found=f"{part.size} bytes",
         )
         return
-    if part.header.format_id != FORMAT_ID:
+    if part.header.format_id != layout.FORMAT_ID:
         yield build(
             "format-id",
             "the format id in the file header is not Btnx; the manager does not check that",
             file=part.path,
-            offset=FORMAT_ID_HEADER,
+            offset=layout.FORMAT_ID_HEADER,
             length=4,
-            expected=f"{FORMAT_ID:08x}",
+            expected=f"{layout.FORMAT_ID:08x}",
             found=f"{part.header.format_id & 0xFFFFFFFF:08x}",
         )
-    if not HEADER_LENGTH <= part.header.position <= part.size:
+    if not layout.HEADER_LENGTH <= part.header.position <= part.size:
         yield _invalid_position(build, part, part.header.position)
 
 
@@ -89,15 +77,15 @@ def _missing(build: FindingBuilder, part: Part) -> Finding:
 
 
 def _invalid_position(build: FindingBuilder, part: Part, position: int) -> Finding:
-    low = position < HEADER_LENGTH
+    low = position < layout.HEADER_LENGTH
     consequence = "the manager sees no record" if low else "reading ends in an error"
     return build(
         "header-position",
         f"the position in the header lies outside the records: {consequence}",
         file=part.path,
-        offset=CURRENT_POSITION_HEADER,
+        offset=layout.CURRENT_POSITION_HEADER,
         length=8,
-        expected=f"{HEADER_LENGTH} to {part.size}",
+        expected=f"{layout.HEADER_LENGTH} to {part.size}",
         found=str(position),
     )
 
@@ -117,7 +105,7 @@ def _about_order(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
             f"the manager would open part {chosen.number}, but part {later.number} is the later "
             f"one: {_why_stale(one.header, two.header)}",
             file=chosen.path,
-            offset=TIMESTAMP_HEADER,
+            offset=layout.TIMESTAMP_HEADER,
             length=8,
             expected=f"part {later.number} in use",
             found=f"timestamps {one.header.timestamp} and {two.header.timestamp}",
@@ -128,16 +116,16 @@ def _about_order(pair: DualFiles, build: FindingBuilder) -> Iterator[Finding]:
             "the timestamp is a position in the file, as 2.1.3 and 2.1.4 leave it after changing "
             "files; that the right file is taken is chance",
             file=later.path,
-            offset=TIMESTAMP_HEADER,
+            offset=layout.TIMESTAMP_HEADER,
             length=8,
             found=str(later.header.timestamp) if later.header else None,
         )
-    if later.header is not None and later.header.state == UNCLEAN_LOG_STATE:
+    if later.header is not None and later.header.state == layout.UNCLEAN_LOG_STATE:
         text = "the manager was not shut down in order"
-        yield build("unclean", text, file=later.path, offset=STATE_HEADER, length=1)
+        yield build("unclean", text, file=later.path, offset=layout.STATE_HEADER, length=1)
 
 
-def _why_stale(one: FileHeader, two: FileHeader) -> str:
+def _why_stale(one: layout.FileHeader, two: layout.FileHeader) -> str:
     if one.timestamp == two.timestamp:
         return "the timestamps are equal, and it then takes part 2"
     return "its timestamp is spoilt, as 2.1.3 and 2.1.4 leave it after changing files"
@@ -225,8 +213,8 @@ def _dropped_record(
     record = span.record
     return build(
         code,
-        f"a whole {status_name(record.status)} record {text}",
-        severity=Severity.LOSS if lost and record.status == COMMITTING else None,
+        f"a whole {layout.status_name(record.status)} record {text}",
+        severity=Severity.LOSS if lost and record.status == layout.COMMITTING else None,
         file=part.path,
         offset=span.offset,
         length=span.length,
@@ -237,8 +225,8 @@ def _dropped_record(
 
 def _unreadable_for_newer(build: FindingBuilder, part: Part, span: RecordSpan) -> Iterator[Finding]:
     assert span.record is not None  # called for records only
-    if span.record.record_length > LARGEST_FOR_PAGE:
-        why = f"it is longer than {LARGEST_FOR_PAGE} bytes"
+    if span.record.record_length > layout.LARGEST_FOR_PAGE:
+        why = f"it is longer than {layout.LARGEST_FOR_PAGE} bytes"
     elif not span.record.is_exact:
         why = "its length is not that of its content"
     else:

@@ -32,16 +32,8 @@ from tallystick.systems.derby.format.layout import (
     Group,
 )
 from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk
-from tallystick.systems.derby.runs.walk import (
-    GLOBAL_ID,
-    GROUP,
-    LENGTH,
-    OFFSET,
-    OPERATION,
-    RECORD_ID,
-    TRANSACTION,
-)
 
 _OPERATION_COUNT = max(OPERATIONS) + 1
 _GTRID_AT = 4
@@ -67,22 +59,22 @@ _NAME_TEXTS, _KIND_TEXTS = pa.array(_NAMES), pa.array(_KINDS)
 def batch_of(log: str, chunk: Chunk) -> pa.RecordBatch:
     """Return the batch of the records of a chunk of the log with this name."""
     file, data, columns = chunk.file, chunk.data, chunk.columns
-    offset, length = columns[OFFSET], columns[LENGTH]
-    operation, count = columns[OPERATION], columns.shape[1]
+    offset, length = columns[walk.OFFSET], columns[walk.LENGTH]
+    operation, count = columns[walk.OPERATION], columns.shape[1]
     return record_batch(
         whole_records(SYSTEM_NAME, log, file.path, Clock.NONE, count)
         | {
             "offset": numbers(offset, None),
             "length": numbers(length + LOG_RECORD_FIXED_OVERHEAD_SIZE, None),
-            "kind": coded(_kind_codes(operation, columns[GROUP]), _KIND_TEXTS),
+            "kind": coded(_kind_codes(operation, columns[walk.GROUP]), _KIND_TEXTS),
             "type": coded(_NAME_CODES[operation], _NAME_TEXTS),
             "sequence": numbers(offset | file.number << 32, None),
-            "transaction": _optional(columns[TRANSACTION]),
-            "record_id": _optional(columns[RECORD_ID]),
+            "transaction": _optional(columns[walk.TRANSACTION]),
+            "record_id": _optional(columns[walk.RECORD_ID]),
             "body": byte_ranges(data, offset + PREFIX.size, length),
             "resources": no_texts(count),
         }
-        | global_ids(data, columns[GLOBAL_ID]),
+        | global_ids(data, columns[walk.GLOBAL_ID]),
         count,
     )
 

@@ -24,18 +24,10 @@ from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
 from tallystick.systems.derby.read.catalogue import NAMING
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.names import Names
+from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.changes import ChangeFeed
 from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs
 from tallystick.systems.derby.runs.pieces import Chain
-from tallystick.systems.derby.runs.walk import (
-    BODY_COLUMNS,
-    CONTAINER,
-    GROUP,
-    OPERATION,
-    SEGMENT,
-    TRANSACTION,
-    Columns,
-)
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed
 
@@ -58,13 +50,13 @@ class Rest(NamedTuple):
     begin: int
     end: int
     closed: Column
-    left: Columns
+    left: walk.Columns
 
     @classmethod
     def built(cls, value: Any) -> Rest:
         """Return the rest whose value was packed, for `unpacked`."""
         number, begin, end, closed, left = items(value, int, int, int, bytes, bytes)
-        table = longs(left).reshape(BODY_COLUMNS, -1)
+        table = longs(left).reshape(walk.BODY_COLUMNS, -1)
         return cls(number, begin, end, longs(closed), table.copy())  # kernels take writable arrays
 
     def packed(self) -> bytes:
@@ -86,7 +78,7 @@ class ClosingSplit:
         self._end = self._begin
         self._plain = True
         self._closed: list[Column] = []
-        self._left: list[Columns] = []
+        self._left: list[walk.Columns] = []
 
     def batches(self) -> Batches:
         """Yield transactions and changes by table."""
@@ -95,9 +87,9 @@ class ClosingSplit:
             self._plain = self._plain and not _names_branches(chunk) and not _names_tables(chunk)
             closed = _is_closed(chunk)
             mine = _where(chunk, closed)
-            numbers = mine.columns[TRANSACTION]
+            numbers = mine.columns[walk.TRANSACTION]
             self._closed.append(np.unique(numbers))
-            left = ~closed & (chunk.columns[TRANSACTION] >= 0)
+            left = ~closed & (chunk.columns[walk.TRANSACTION] >= 0)
             self._left.append(chunk.columns[:, left])
             done = TransactionColumns(self._log, self._name)
             done.add(mine)
@@ -110,7 +102,7 @@ class ClosingSplit:
         if not ended or not self._plain:
             return None
         closed = np.concatenate([np.empty(0, np.int64), *self._closed])
-        none = np.empty((BODY_COLUMNS, 0), np.int64)
+        none = np.empty((walk.BODY_COLUMNS, 0), np.int64)
         left = np.concatenate([none, *self._left], axis=1)
         return Rest(self._file.number, self._begin, self._end, closed, left).packed()
 
@@ -149,10 +141,10 @@ def _require_chain(log: LogFiles, rests: Sequence[Rest]) -> None:
 def _require_one_boot(rests: Sequence[Rest]) -> None:
     """Check that no number begins twice, or goes on after its transaction was closed."""
     closed = np.concatenate([np.empty(0, np.int64), *(rest.closed for rest in rests)])
-    none = np.empty((BODY_COLUMNS, 0), np.int64)
+    none = np.empty((walk.BODY_COLUMNS, 0), np.int64)
     left = np.concatenate([none, *(rest.left for rest in rests)], axis=1)
-    numbers = left[TRANSACTION]
-    begun = np.append(closed, numbers[left[OPERATION] == operations.BEGIN])
+    numbers = left[walk.TRANSACTION]
+    begun = np.append(closed, numbers[left[walk.OPERATION] == operations.BEGIN])
     if np.unique(begun).size != begun.size or np.isin(closed, numbers).any():
         raise NotClosedInPartsError("the number of a transaction is used again")
 
@@ -163,11 +155,11 @@ def _is_closed(chunk: Chunk) -> NDArray[np.bool_]:
     found = np.zeros(chunk.size, np.bool_)
     if not rows.size:
         return found
-    numbers = chunk.columns[TRANSACTION, rows]
+    numbers = chunk.columns[walk.TRANSACTION, rows]
     starts = starts_of(numbers)
     lasts = lasts_of(starts, rows.size)
-    begins = chunk.columns[OPERATION, rows] == operations.BEGIN
-    ends = chunk.columns[GROUP, rows] & _LAST != 0
+    begins = chunk.columns[walk.OPERATION, rows] == operations.BEGIN
+    ends = chunk.columns[walk.GROUP, rows] & _LAST != 0
     closed = begins[starts] & (sums(begins, starts) == 1) & ends[lasts] & (sums(ends, starts) == 1)
     found[rows] = np.repeat(closed, lasts - starts + 1)
     return found
@@ -185,7 +177,7 @@ def _names_branches(chunk: Chunk) -> bool:
 
 def _names_tables(chunk: Chunk) -> bool:
     """Return whether records change the catalogue, and with it perhaps names of tables."""
-    on = np.isin(chunk.columns[CONTAINER], NAMING) & (chunk.columns[SEGMENT] == 0)
+    on = np.isin(chunk.columns[walk.CONTAINER], NAMING) & (chunk.columns[walk.SEGMENT] == 0)
     return bool(on.any())
 
 

@@ -34,25 +34,8 @@ from tallystick.systems.derby.engine.forward_scan import (
 )
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
-from tallystick.systems.derby.format import operations
+from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.field_types import Container, Page
-from tallystick.systems.derby.format.layout import (
-    CONTROL,
-    CONTROL_CRC,
-    CONTROL_NAMES,
-    CONTROL_SIZE_MIN,
-    END_MARKER,
-    FLAG_BETA,
-    HEADER_SIZE,
-    INSTANT,
-    LENGTH,
-    LOG_FILE,
-    LOG_RECORD_FIXED_OVERHEAD_SIZE,
-    Control,
-    Group,
-    make_instant,
-    split_instant,
-)
 from tallystick.systems.derby.format.operations import CHECKED_FLAGS, flags_of
 from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
 from tallystick.systems.derby.read.files import ControlBytes, LogFiles
@@ -107,7 +90,7 @@ def _choose_start(log: LogFiles, result: Recovery, settings: Mapping[str, str]) 
     control = _valid_control(log.controls, result, settings)
     result.checkpoint = control.checkpoint if control else 0
     boot_file = result.checkpoint >> 32 if result.checkpoint else 1
-    result.start = make_instant(boot_file, HEADER_SIZE)
+    result.start = layout.make_instant(boot_file, layout.HEADER_SIZE)
     file = log.files.get(boot_file)
     if file is None:
         if "logDevice" in log.properties:
@@ -115,17 +98,17 @@ def _choose_start(log: LogFiles, result: Recovery, settings: Mapping[str, str]) 
         result.new_log = True
         result.reason = f"log file {boot_file} does not exist; a new, empty log is created"
         return
-    check_header(file, make_instant(boot_file, 0))
+    check_header(file, layout.make_instant(boot_file, 0))
     _find_checkpoint(log, result)
 
 
 def _valid_control(
     controls: tuple[ControlBytes, ...], result: Recovery, settings: Mapping[str, str]
-) -> Control | None:
+) -> layout.Control | None:
     by_name = {control.name: control for control in controls}
-    if CONTROL_NAMES[0] not in by_name:
+    if layout.CONTROL_NAMES[0] not in by_name:
         return None
-    for name in CONTROL_NAMES:
+    for name in layout.CONTROL_NAMES:
         if name in by_name and (found := _control(by_name[name].data)) is not None:
             _check_control(by_name[name].data, found, settings)
             if (found.major, found.minor) > JUDGED_VERSION and VERSION_SETTING not in settings:
@@ -136,28 +119,28 @@ def _valid_control(
     return None
 
 
-def _control(data: memoryview) -> Control | None:
+def _control(data: memoryview) -> layout.Control | None:
     """Return the content, None if the engine calls it invalid; raise if it does not boot."""
-    if len(data) < CONTROL_SIZE_MIN:
+    if len(data) < layout.CONTROL_SIZE_MIN:
         return None
-    if len(data) == CONTROL_SIZE_MIN:
+    if len(data) == layout.CONTROL_SIZE_MIN:
         raise _NoBootError("the control file ends before the version")
-    stored = CONTROL_CRC.unpack(data[-CONTROL_CRC.size :])[0]
+    stored = layout.CONTROL_CRC.unpack(data[-layout.CONTROL_CRC.size :])[0]
     # A stored 0 means that there is no checksum: the engine calls the checkpoint invalid then.
-    if stored == 0 or stored != crc32(data[: -CONTROL_CRC.size]):
+    if stored == 0 or stored != crc32(data[: -layout.CONTROL_CRC.size]):
         return None
-    if len(data) < CONTROL.size:
+    if len(data) < layout.CONTROL.size:
         raise _NoBootError("the control file ends before the version")
-    return Control(*CONTROL.unpack_from(data)[2:7])
+    return layout.Control(*layout.CONTROL.unpack_from(data)[2:7])
 
 
-def _check_control(data: memoryview, control: Control, settings: Mapping[str, str]) -> None:
+def _check_control(data: memoryview, control: layout.Control, settings: Mapping[str, str]) -> None:
     wanted = settings.get(VERSION_SETTING, "").split(".")
-    if int.from_bytes(data[:4]) != LOG_FILE:
+    if int.from_bytes(data[:4]) != layout.LOG_FILE:
         raise _NoBootError("XSLAC: the control file has another format id")
     if len(wanted) > 1 and (control.major, control.minor) > (int(wanted[0]), int(wanted[1])):
         raise _NoBootError(f"XSLAN: written by version {control.version}")
-    if control.flags & FLAG_BETA:
+    if control.flags & layout.FLAG_BETA:
         raise _NoBootError("XSLAP: written by a beta version")
 
 
@@ -232,11 +215,14 @@ def _ends_as_marked(log: LogFiles, stop: int) -> bool:
     A marker at the very end of a file was appended; zeros within a preallocated file, or up to its
     end, prove nothing.
     """
-    number, position = split_instant(stop)
+    number, position = layout.split_instant(stop)
     file = log.files[number]
     sizes = {str(PREALLOCATED), log.properties.get(SWITCH_INTERVAL)}
     sizes |= {str(other.size) for other in log.files.values() if other is not file}
-    return file.data[position:] == LENGTH.pack(END_MARKER) and str(file.size) not in sizes
+    return (
+        file.data[position:] == layout.LENGTH.pack(layout.END_MARKER)
+        and str(file.size) not in sizes
+    )
 
 
 def _lost_file(log: LogFiles, result: Recovery) -> int:
@@ -250,7 +236,7 @@ def _lost_file(log: LogFiles, result: Recovery) -> int:
     """
     number = result.stop >> 32
     interval = _interval(log, number)
-    booted = result.checkpoint >= make_instant(number, max(interval - _BOOT_BEFORE, 0))
+    booted = result.checkpoint >= layout.make_instant(number, max(interval - _BOOT_BEFORE, 0))
     grown = log.files[number].size > interval
     lost = result.marked and grown and not booted and number + 1 not in log.files
     return number + 1 if lost else 0
@@ -267,8 +253,8 @@ def _interval(log: LogFiles, number: int) -> int:
 
 def _redo_record(scanned: Scanned, result: Recovery, versions: PageVersions) -> None:
     early = bool(result.redo_mark) and scanned.envelope.instant < result.redo_mark
-    ends = Group.LAST | Group.PREPARE
-    if early and not scanned.group & (ends | Group.FIRST):
+    ends = layout.Group.LAST | layout.Group.PREPARE
+    if early and not scanned.group & (ends | layout.Group.FIRST):
         versions.note_early(scanned)
         return
     number = scanned.decoded(decode_transaction)
@@ -278,10 +264,10 @@ def _redo_record(scanned: Scanned, result: Recovery, versions: PageVersions) -> 
     body = scanned.operation()
     if number is None:
         raise ScanFailureError(scanned.place, "the record names no transaction")
-    if known and scanned.group & Group.FIRST:
+    if known and scanned.group & layout.Group.FIRST:
         raise ScanFailureError(scanned.place, f"XSLAO: transaction {number} begins twice")
     if not known:
-        if not scanned.group & Group.FIRST:
+        if not scanned.group & layout.Group.FIRST:
             raise ScanFailureError(
                 scanned.place, f"XSLAO: transaction {number} has no begin record"
             )
@@ -329,8 +315,8 @@ def _add_record(table: dict[int, OpenTransaction], number: int, scanned: Scanned
     one = table[number]
     one.last = scanned.place
     one.records += 1
-    one.prepared = one.prepared or bool(scanned.group & Group.PREPARE)
-    if scanned.group & Group.LAST:
+    one.prepared = one.prepared or bool(scanned.group & layout.Group.PREPARE)
+    if scanned.group & layout.Group.LAST:
         del table[number]
 
 
@@ -363,13 +349,13 @@ def _check_undo(log: LogFiles, result: Recovery) -> None:
 
 def _seems_older(log: LogFiles, end: int, oldest: int) -> bool:
     """Return whether what the trailing length before ``end`` leads to has an older instant."""
-    number, position = split_instant(end)
+    number, position = layout.split_instant(end)
     data = log.files[number].data
-    (length,) = LENGTH.unpack_from(data, position - LENGTH.size)
-    place = position - LOG_RECORD_FIXED_OVERHEAD_SIZE - length + LENGTH.size
+    (length,) = layout.LENGTH.unpack_from(data, position - layout.LENGTH.size)
+    place = position - layout.LOG_RECORD_FIXED_OVERHEAD_SIZE - length + layout.LENGTH.size
     if place < 0:
         return False
-    (instant,) = INSTANT.unpack_from(data, place)
+    (instant,) = layout.INSTANT.unpack_from(data, place)
     return bool(instant < oldest)
 
 
@@ -385,7 +371,7 @@ def reach_of(log: LogFiles, recovery: Recovery, runs: Runs | None = None) -> Eng
     elif recovery.start >> 32 in log.files:
         recovered = scanned_range(log, recovery.start, skip)
     if log.files:
-        first = make_instant(log.first, HEADER_SIZE)
+        first = layout.make_instant(log.first, layout.HEADER_SIZE)
         whole = recovered if recovered[0] == first else scanned_range(log, first, skip)
     return EngineReach(recovered, whole, recovery.undo_mark)
 

@@ -16,20 +16,7 @@ from tallystick.systems.derby.engine.page_versions import COUNTED, CUT, CUTTING,
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import CHECKED_FLAGS, OPERATIONS, flags_of
-from tallystick.systems.derby.runs.walk import (
-    CONTAINER,
-    COUNT,
-    FLAG,
-    GLOBAL_ID,
-    GROUP,
-    OFFSET,
-    OPERATION,
-    PAGE,
-    SEGMENT,
-    TRANSACTION,
-    VERSION,
-    Columns,
-)
+from tallystick.systems.derby.runs import walk
 
 Table = NDArray[np.int64]
 Flags = NDArray[np.int64]
@@ -82,7 +69,7 @@ def new_table(columns: int, slots: int) -> Table:
 
 @kernel
 def redo_rows(
-    columns: Columns,
+    columns: walk.Columns,
     row: Number,
     base: Number,
     redo_mark: Number,
@@ -124,7 +111,7 @@ def redo_rows(
 
 @small_kernel
 def _redo(
-    columns: Columns,
+    columns: walk.Columns,
     row: Number,
     base: Number,
     redo_mark: Number,
@@ -136,14 +123,14 @@ def _redo(
     gap: Table,
 ) -> Number:
     """Redo one row; return `LEFT` if it was not taken, else `DONE`, or why to stop after it."""
-    if columns[OPERATION, row] == layout.CHECKSUM_OPERATION:
+    if columns[walk.OPERATION, row] == layout.CHECKSUM_OPERATION:
         return DONE
-    early = (base | columns[OFFSET, row]) < redo_mark
-    group = columns[GROUP, row]
-    creates = columns[OPERATION, row] == operations.CONTAINER_CHANGE
+    early = (base | columns[walk.OFFSET, row]) < redo_mark
+    group = columns[walk.GROUP, row]
+    creates = columns[walk.OPERATION, row] == operations.CONTAINER_CHANGE
     if early and not group & (_ENDS | _FIRST):
         return NOTE if creates else DONE
-    slot = find(table, columns[TRANSACTION, row])
+    slot = find(table, columns[walk.TRANSACTION, row])
     known = table[slot, NUMBER] != FREE
     # It began before the first record that a boot reads: there is nothing to take out.
     if not known and early and group & _ENDS:
@@ -152,31 +139,31 @@ def _redo(
         return LEFT
     _keep(columns, row, base, table, slot, known, counters)
     counters[REDONE] += 0 if early else 1
-    if columns[SEGMENT, row] >= 0 and _has_gap(columns, row, base, pages, counters, gap):
+    if columns[walk.SEGMENT, row] >= 0 and _has_gap(columns, row, base, pages, counters, gap):
         return GAP
     return NOTE if creates or (creating and group & _LAST) else DONE
 
 
 @kernel
-def _fits(columns: Columns, row: Number, known: Number, flags: Flags) -> bool:
+def _fits(columns: walk.Columns, row: Number, known: Number, flags: Flags) -> bool:
     """Return whether the record can follow: it begins its transaction, or that is open."""
-    group = columns[GROUP, row]
+    group = columns[walk.GROUP, row]
     begins = group & _FIRST != 0
     # A second begin, or a record of an unknown transaction: no boot, which is said record by
     # record.
-    if columns[TRANSACTION, row] < 0 or begins == known:
+    if columns[walk.TRANSACTION, row] < 0 or begins == known:
         return False
-    operation = columns[OPERATION, row]
-    status = columns[FLAG, row] if operation == operations.END else 0
+    operation = columns[walk.OPERATION, row]
+    status = columns[walk.FLAG, row] if operation == operations.END else 0
     # A version near 2^63 would overflow when the number of rows is added to it.
-    if status < 0 or status >= flags.shape[1] or columns[VERSION, row] >= _VERSION_MAX:
+    if status < 0 or status >= flags.shape[1] or columns[walk.VERSION, row] >= _VERSION_MAX:
         return False
     return bool(group & _CHECKED == flags[operation, status])
 
 
 @kernel
 def _keep(
-    columns: Columns,
+    columns: walk.Columns,
     row: Number,
     base: Number,
     table: Table,
@@ -185,13 +172,13 @@ def _keep(
     counters: Table,
 ) -> None:
     """Take a record into the table of open transactions."""
-    place = base | columns[OFFSET, row]
+    place = base | columns[walk.OFFSET, row]
     if not known:
-        number = columns[TRANSACTION, row]
-        xid = columns[GLOBAL_ID, row]
+        number = columns[walk.TRANSACTION, row]
+        xid = columns[walk.GLOBAL_ID, row]
         table[slot, NUMBER] = number
         table[slot, FIRST] = place
-        table[slot, INTERNAL] = columns[FLAG, row] == operations.STATUS_INTERNAL
+        table[slot, INTERNAL] = columns[walk.FLAG, row] == operations.STATUS_INTERNAL
         table[slot, XID] = -1 if xid < 0 else base | xid
         table[slot, PREPARED] = 0
         table[slot, RECORDS] = 0
@@ -199,20 +186,24 @@ def _keep(
         counters[HIGHEST] = max(counters[HIGHEST], number)
     table[slot, LAST] = place
     table[slot, RECORDS] += 1
-    if columns[GROUP, row] & _PREPARE:
+    if columns[walk.GROUP, row] & _PREPARE:
         table[slot, PREPARED] = 1
-    if columns[GROUP, row] & _LAST:
+    if columns[walk.GROUP, row] & _LAST:
         remove(table, slot)
         counters[OPEN] -= 1
 
 
 @kernel
 def _has_gap(
-    columns: Columns, row: Number, base: Number, pages: Table, counters: Table, gap: Table
+    columns: walk.Columns, row: Number, base: Number, pages: Table, counters: Table, gap: Table
 ) -> bool:
     """Note the version of a page; return whether some are missing before it."""
-    segment, container, page = columns[SEGMENT, row], columns[CONTAINER, row], columns[PAGE, row]
-    version = columns[VERSION, row]
+    segment, container, page = (
+        columns[walk.SEGMENT, row],
+        columns[walk.CONTAINER, row],
+        columns[walk.PAGE, row],
+    )
+    version = columns[walk.VERSION, row]
     slot = find_page(pages, segment, container, page)
     missing = False
     if pages[slot, 0] == FREE:
@@ -226,14 +217,14 @@ def _has_gap(
         gap[0] = pages[slot, PAGE_VERSION]
         gap[1] = pages[slot, PAGE_PLACE]
         missing = True
-    counted = columns[OPERATION, row] in _COUNTED
-    pages[slot, PAGE_VERSION] = version + (columns[COUNT, row] if counted else 1)
-    pages[slot, PAGE_PLACE] = base | columns[OFFSET, row]
+    counted = columns[walk.OPERATION, row] in _COUNTED
+    pages[slot, PAGE_VERSION] = version + (columns[walk.COUNT, row] if counted else 1)
+    pages[slot, PAGE_PLACE] = base | columns[walk.OFFSET, row]
     # Undone means: the last change of the page was an undo. The cut stays for ever.
     bits = pages[slot, PAGE_BITS] & ~UNDONE
-    if columns[OPERATION, row] == operations.PHYSICAL_UNDO:
+    if columns[walk.OPERATION, row] == operations.PHYSICAL_UNDO:
         bits |= UNDONE
-    if columns[OPERATION, row] in CUTTING:
+    if columns[walk.OPERATION, row] in CUTTING:
         bits |= CUT
     pages[slot, PAGE_BITS] = bits
     return missing

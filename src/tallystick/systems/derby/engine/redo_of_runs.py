@@ -25,15 +25,8 @@ from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import CONTAINER_CHANGE
 from tallystick.systems.derby.read.files import LogBytes
+from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk, PlainRun, Runs, xid_at
-from tallystick.systems.derby.runs.walk import (
-    CONTAINER,
-    OPERATION,
-    PAGE,
-    SEGMENT,
-    TRANSACTION,
-    VERSION,
-)
 
 SLOTS = 1 << 10
 """Slots of a new hash table."""
@@ -147,15 +140,17 @@ class RedoOfRuns:
 
     def _note(self, chunk: Chunk, row: int) -> None:
         place = int(chunk.instants[row])
-        if chunk.columns[OPERATION, row] == CONTAINER_CHANGE:
+        if chunk.columns[walk.OPERATION, row] == CONTAINER_CHANGE:
             self._versions.note_creation(place, chunk.bodies[row])
             if place >= self._result.redo_mark:
                 self._versions.note_change(chunk.bodies[row])
         else:
-            self._versions.note_end(place, int(chunk.columns[TRANSACTION, row]))
+            self._versions.note_end(place, int(chunk.columns[walk.TRANSACTION, row]))
 
     def _add_gap(self, chunk: Chunk, row: int) -> None:
-        numbers = chunk.columns[[SEGMENT, CONTAINER, PAGE, VERSION], row].tolist()
+        numbers = chunk.columns[
+            [walk.SEGMENT, walk.CONTAINER, walk.PAGE, walk.VERSION], row
+        ].tolist()
         page, version = Page(*numbers[:-1]), numbers[-1]
         known, before = self._gap.tolist()
         built = before < self._versions.built.get(Container(page.segment, page.container), 0)

@@ -11,21 +11,8 @@ from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
 from tallystick.systems.derby.engine.forward_scan import ForwardScan, ScanFailureError
 from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.format import layout
 from tallystick.systems.derby.format.field_types import global_id_text
-from tallystick.systems.derby.format.layout import (
-    CHECKSUM_OPERATION,
-    END_MARKER,
-    FLAG_BETA,
-    FLAG_DURABILITY_TEST,
-    HEADER_SIZE,
-    LENGTH,
-    Control,
-    Envelope,
-    decode_header,
-    instant_text,
-    make_instant,
-    read_envelope,
-)
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.read.transactions import LoggedTransaction, TransactionCollector
@@ -65,15 +52,15 @@ def _controls(log: LogFiles) -> list[Json]:
     ]
 
 
-def _control(found: Control | str) -> Json:
+def _control(found: layout.Control | str) -> Json:
     if isinstance(found, str):
         return {"error": found}
     return {
-        "checkpoint": instant_text(found.checkpoint),
+        "checkpoint": layout.instant_text(found.checkpoint),
         "major": found.major,
         "minor": found.minor,
-        "beta": bool(found.flags & FLAG_BETA),
-        "durability_test": bool(found.flags & FLAG_DURABILITY_TEST),
+        "beta": bool(found.flags & layout.FLAG_BETA),
+        "durability_test": bool(found.flags & layout.FLAG_DURABILITY_TEST),
     }
 
 
@@ -82,7 +69,7 @@ def _headers(log: LogFiles) -> list[Json]:
     for file in log.files.values():
         entry: Json = {"name": file.name, "size": file.size}
         try:
-            header = decode_header(file.data)
+            header = layout.decode_header(file.data)
         except LogFormatError as error:
             entry["error"] = str(error)
         else:
@@ -90,7 +77,7 @@ def _headers(log: LogFiles) -> list[Json]:
                 "format_id": header.format_id,
                 "obsolete": header.obsolete,
                 "number": header.number,
-                "prev": instant_text(header.previous),
+                "prev": layout.instant_text(header.previous),
             }
         entries.append(entry)
     return entries
@@ -98,7 +85,9 @@ def _headers(log: LogFiles) -> list[Json]:
 
 def _scans(log: LogFiles, recovery: Recovery, runs: Runs | None) -> list[Json]:
     """From the start of the first file, and from the undo mark if there is one."""
-    starts = [make_instant(log.first, HEADER_SIZE)] if log.files and not log.sealed else []
+    starts = (
+        [layout.make_instant(log.first, layout.HEADER_SIZE)] if log.files and not log.sealed else []
+    )
     starts += [recovery.undo_mark] if recovery.undo_mark else []
     skip = runs.run if runs is not None else None
     return [_scan(log, start, skip) for start in starts]
@@ -113,10 +102,10 @@ def _scan(log: LogFiles, start: int, skip: Skip | None) -> Json:
     except ScanFailureError as error:
         failure = str(error)
     entry: Json = {
-        "from": instant_text(start),
+        "from": layout.instant_text(start),
         "records": scan.records,
-        "last": instant_text(scan.last),
-        "log_end": instant_text(scan.log_end),
+        "last": layout.instant_text(scan.last),
+        "log_end": layout.instant_text(scan.log_end),
         "fuzzy": scan.fuzzy,
     }
     return entry if failure is None else entry | {"error": failure}
@@ -125,12 +114,12 @@ def _scan(log: LogFiles, start: int, skip: Skip | None) -> Json:
 def _transaction(one: LoggedTransaction) -> Json:
     entry: Json = {
         "xid": str(one.number),
-        "first": instant_text(one.first),
+        "first": layout.instant_text(one.first),
         "begin_seen": one.begin_seen,
         "state": one.state,
         "records": one.records,
         "undone": one.undone,
-        "last": instant_text(one.last),
+        "last": layout.instant_text(one.last),
     }
     return entry if one.xid is None else entry | {"gid": global_id_text(one.xid)}
 
@@ -162,7 +151,7 @@ class _Census:
         self.groups += chunk.checksums.size
         self.largest = max(self.largest, chunk.largest_group)
 
-    def _add(self, file: LogBytes, envelope: Envelope) -> None:
+    def _add(self, file: LogBytes, envelope: layout.Envelope) -> None:
         _, body, error = self._log.decode_or_error(file.number, envelope)
         outcome = Outcome.CORRUPT if error else Outcome.VALID
         size = envelope.end - envelope.position
@@ -171,11 +160,11 @@ class _Census:
         )
         self.records += 1
         self.transactions.add(one)
-        if body is not None and body.operation == CHECKSUM_OPERATION:
+        if body is not None and body.operation == layout.CHECKSUM_OPERATION:
             self.groups += 1
             self.largest = max(self.largest, body.fields["dataLength"])
             if not file.checksum_holds(envelope, body):
-                self.invalid.append(instant_text(one.place))
+                self.invalid.append(layout.instant_text(one.place))
 
 
 class _Chain:
@@ -187,22 +176,22 @@ class _Chain:
 
     def __init__(self, file: LogBytes) -> None:
         self._file = file
-        self.position = HEADER_SIZE
+        self.position = layout.HEADER_SIZE
         self.stop = ""
 
-    def step(self) -> Envelope | None:
+    def step(self) -> layout.Envelope | None:
         """Return the record at the position, and move after it; None at the end."""
-        envelope = read_envelope(self._file.data, self.position)
+        envelope = layout.read_envelope(self._file.data, self.position)
         self.stop = self._stop_reason(envelope)
         if envelope is None or self.stop:
             return None
         self.position = envelope.end
         return envelope
 
-    def _stop_reason(self, envelope: Envelope | None) -> str:
+    def _stop_reason(self, envelope: layout.Envelope | None) -> str:
         if envelope is None:
             return self._end()
-        if envelope.instant < make_instant(self._file.number, self.position):
+        if envelope.instant < layout.make_instant(self._file.number, self.position):
             return "instant"
         return "trailing" if envelope.trailing < envelope.length else ""
 
@@ -210,7 +199,7 @@ class _Chain:
         left = self._file.size - self.position
         if left <= 0:
             return "eof"
-        if left < LENGTH.size:
+        if left < layout.LENGTH.size:
             return "short"
-        at = self._file.data[self.position : self.position + LENGTH.size]
-        return "zero" if at == LENGTH.pack(END_MARKER) else "length"
+        at = self._file.data[self.position : self.position + layout.LENGTH.size]
+        return "zero" if at == layout.LENGTH.pack(layout.END_MARKER) else "length"

@@ -17,27 +17,13 @@ from tallystick.records import Finding
 from tallystick.storage.crc import crc32
 from tallystick.storage.source import PACKINGS, ByteSource, logical_name, open_source
 from tallystick.systems.derby.codes import CODES
+from tallystick.systems.derby.format import layout
 from tallystick.systems.derby.format.compressed_numbers import format_id
 from tallystick.systems.derby.format.crypto import (
     ENCRYPTED,
     LogCipher,
     algorithm_of,
     key_of_password,
-)
-from tallystick.systems.derby.format.layout import (
-    CHECKSUM_OPERATION,
-    CONTROL_NAMES,
-    HEADER,
-    HEADER_SIZE,
-    LOG_FILE,
-    LOG_RECORD,
-    SEGMENT,
-    SYSTEM_NAME,
-    Control,
-    Envelope,
-    decode_control,
-    find_record,
-    read_envelope,
 )
 from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.findings import FindingBuilder
@@ -52,7 +38,7 @@ SERVICE, LOG_DEVICE = "derby.serviceProtocol", "logDevice"
 LOG_FOLDER = "log"
 SYSTEM_PROPERTIES, _STORAGE = "derby.properties", "derby.storage."
 """Settings of the system beside its databases, and what those of a log begin with."""
-_PLAIN = format_id(LOG_RECORD)
+_PLAIN = format_id(layout.LOG_RECORD)
 _PROBED = 3
 
 
@@ -64,7 +50,7 @@ def file_number(name: str) -> int | None:
 
 def is_log_name(name: str) -> bool:
     """Return whether a log file or a control file can have this name."""
-    return name in CONTROL_NAMES or file_number(name) is not None
+    return name in layout.CONTROL_NAMES or file_number(name) is not None
 
 
 class SealedBodyError(LogFormatError):
@@ -85,9 +71,9 @@ class LogBytes:
         """Size in bytes."""
         return len(self.data)
 
-    def checksum_holds(self, envelope: Envelope, body: Body | None) -> bool | None:
+    def checksum_holds(self, envelope: layout.Envelope, body: Body | None) -> bool | None:
         """Return whether the data after a checksum record has its CRC; None for other records."""
-        if body is None or body.operation != CHECKSUM_OPERATION:
+        if body is None or body.operation != layout.CHECKSUM_OPERATION:
             return None
         size = body.fields["dataLength"]
         covered = self.data[envelope.end : envelope.end + max(size, 0)]
@@ -96,15 +82,15 @@ class LogBytes:
 
 def has_header(file: LogBytes) -> bool:
     """Return whether a file begins with the format id of log files, and with its own number."""
-    if file.size < HEADER_SIZE:
+    if file.size < layout.HEADER_SIZE:
         return False
-    found, _, number, _ = HEADER.unpack_from(file.data)
-    return bool(found == LOG_FILE and number == file.number)
+    found, _, number, _ = layout.HEADER.unpack_from(file.data)
+    return bool(found == layout.LOG_FILE and number == file.number)
 
 
 def previous_end(file: LogBytes) -> int:
     """Return the instant of the end of the file before, which the header has; 0 without one."""
-    return HEADER.unpack_from(file.data)[3] if file.size >= HEADER_SIZE else 0
+    return layout.HEADER.unpack_from(file.data)[3] if file.size >= layout.HEADER_SIZE else 0
 
 
 def looks_plain(file: LogBytes) -> bool:
@@ -114,12 +100,12 @@ def looks_plain(file: LogBytes) -> bool:
     """
     # Some of them, as a single one may be damaged.
     votes: list[bool] = []
-    place = find_record(file.data, file.number, HEADER_SIZE)
+    place = layout.find_record(file.data, file.number, layout.HEADER_SIZE)
     while place is not None and len(votes) < _PROBED:
-        envelope = read_envelope(file.data, place)
+        envelope = layout.read_envelope(file.data, place)
         assert envelope is not None
         votes.append(file.data[envelope.body : envelope.body + len(_PLAIN)] == _PLAIN)
-        place = find_record(file.data, file.number, envelope.end)
+        place = layout.find_record(file.data, file.number, envelope.end)
     return sum(votes) * 2 >= len(votes)
 
 
@@ -131,10 +117,10 @@ class ControlBytes:
     path: str
     data: memoryview
 
-    def content_or_error(self) -> Control | str:
+    def content_or_error(self) -> layout.Control | str:
         """Return the content, or what is wrong with it."""
         try:
-            return decode_control(self.data)
+            return layout.decode_control(self.data)
         except LogFormatError as error:
             return str(error)
 
@@ -157,7 +143,7 @@ class LogFiles:
             number = file_number(source.name)
             if number is not None:
                 files[number] = LogBytes(number, source.path, source.name, source.data)
-            elif source.name in CONTROL_NAMES:
+            elif source.name in layout.CONTROL_NAMES:
                 controls.append(ControlBytes(source.name, source.path, source.data))
         return cls(dict(sorted(files.items())), tuple(controls))
 
@@ -166,11 +152,11 @@ class LogFiles:
         """The lowest file number, 0 if there is no log file."""
         return next(iter(self.files), 0)
 
-    def raw(self, number: int, envelope: Envelope) -> memoryview:
+    def raw(self, number: int, envelope: layout.Envelope) -> memoryview:
         """Return a record's body as it is in file ``number``."""
         return self.files[number].data[envelope.body : envelope.body + envelope.length]
 
-    def clear(self, number: int, envelope: Envelope) -> bytes | memoryview:
+    def clear(self, number: int, envelope: layout.Envelope) -> bytes | memoryview:
         """Return a record's body in clear; raises `SealedBodyError` if the key is missing."""
         raw = self.raw(number, envelope)
         if not self.encrypted or self.is_plain(number):
@@ -179,7 +165,9 @@ class LogFiles:
             raise SealedBodyError("the body is encrypted", offset=envelope.body)
         return self.cipher.decrypt(raw)
 
-    def decode_or_error(self, number: int, envelope: Envelope) -> tuple[bytes, Body | None, str]:
+    def decode_or_error(
+        self, number: int, envelope: layout.Envelope
+    ) -> tuple[bytes, Body | None, str]:
         """Return a record's body in clear and decoded, and why it cannot be decoded.
 
         A body that is encrypted without a key is returned as it is, without an error.
@@ -220,7 +208,7 @@ class OpenedLog:
     """The opened files of a log, as ``files``; close it to release them."""
 
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
-        self._finding = FindingBuilder(SYSTEM_NAME, source.path, CODES)
+        self._finding = FindingBuilder(layout.SYSTEM_NAME, source.path, CODES)
         self.problems: list[Finding] = []
         self._sources = [one for path in source.files if (one := self._open(path)) is not None]
         files = LogFiles.sorted_by_name(self._sources)
@@ -276,8 +264,8 @@ def _cipher(log: LogFiles, options: ReadOptions) -> LogCipher | None:
 
 
 def _opens(cipher: LogCipher, log: LogFiles, file: LogBytes) -> bool:
-    place = find_record(file.data, file.number, HEADER_SIZE)
-    envelope = None if place is None else read_envelope(file.data, place)
+    place = layout.find_record(file.data, file.number, layout.HEADER_SIZE)
+    envelope = None if place is None else layout.read_envelope(file.data, place)
     if envelope is None:
         return True
     return cipher.decrypt(log.raw(file.number, envelope)).startswith(_PLAIN)
@@ -304,7 +292,7 @@ def system_path(source: LogSource) -> str:
 
 def system_properties(source: LogSource) -> dict[str, str]:
     """Return what the system's settings say of the log of a whole database; none of a log alone."""
-    if SEGMENT not in names_beside(database_of(source)):
+    if layout.SEGMENT not in names_beside(database_of(source)):
         return {}
     try:
         with open_source(system_path(source)) as file:

@@ -32,41 +32,22 @@ from tallystick.systems.derby.read.files import LogBytes, LogFiles, previous_end
 from tallystick.systems.derby.read.names import Names
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.runs import images
+from tallystick.systems.derby.runs import images, walk
 from tallystick.systems.derby.runs.chunk import ROWS, Chunk, Column, Runs, plain_range, xid_at
 from tallystick.systems.derby.runs.pieces import Piece, file_pieces, pieces_to_odd
-from tallystick.systems.derby.runs.walk import (
-    BODY_COLUMNS,
-    CONTAINER,
-    FLAG,
-    GLOBAL_ID,
-    GROUP,
-    LENGTH,
-    LOGICAL_UNDO,
-    OFFSET,
-    OPERATION,
-    PAGE,
-    RECORD_ID,
-    SEGMENT,
-    TAIL,
-    TAIL_LENGTH,
-    TRANSACTION,
-    UNDO,
-    Columns,
-)
 
 _KEPT = (
-    OFFSET,
-    LENGTH,
-    TRANSACTION,
-    OPERATION,
-    SEGMENT,
-    CONTAINER,
-    PAGE,
-    RECORD_ID,
-    FLAG,
-    TAIL,
-    TAIL_LENGTH,
+    walk.OFFSET,
+    walk.LENGTH,
+    walk.TRANSACTION,
+    walk.OPERATION,
+    walk.SEGMENT,
+    walk.CONTAINER,
+    walk.PAGE,
+    walk.RECORD_ID,
+    walk.FLAG,
+    walk.TAIL,
+    walk.TAIL_LENGTH,
 )
 """Columns that are kept of a change until its transaction ends; of its offset, the instant."""
 (
@@ -82,7 +63,15 @@ _KEPT = (
     KEPT_TAIL,
     KEPT_TAIL_LENGTH,
 ) = range(len(_KEPT))
-_OF_RANGES = [OFFSET, LENGTH, GROUP, TRANSACTION, OPERATION, LOGICAL_UNDO, UNDO]
+_OF_RANGES = [
+    walk.OFFSET,
+    walk.LENGTH,
+    walk.GROUP,
+    walk.TRANSACTION,
+    walk.OPERATION,
+    walk.LOGICAL_UNDO,
+    walk.UNDO,
+]
 _UNDONE = -1
 """In place of the operation of a kept change."""
 _COMPENSATION, _LAST, _COMMIT = int(Group.COMPENSATION), int(Group.LAST), int(Group.COMMIT)
@@ -120,7 +109,7 @@ def _of_ranges(ranges: list[ByteRange]) -> Chunk:
             entry = layout.NULL if body.fields.get("undo") is None else layout.LOGICAL_UNDO_BTREE
             undo = -1 if body.undo is None else body.undo
             rows.append((*place, body.operation, entry, undo))
-    columns = np.full((BODY_COLUMNS, len(rows)), -1, np.int64)
+    columns = np.full((walk.BODY_COLUMNS, len(rows)), -1, np.int64)
     # Reshaped, because the array of no rows has one dimension.
     columns[_OF_RANGES, :] = np.array(rows, np.int64).reshape(-1, len(_OF_RANGES)).T
     return Chunk(ranges[0].file, np.empty(0, np.uint8), columns, {})
@@ -159,9 +148,11 @@ class _Chosen:
 
     def rows(self, chunk: Chunk) -> Column:
         """Return the rows of the next chunk that are chosen."""
-        transaction, group = chunk.columns[TRANSACTION], chunk.columns[GROUP]
-        on = np.isin(chunk.columns[CONTAINER], self._containers) & (chunk.columns[SEGMENT] == 0)
-        turns = chunk.columns[OPERATION] == operations.BEGIN
+        transaction, group = chunk.columns[walk.TRANSACTION], chunk.columns[walk.GROUP]
+        on = np.isin(chunk.columns[walk.CONTAINER], self._containers) & (
+            chunk.columns[walk.SEGMENT] == 0
+        )
+        turns = chunk.columns[walk.OPERATION] == operations.BEGIN
         turns |= group & (_LAST | _COMPENSATION) != 0
         numbers = np.union1d(self._open, transaction[on])
         chosen = on | (turns & np.isin(transaction, numbers))
@@ -221,7 +212,7 @@ class Committed:
         ordinal: its number within the commit.
     """
 
-    columns: Columns
+    columns: walk.Columns
     group: Column
     ordinal: Column
     commits: Column
@@ -281,7 +272,7 @@ class ChangeFeed:
     """Takes records in log order, and gives the changes that they commit."""
 
     def __init__(self) -> None:
-        self._open: dict[int, list[Columns]] = {}
+        self._open: dict[int, list[walk.Columns]] = {}
         """Changes of open transactions, in parts."""
 
     def take(self, chunk: Chunk) -> Committed:
@@ -314,10 +305,10 @@ class ChangeFeed:
         return found
 
     def _settled(
-        self, records: Columns, rows: Column, undoing: NDArray[np.bool_]
-    ) -> tuple[list[Columns], list[Column]]:
+        self, records: walk.Columns, rows: Column, undoing: NDArray[np.bool_]
+    ) -> tuple[list[walk.Columns], list[Column]]:
         """Settle what was open before; return what is committed, and the rows that commit it."""
-        pieces: list[Columns] = []
+        pieces: list[walk.Columns] = []
         ends: list[Column] = []
         known = np.array(list(self._open), np.int64)
         numbers = records[images.TRANSACTION]
@@ -357,20 +348,20 @@ class ChangeFeed:
             self._open.setdefault(int(numbers[begin]), []).append(kept[:, begin:end].copy())
 
 
-def _records(chunk: Chunk) -> tuple[Columns, Column]:
+def _records(chunk: Chunk) -> tuple[walk.Columns, Column]:
     """Return the columns that `images.settle` takes, and the row of the chunk for each of them."""
     rows = chunk.by_transaction()
     columns = chunk.columns[:, rows]
-    operation, group = columns[OPERATION], columns[GROUP]
+    operation, group = columns[walk.OPERATION], columns[walk.GROUP]
     changes = np.isin(operation, CHANGING) & (group & _COMPENSATION == 0)
     # -1 is no such field, and null is that of a table's row: with a logical undo it is an index
     # row.
-    changes &= columns[LOGICAL_UNDO] <= layout.NULL
-    found = (columns[TRANSACTION], group, operation, chunk.instants[rows], columns[UNDO])
+    changes &= columns[walk.LOGICAL_UNDO] <= layout.NULL
+    found = (columns[walk.TRANSACTION], group, operation, chunk.instants[rows], columns[walk.UNDO])
     return np.stack([*found, changes.astype(np.int64)]), rows
 
 
-def _first_end(records: Columns) -> int | None:
+def _first_end(records: walk.Columns) -> int | None:
     """Return which record of a transaction ends it, or begins it anew, if one does."""
     ends = records[images.OPERATION] == operations.BEGIN
     ends |= records[images.GROUP] & _LAST != 0
@@ -383,21 +374,21 @@ def _commits(record: Column) -> bool:
     return bool(not begins and record[images.GROUP] & _COMMIT)
 
 
-def _kept(chunk: Chunk, rows: Column) -> Columns:
+def _kept(chunk: Chunk, rows: Column) -> walk.Columns:
     # Both at once: to choose the columns first would copy each of them whole.
-    columns: Columns = chunk.columns[np.array(_KEPT)[:, None], rows]
+    columns: walk.Columns = chunk.columns[np.array(_KEPT)[:, None], rows]
     # An offset has fewer than 32 bits, so this makes an instant of it.
     columns[KEPT_PLACE] |= make_instant(chunk.file.number, 0)
     return columns
 
 
-def _in_order(chunk: Chunk, columns: Columns, ends: Column) -> Committed:
+def _in_order(chunk: Chunk, columns: walk.Columns, ends: Column) -> Committed:
     """Sort changes by the rows of the chunk that commit them."""
     alive = np.flatnonzero(columns[KEPT_OPERATION] != _UNDONE)
     # Stable: the changes of a commit stay in log order.
     order = alive[np.argsort(ends[alive], kind="stable")]
     rows, group = np.unique(ends[order], return_inverse=True)
-    places = chunk.columns[GLOBAL_ID, rows].tolist()
+    places = chunk.columns[walk.GLOBAL_ID, rows].tolist()
     gtrids = [_gtrid(chunk, place) if place >= 0 else None for place in places]
     return Committed(columns[:, order], group, ordinals(group), chunk.instants[rows], gtrids)
 

@@ -40,23 +40,7 @@ from tallystick.systems.derby.format.record_body import Body, decode_body
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.read.scan import DROPPED, LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.runs.walk import (
-    BODIES,
-    BODY_COLUMNS,
-    COUNT,
-    FULL,
-    GROUP,
-    HEAD_COLUMNS,
-    HEADS,
-    LARGE_COLUMNS,
-    LENGTH,
-    ODD,
-    OFFSET,
-    OPERATION,
-    TRANSACTION,
-    Columns,
-    walk,
-)
+from tallystick.systems.derby.runs import walk
 
 ROWS = 1 << 14
 """Most rows of a chunk."""
@@ -73,7 +57,7 @@ class Chunk:
 
     file: LogBytes
     data: Bytes
-    columns: Columns
+    columns: walk.Columns
     bodies: Mapping[int, Body]
     dropped: bool = False
     """A restart does not come to these records."""
@@ -86,13 +70,13 @@ class Chunk:
     @property
     def instants(self) -> Column:
         """The instants of the records."""
-        found: Column = self.columns[OFFSET] | make_instant(self.file.number, 0)
+        found: Column = self.columns[walk.OFFSET] | make_instant(self.file.number, 0)
         return found
 
     @property
     def lengths(self) -> Column:
         """The lengths of the records, with what is around their bodies."""
-        found: Column = self.columns[LENGTH] + LOG_RECORD_FIXED_OVERHEAD_SIZE
+        found: Column = self.columns[walk.LENGTH] + LOG_RECORD_FIXED_OVERHEAD_SIZE
         return found
 
     @property
@@ -102,23 +86,23 @@ class Chunk:
 
     def end_of(self, row: int) -> int:
         """Return the offset after a record."""
-        offset, length = self.columns[: LENGTH + 1, row].tolist()
+        offset, length = self.columns[: walk.LENGTH + 1, row].tolist()
         return int(offset + length + LOG_RECORD_FIXED_OVERHEAD_SIZE)
 
     @property
     def checksums(self) -> Column:
         """The rows of checksum records."""
-        found: Column = np.flatnonzero(self.columns[OPERATION] == CHECKSUM_OPERATION)
+        found: Column = np.flatnonzero(self.columns[walk.OPERATION] == CHECKSUM_OPERATION)
         return found
 
     @property
     def largest_group(self) -> int:
         """The bytes of the largest group that begins here."""
-        return int(self.columns[COUNT, self.checksums].max(initial=0))
+        return int(self.columns[walk.COUNT, self.checksums].max(initial=0))
 
     def marking(self, place: int) -> list[int]:
         """Return the rows of checkpoint records, and of the one that the control file names."""
-        found = (self.columns[OPERATION] == CHECKPOINT) | (self.instants == place)
+        found = (self.columns[walk.OPERATION] == CHECKPOINT) | (self.instants == place)
         rows: list[int] = np.flatnonzero(found).tolist()
         return rows
 
@@ -130,13 +114,15 @@ class Chunk:
             others: transactions that made a checkpoint: their records are left out until the
                 number begins anew. None stands for records without a transaction.
         """
-        wanted = (self.columns[GROUP] & _ENDS != 0) & (self.instants >= mark)
+        wanted = (self.columns[walk.GROUP] & _ENDS != 0) & (self.instants >= mark)
         for number in others:
-            mine = self.columns[TRANSACTION] == (-1 if number is None else number)
-            begins = np.flatnonzero(mine & (self.columns[GROUP] & _FIRST != 0))
+            mine = self.columns[walk.TRANSACTION] == (-1 if number is None else number)
+            begins = np.flatnonzero(mine & (self.columns[walk.GROUP] & _FIRST != 0))
             before = slice(begins[0] if begins.size else self.size)
             wanted[before] &= ~mine[before]
-        columns = self.columns[[OFFSET, LENGTH, TRANSACTION, OPERATION, GROUP]][:, wanted]
+        columns = self.columns[
+            [walk.OFFSET, walk.LENGTH, walk.TRANSACTION, walk.OPERATION, walk.GROUP]
+        ][:, wanted]
         columns[1] += LOG_RECORD_FIXED_OVERHEAD_SIZE
         rows: list[list[Any]] = columns.T.tolist()
         for row in rows:
@@ -145,13 +131,13 @@ class Chunk:
 
     def names(self) -> Iterator[tuple[int, str]]:
         """Yield the transaction of each record that has one, and the name of its operation."""
-        rows = self.columns[[TRANSACTION, OPERATION]].T.tolist()
+        rows = self.columns[[walk.TRANSACTION, walk.OPERATION]].T.tolist()
         return ((number, OPERATIONS[one].name) for number, one in rows if number >= 0)
 
     def begun(self) -> list[int | None]:
         """Return the transactions of records that have the flag of a begin record."""
-        begins = self.columns[GROUP] & _FIRST != 0
-        numbers = self.columns[TRANSACTION, begins].tolist()
+        begins = self.columns[walk.GROUP] & _FIRST != 0
+        numbers = self.columns[walk.TRANSACTION, begins].tolist()
         return [number if number >= 0 else None for number in numbers]
 
     def rows(self, begin: int, end: int) -> Chunk:
@@ -165,21 +151,21 @@ class Chunk:
 
     def range(self, row: int, scan: LogScan | None = None) -> ByteRange:
         """Return a record as a scan of all bytes finds it; without one, as a plain record."""
-        offset, length = self.columns[: LENGTH + 1, row].tolist()
+        offset, length = self.columns[: walk.LENGTH + 1, row].tolist()
         in_scan = scan is not None and scan.in_scan(make_instant(self.file.number, offset))
         found = plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
         return replace(found, salvaged=True, reason=DROPPED) if self.dropped else found
 
     def changing(self) -> NDArray[np.bool_]:
         """Return of each record whether it changes rows, tables or indexes."""
-        found: NDArray[np.bool_] = _CHANGING[self.columns[OPERATION]]
+        found: NDArray[np.bool_] = _CHANGING[self.columns[walk.OPERATION]]
         for row, body in self.bodies.items():
             found[row] = not keeps_house(body.operation, body.fields)
         return found
 
     def by_transaction(self) -> Column:
         """Return the rows that belong to transactions, those of each together and in order."""
-        transaction = self.columns[TRANSACTION]
+        transaction = self.columns[walk.TRANSACTION]
         rows: Column = np.flatnonzero(transaction >= 0)
         # Stable: the records of a transaction stay in log order.
         return rows[np.argsort(transaction[rows], kind="stable")]
@@ -204,9 +190,9 @@ def plain_range(
     )
 
 
-def _clear(file: LogBytes, columns: Columns, row: int) -> bytes:
-    begin = int(columns[OFFSET, row]) + PREFIX.size
-    return bytes(file.data[begin : begin + int(columns[LENGTH, row])])
+def _clear(file: LogBytes, columns: walk.Columns, row: int) -> bytes:
+    begin = int(columns[walk.OFFSET, row]) + PREFIX.size
+    return bytes(file.data[begin : begin + int(columns[walk.LENGTH, row])])
 
 
 def xid_at(data: memoryview, place: int) -> Xid | None:
@@ -232,16 +218,16 @@ class PlainRun(NamedTuple):
 
     def extended(self, chunk: Chunk) -> PlainRun:
         """Return the run with the records of the chunk, which follow it."""
-        operation = chunk.columns[OPERATION]
+        operation = chunk.columns[walk.OPERATION]
         checks = chunk.checksums
         # Checksum records are no records of the log's own scan: it ends at the last other one.
         row = chunk.size - 1
         while row >= 0 and operation[row] == CHECKSUM_OPERATION:
             row -= 1
-        last = self[2:4] if row < 0 else (int(chunk.columns[OFFSET, row]), chunk.end_of(row))
+        last = self[2:4] if row < 0 else (int(chunk.columns[walk.OFFSET, row]), chunk.end_of(row))
         covered = self.covered
         if checks.size:
-            covered = chunk.end_of(checks[-1]) + int(chunk.columns[COUNT, checks[-1]])
+            covered = chunk.end_of(checks[-1]) + int(chunk.columns[walk.COUNT, checks[-1]])
         return PlainRun(chunk.end, self.records + chunk.size - checks.size, *last, covered)
 
 
@@ -296,16 +282,16 @@ def _chunks(file: LogBytes, begin: int, limit: int, rows: int, *, heads: bool) -
     data = np.frombuffer(file.data, np.uint8)
     # An instant is file number and offset in 64 bits: beyond, records could not be told apart.
     stop = min(limit, file.size, POSITION_MASK) if file.number <= FILE_NUMBER_MAX else begin
-    count, programs = (HEAD_COLUMNS, HEADS) if heads else (BODY_COLUMNS, BODIES)
+    count, programs = (walk.HEAD_COLUMNS, walk.HEADS) if heads else (walk.BODY_COLUMNS, walk.BODIES)
     # Where bodies are decoded they vouch for themselves; heads need a checksum before them.
-    how, covered = FULL, begin if heads else file.size
-    while how == FULL and begin < stop:
+    how, covered = walk.FULL, begin if heads else file.size
+    while how == walk.FULL and begin < stop:
         # Pages behind are given back, or a long log would stay in memory as a whole.
         let_go(file.data, begin)
         columns = np.empty((count, rows), np.int64)
-        large = np.empty((LARGE_COLUMNS, rows), np.int64)
+        large = np.empty((walk.LARGE_COLUMNS, rows), np.int64)
         # No further than `let_go` allows between two calls, even where the columns have room.
-        found, checks, begin, covered, how = walk(
+        found, checks, begin, covered, how = walk.walk(
             data, file.number, begin, covered, min(stop, begin + NEAR), columns, programs, large
         )
         chunk = _vouched(file, data, columns[:, :found], large[:, :checks])
@@ -315,7 +301,7 @@ def _chunks(file: LogBytes, begin: int, limit: int, rows: int, *, heads: bool) -
             return
 
 
-def _vouched(file: LogBytes, data: Bytes, columns: Columns, large: Columns) -> Chunk:
+def _vouched(file: LogBytes, data: Bytes, columns: walk.Columns, large: walk.Columns) -> Chunk:
     """Return the records before the first that the walk's caller finds to be none."""
     whole = columns.shape[1]
     for begin, end, crc, row in large.T.tolist():
@@ -324,7 +310,7 @@ def _vouched(file: LogBytes, data: Bytes, columns: Columns, large: Columns) -> C
             whole = row
             break
     bodies: dict[int, Body] = {}
-    for row in np.flatnonzero(columns[ODD, :whole]).tolist():
+    for row in np.flatnonzero(columns[walk.ODD, :whole]).tolist():
         try:
             bodies[row] = decode_body(_clear(file, columns, row))
         except LogFormatError:

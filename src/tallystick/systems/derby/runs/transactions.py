@@ -25,16 +25,8 @@ from tallystick.systems.derby.read.transactions import (
     TransactionCollector,
     ended_state,
 )
+from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk, Column, xid_at
-from tallystick.systems.derby.runs.walk import (
-    FLAG,
-    GLOBAL_ID,
-    GROUP,
-    OFFSET,
-    OPERATION,
-    TRANSACTION,
-    Columns,
-)
 
 _LAST, _PREPARE, _COMMIT = int(Group.LAST), int(Group.PREPARE), int(Group.COMMIT)
 _COMPENSATION = int(Group.COMPENSATION)
@@ -43,7 +35,7 @@ _COMPENSATION = int(Group.COMPENSATION)
 def collect(collector: TransactionCollector, chunk: Chunk) -> None:
     """Collect the transactions of a chunk."""
     begin = 0
-    checkpoints = chunk.columns[OPERATION] == operations.CHECKPOINT
+    checkpoints = chunk.columns[walk.OPERATION] == operations.CHECKPOINT
     for row in np.flatnonzero(checkpoints).tolist():
         _collect(collector, chunk.rows(begin, row))
         collector.add(chunk.range(row))  # it may tell global ids
@@ -62,7 +54,7 @@ def _collect(collector: TransactionCollector, chunk: Chunk) -> None:
         collector.add_ended(sums[NUMBER, over].tolist(), states)
 
 
-def _are_over(sums: Columns) -> NDArray[np.bool_]:
+def _are_over(sums: walk.Columns) -> NDArray[np.bool_]:
     """Tell which transactions begin and end here, the latest ones left out.
 
     The first one is left out, too: with it a boot may begin.
@@ -74,7 +66,7 @@ def _are_over(sums: Columns) -> NDArray[np.bool_]:
     return over
 
 
-def _add_sums(collector: TransactionCollector, chunk: Chunk, sums: Columns) -> None:
+def _add_sums(collector: TransactionCollector, chunk: Chunk, sums: walk.Columns) -> None:
     """Take in the records of each transaction at once, in order of their first ones."""
     path, data = chunk.file.path, chunk.file.data
     for number, place, begins, internal, *counts, end, proof, operation, xid in sums.T.tolist():
@@ -111,13 +103,13 @@ def boots(begun: Numbers, chunk: Chunk) -> Iterator[Chunk]:
 
 def begun_numbers(chunk: Chunk) -> list[int]:
     """Return the numbers of the transactions that begin, in order."""
-    found: list[int] = chunk.columns[TRANSACTION, _begins(chunk)].tolist()
+    found: list[int] = chunk.columns[walk.TRANSACTION, _begins(chunk)].tolist()
     return found
 
 
 def _begins(chunk: Chunk) -> NDArray[np.bool_]:
-    begins = chunk.columns[OPERATION] == operations.BEGIN
-    found: NDArray[np.bool_] = begins & (chunk.columns[TRANSACTION] >= 0)
+    begins = chunk.columns[walk.OPERATION] == operations.BEGIN
+    found: NDArray[np.bool_] = begins & (chunk.columns[walk.TRANSACTION] >= 0)
     return found
 
 
@@ -136,7 +128,7 @@ last global id.
 SUMMED = 14
 
 
-def summed(chunk: Chunk) -> Columns:
+def summed(chunk: Chunk) -> walk.Columns:
     """Return a column for the records of each transaction, in order of their first ones."""
     rows = chunk.by_transaction()
     if not rows.size:
@@ -149,20 +141,20 @@ class _Sums:
 
     def __init__(self, chunk: Chunk, rows: Column) -> None:
         self._chunk, self._rows = chunk, rows
-        self._transaction = self._of(TRANSACTION)
-        self._operation = self._of(OPERATION)
+        self._transaction = self._of(walk.TRANSACTION)
+        self._operation = self._of(walk.OPERATION)
         self._begins = self._operation == operations.BEGIN
         # A number that begins twice within a chunk is two transactions, of two boots.
         self._starts: Column = np.flatnonzero(firsts(self._transaction) | self._begins)
 
-    def columns(self) -> Columns:
+    def columns(self) -> walk.Columns:
         """Return the sums, in order of first records."""
         starts, rows = self._starts, self._rows
         lasts = lasts_of(starts, rows.size)
         first, last = rows[starts], rows[lasts]
-        group, xid = self._of(GROUP), self._of(GLOBAL_ID)
+        group, xid = self._of(walk.GROUP), self._of(walk.GLOBAL_ID)
         proves = self._begins | (self._operation == operations.END)
-        internal = self._chunk.columns[FLAG, first] == operations.STATUS_INTERNAL
+        internal = self._chunk.columns[walk.FLAG, first] == operations.STATUS_INTERNAL
         found = np.empty((SUMMED, starts.size), np.int64)
         found[NUMBER] = self._transaction[starts]
         found[FIRST] = self._chunk.instants[first]
@@ -175,7 +167,7 @@ class _Sums:
         found[GROUPS] = np.bitwise_or.reduceat(group, starts)
         found[CHANGES] = np.bitwise_or.reduceat(self._chunk.changing()[rows], starts)
         found[END] = self._last(group & (_LAST | _PREPARE) != 0, group)
-        found[PROOF] = self._last(proves, self._of(OFFSET))
+        found[PROOF] = self._last(proves, self._of(walk.OFFSET))
         found[PROVES] = self._last(proves, self._operation)
         found[XID] = self._last(xid >= 0, xid)
         # No two first records share a row, so the sort need not be stable.

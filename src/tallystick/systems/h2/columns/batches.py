@@ -31,17 +31,9 @@ from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
 from tallystick.systems.h2.read.records import KINDS, batches_of_entries
+from tallystick.systems.h2.runs import walk
 from tallystick.systems.h2.runs.chunk import Chunk, signed32
 from tallystick.systems.h2.runs.pieces import LogPieces
-from tallystick.systems.h2.runs.walk import (
-    BODY_LENGTH,
-    BODY_START,
-    CODE,
-    LENGTH,
-    NUMBER,
-    SESSION,
-    START,
-)
 from tallystick.systems.protocol import Split
 
 _TYPES = pa.array([one.name for one in Type])
@@ -60,7 +52,7 @@ def record_batches_of(
         if chunk.odd:
             yield from batches_of_entries(chunk.odd, stream, path, split, rows)
             continue
-        offsets = chunk.table[START].copy()
+        offsets = chunk.table[walk.START].copy()
         kernels.file_offsets(offsets, chunk.begin, ids, stream.pages.page_size, stream.body_size)
         part, offsets = _in_split(chunk, offsets, split)
         if len(offsets):
@@ -80,15 +72,15 @@ def _in_split(chunk: Chunk, offsets: Any, split: Split | None) -> tuple[Chunk, A
 def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
     table = chunk.table
     count = table.shape[1]
-    codes = table[CODE]
+    codes = table[walk.CODE]
     small = codes.astype(np.int8)
     columns = whole_records(SYSTEM_NAME, log, file, Clock.NONE, count) | {
         "offset": numbers(offsets, None),
-        "length": numbers(table[LENGTH], None),
+        "length": numbers(table[walk.LENGTH], None),
         "kind": coded(small, _KIND_NAMES),
         "type": coded(small, _TYPES),
         "sequence": numbers(chunk.sequence, None),
-        "transaction": numbers(signed32(table[SESSION]), bitmap(_WITH_SESSION[codes])),
+        "transaction": numbers(signed32(table[walk.SESSION]), bitmap(_WITH_SESSION[codes])),
         "record_id": numbers(_record_ids(table, codes), bitmap(_WITH_NUMBER[codes])),
         "resources": no_texts(count),
         "body": _bodies(chunk.data, table),
@@ -97,7 +89,7 @@ def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
 
 
 def _record_ids(table: Any, codes: Any) -> Any:
-    values = table[NUMBER]
+    values = table[walk.NUMBER]
     pages = codes == Type.UNDO
     if pages.any():
         values[pages] = signed32(values[pages])
@@ -106,7 +98,7 @@ def _record_ids(table: Any, codes: Any) -> Any:
 
 def _bodies(data: Any, table: Any) -> pa.Array:
     """Return views into the joined bytes; copies where these are too many for views."""
-    starts, lengths = table[BODY_START], table[BODY_LENGTH]
+    starts, lengths = table[walk.BODY_START], table[walk.BODY_LENGTH]
     if len(data) > VIEWED_MAX:
         # A view has 32 bits for its offset.
         places = zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -124,8 +116,8 @@ def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:
         name: [None] * len(codes) for name in ("format_id", "gtrid", "bqual")
     }
     for row in rows:
-        start = int(table[BODY_START, row])
-        record = int(table[START, row] + table[LENGTH, row])
+        start = int(table[walk.BODY_START, row])
+        record = int(table[walk.START, row] + table[walk.LENGTH, row])
         name, _ = decode_string(bytes(data[start:record]), 0)
         xid = branch_of(name)
         if xid is not None:

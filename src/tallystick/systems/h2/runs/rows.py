@@ -10,18 +10,7 @@ from typing import Any
 
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
-from tallystick.systems.h2.format.values.types import (
-    ARRAY,
-    BYTE,
-    DECIMAL_0,
-    DECIMAL_SMALL_0,
-    INT_0_15,
-    INT_NEGATIVE,
-    LONG,
-    LONG_0_7,
-    LONG_NEGATIVE,
-    SHORT,
-)
+from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.runs.walk import after_value, number_at
 
 NO_COLUMN = -1
@@ -44,7 +33,7 @@ def read_rows(data: Any, starts: Any, lengths: Any, column: int, counts: Any, nu
             return False
         for _ in range(column):
             # An array is several values to `after_value`, so the column would not be found.
-            if data[at] == ARRAY:
+            if data[at] == types.ARRAY:
                 return False
             at = after_value(data, at, end)
             if at < 0:
@@ -59,9 +48,9 @@ def read_rows(data: Any, starts: Any, lengths: Any, column: int, counts: Any, nu
 def is_whole(code: int) -> bool:
     """Return True for the type of a whole number of at most 64 bits."""
     return (
-        BYTE <= code <= LONG
-        or INT_0_15 <= code < DECIMAL_0
-        or INT_NEGATIVE <= code <= LONG_NEGATIVE
+        types.BYTE <= code <= types.LONG
+        or types.INT_0_15 <= code < types.DECIMAL_0
+        or types.INT_NEGATIVE <= code <= types.LONG_NEGATIVE
     )
 
 
@@ -70,18 +59,18 @@ def whole_number_at(data: Any, at: int, end: int) -> int:
     """Return the number at ``at``: of a type of `is_whole`, ENUM, or a DECIMAL without scale."""
     code = int(data[at])
     at += 1
-    if code >= INT_0_15 and code < LONG_0_7:
-        return code - INT_0_15
-    if code >= LONG_0_7 and code < DECIMAL_0:
-        return code - LONG_0_7
-    if code == BYTE:
+    if code >= types.INT_0_15 and code < types.LONG_0_7:
+        return code - types.INT_0_15
+    if code >= types.LONG_0_7 and code < types.DECIMAL_0:
+        return code - types.LONG_0_7
+    if code == types.BYTE:
         return (int(data[at]) ^ 0x80) - 0x80
-    if code == SHORT:
+    if code == types.SHORT:
         return ((int(data[at]) << 8 | int(data[at + 1])) ^ 0x8000) - 0x8000
-    if code in (LONG, LONG_NEGATIVE, DECIMAL_SMALL_0):
+    if code in (types.LONG, types.LONG_NEGATIVE, types.DECIMAL_SMALL_0):
         number, _ = number_at(data, at, end, VAR_LONG_MAX)
-        return -number if code == LONG_NEGATIVE else number
+        return -number if code == types.LONG_NEGATIVE else number
     number, _ = number_at(data, at, end, VAR_INT_MAX)
-    number = -number if code == INT_NEGATIVE else number
+    number = -number if code == types.INT_NEGATIVE else number
     # A negative minimum has no positive twin: H2 writes it as itself, and it wraps here as there.
     return ((number & _MASK_32) ^ _SIGN_32) - _SIGN_32

@@ -16,23 +16,8 @@ from tallystick.arrow.numba_kernel import kernel, small_kernel
 from tallystick.systems.h2.format.entries import UNDO_EMPTY, UNDO_RAW, Type
 from tallystick.systems.h2.format.lzf import LENGTH_CONTINUED, LITERALS_MAX
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
+from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.format.values.java_text import INTERVALS
-from tallystick.systems.h2.format.values.types import (
-    ARRAY,
-    BLOB,
-    CLOB,
-    DECIMAL,
-    INT_NUMBER,
-    INTERVAL,
-    LOB_IN_DATABASE,
-    LONG_NUMBER,
-    TIME_TZ,
-    TIMESTAMP_TZ_SECONDS,
-    TYPES,
-    ZONE_MINUS_SECONDS,
-    ZONE_SECONDS,
-    Layout,
-)
 
 # Rows of the table that `walk` fills, by number: each is a column of the batch.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH, TABLE = range(9)
@@ -54,15 +39,15 @@ FULL, MORE, IRREGULAR = range(3)
     _CHECKPOINT,
     _FREE,
 ) = map(int, Type)
-_FIXED, _NUMBERS, _COUNTED_BYTES, _COUNTED_TEXT, _SHORT_TEXT, _OTHER = map(int, Layout)
+_FIXED, _NUMBERS, _COUNTED_BYTES, _COUNTED_TEXT, _SHORT_TEXT, _OTHER = map(int, types.Layout)
 # By every byte there is, so that a kernel needs no test whether a type is known.
 _LAYOUTS = np.full(256, _OTHER, np.uint8)
 _SIZES = np.zeros(256, np.int64)
-for _code, _type in TYPES.items():
+for _code, _type in types.TYPES.items():
     _LAYOUTS[_code], _SIZES[_code] = _type.layout, _type.size
-_LARGE_OBJECTS = (BLOB, CLOB)
-_INT_INT, _LONG_LONG = INT_NUMBER * 5, LONG_NUMBER * 5
-_INT_LONG_LONG = INT_NUMBER | _LONG_LONG << 2
+_LARGE_OBJECTS = (types.BLOB, types.CLOB)
+_INT_INT, _LONG_LONG = types.INT_NUMBER * 5, types.LONG_NUMBER * 5
+_INT_LONG_LONG = types.INT_NUMBER | _LONG_LONG << 2
 _INTERVALS, _SECOND = len(INTERVALS), INTERVALS.index("SECOND")
 _MASK_32 = (1 << 32) - 1
 _NEGATIVE_FROM = 1 << 31
@@ -134,7 +119,9 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
 def _all_numbers(data: Any, at: int, end: int, kinds: int) -> int:
     """Return the offset after the numbers; ``kinds`` as in `Layout.NUMBERS`."""
     while kinds > 0:
-        _, at = var_number(data, at, end, VAR_LONG_MAX if kinds & 3 == LONG_NUMBER else VAR_INT_MAX)
+        _, at = var_number(
+            data, at, end, VAR_LONG_MAX if kinds & 3 == types.LONG_NUMBER else VAR_INT_MAX
+        )
         if at < 0:
             return at
         kinds >>= 2
@@ -169,7 +156,7 @@ def after_value(data: Any, at: int, end: int) -> int:
 def _stored_apart(data: Any, at: int, end: int) -> int:
     """Return the offset after the place of a large object that is in tables of the database."""
     count, at = number_at(data, at, end, VAR_INT_MAX)
-    if at < 0 or count & _MASK_32 != LOB_IN_DATABASE & _MASK_32:
+    if at < 0 or count & _MASK_32 != types.LOB_IN_DATABASE & _MASK_32:
         return _BAD
     return _few_numbers(data, at, end, _INT_LONG_LONG)
 
@@ -177,19 +164,19 @@ def _stored_apart(data: Any, at: int, end: int) -> int:
 @kernel
 def _special(data: Any, code: int, at: int, end: int) -> int:
     """Return the offset after a value of a type whose layout only its decoder has."""
-    if code == DECIMAL:
-        at = _few_numbers(data, at, end, INT_NUMBER)
+    if code == types.DECIMAL:
+        at = _few_numbers(data, at, end, types.INT_NUMBER)
         count, at = number_at(data, at, end, VAR_INT_MAX) if at >= 0 else (0, at)
         return at + count if at >= 0 and 0 < count <= end - at else _BAD
-    if code == INTERVAL:
+    if code == types.INTERVAL:
         return _interval(data, at, end)
-    if code not in (TIMESTAMP_TZ_SECONDS, TIME_TZ):
+    if code not in (types.TIMESTAMP_TZ_SECONDS, types.TIME_TZ):
         return _BAD
-    at = _few_numbers(data, at, end, _LONG_LONG if code == TIMESTAMP_TZ_SECONDS else _INT_INT)
+    at = _few_numbers(data, at, end, _LONG_LONG if code == types.TIMESTAMP_TZ_SECONDS else _INT_INT)
     if at < 0 or at >= end:
         return _BAD
-    seconds = data[at] in (ZONE_SECONDS, ZONE_MINUS_SECONDS & 0xFF)
-    return _few_numbers(data, at + 1, end, INT_NUMBER) if seconds else at + 1
+    seconds = data[at] in (types.ZONE_SECONDS, types.ZONE_MINUS_SECONDS & 0xFF)
+    return _few_numbers(data, at + 1, end, types.INT_NUMBER) if seconds else at + 1
 
 
 @kernel
@@ -201,7 +188,7 @@ def _interval(data: Any, at: int, end: int) -> int:
         kind = 0xFF - kind
     if kind >= _INTERVALS:
         return _BAD
-    return _few_numbers(data, at + 1, end, _LONG_LONG if kind >= _SECOND else LONG_NUMBER)
+    return _few_numbers(data, at + 1, end, _LONG_LONG if kind >= _SECOND else types.LONG_NUMBER)
 
 
 @small_kernel
@@ -216,7 +203,9 @@ def _row(data: Any, at: int, end: int) -> int:
             return _BAD
         count -= 1
         # Only one level deep: an array in an array needs the decoder.
-        if data[at] == ARRAY and not inner:  # an array: its values follow as if they were columns
+        if (
+            data[at] == types.ARRAY and not inner
+        ):  # an array: its values follow as if they were columns
             items, at = var_number(data, at + 1, end, VAR_INT_MAX)
             if at < 0 or items >= _NEGATIVE_FROM:
                 return _BAD

@@ -15,40 +15,22 @@ from tallystick.arrow.byte_kernels import be_int32
 from tallystick.arrow.columns import new_bitmap, new_views, put_bit, put_view, viewed
 from tallystick.arrow.columns import numbers as filled
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, XID_PART_MAX
-from tallystick.systems.jboss.format.layout import (
-    CHECK_SIZE,
-    COUNT_SIZE,
-    EVENT,
-    ID_SIZE,
-    PREPARE,
-    STAMP_SIZE,
-    USER_TYPE_SIZE,
-    RecordType,
-    Shape,
-)
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE, numbers
+from tallystick.systems.jboss.runs import walk
 from tallystick.systems.jboss.runs.chunk import Chunk
-from tallystick.systems.jboss.runs.walk import (
-    HAS_BODY,
-    HAS_RECORD_ID,
-    HAS_TRANSACTION,
-    HAS_TYPE,
-    HAS_XID,
-    MAY_BE_HEURISTIC,
-    TYPE_BYTES,
-    features,
-    ids_at,
-)
 
 # Above every type byte, and the sum still fits into the byte of ``kinds``.
 HEURISTIC = 64
 """Added to the type byte of a heuristic outcome."""
 
 
-def record_types(shape: Shape) -> list[RecordType | None]:
+def record_types(shape: layout.Shape) -> list[layout.RecordType | None]:
     """Return the record type of each byte on disk from 0 on."""
-    return [shape.record_type(byte) if byte >= EVENT else None for byte in range(TYPE_BYTES)]
+    return [
+        shape.record_type(byte) if byte >= layout.EVENT else None for byte in range(walk.TYPE_BYTES)
+    ]
 
 
 @kernel
@@ -57,15 +39,15 @@ def xid_at(data: Any, at: int, end: int) -> tuple[int, int, int]:
 
     The first is -1 if there is no Xid.
     """
-    gtrid_at = at + 2 * COUNT_SIZE
+    gtrid_at = at + 2 * layout.COUNT_SIZE
     if gtrid_at > end:
         return -1, 0, at
-    bqual = be_int32(data, at + COUNT_SIZE)
-    if bqual < 0 or bqual > XID_PART_MAX or gtrid_at + bqual + COUNT_SIZE > end:
+    bqual = be_int32(data, at + layout.COUNT_SIZE)
+    if bqual < 0 or bqual > XID_PART_MAX or gtrid_at + bqual + layout.COUNT_SIZE > end:
         return -1, 0, at
     gtrid_at += bqual
     gtrid = be_int32(data, gtrid_at)
-    following = gtrid_at + COUNT_SIZE + gtrid
+    following = gtrid_at + layout.COUNT_SIZE + gtrid
     if gtrid < 0 or gtrid > XID_PART_MAX or following > end:
         return -1, 0, at
     return bqual, gtrid, following
@@ -84,7 +66,7 @@ def put_xid(data: Any, at: int, end: int, row: int, extra: int, out: Any) -> int
     if extra and data[following] > 1:
         return 0
     format_ids[row] = be_int32(data, at)
-    put_view(data, at + 2 * COUNT_SIZE, bqual, bquals, row)
+    put_view(data, at + 2 * layout.COUNT_SIZE, bqual, bquals, row)
     put_view(data, following - gtrid, gtrid, gtrids, row)
     return 1
 
@@ -106,20 +88,22 @@ def fill_columns(
         kind = int(data[at])
         bits = table[kind]
         kinds[row] = kind
-        ids[0, row], ids[1, row], field = ids_at(data, at, bits, shape.compact)
-        if bits & HAS_TRANSACTION:
+        ids[0, row], ids[1, row], field = walk.ids_at(data, at, bits, shape.compact)
+        if bits & walk.HAS_TRANSACTION:
             put_bit(transactions, row)
-        if bits & HAS_RECORD_ID:
+        if bits & walk.HAS_RECORD_ID:
             put_bit(records, row)
-        if bits & HAS_BODY:
-            if bits & HAS_TYPE:
-                field += COUNT_SIZE + USER_TYPE_SIZE
+        if bits & walk.HAS_BODY:
+            if bits & walk.HAS_TYPE:
+                field += layout.COUNT_SIZE + layout.USER_TYPE_SIZE
             elif shape.delete_body:
-                field += COUNT_SIZE
-            put_view(data, field, at + int(rows[row, SIZE]) - CHECK_SIZE - field, bodies, row)
+                field += layout.COUNT_SIZE
+            put_view(
+                data, field, at + int(rows[row, SIZE]) - layout.CHECK_SIZE - field, bodies, row
+            )
             put_bit(with_body, row)
-            xids += 1 if bits & MAY_BE_HEURISTIC and data[field - 1] == HEURISTIC_TYPE else 0
-        xids += 1 if bits & HAS_XID else 0
+            xids += 1 if bits & walk.MAY_BE_HEURISTIC and data[field - 1] == HEURISTIC_TYPE else 0
+        xids += 1 if bits & walk.HAS_XID else 0
     return xids
 
 
@@ -133,29 +117,31 @@ def fill_xids(
     """
     for row in range(len(kinds)):
         at = int(rows[row, OFFSET])
-        end = at + int(rows[row, SIZE]) - CHECK_SIZE
+        end = at + int(rows[row, SIZE]) - layout.CHECK_SIZE
         bits = table[kinds[row]]
-        field = at + STAMP_SIZE + ID_SIZE + shape.compact
-        if bits & HAS_XID:
+        field = at + layout.STAMP_SIZE + layout.ID_SIZE + shape.compact
+        if bits & walk.HAS_XID:
             # The length of the extra data stands before the number of files in g1b and g1c, and
             # after the count from g1d on (format, Records).
-            extra = be_int32(data, field if shape.pairs else field + COUNT_SIZE)
-            field += 2 * COUNT_SIZE
+            extra = be_int32(data, field if shape.pairs else field + layout.COUNT_SIZE)
+            field += 2 * layout.COUNT_SIZE
             if put_xid(data, field, field + extra, row, 0, out):
                 put_bit(present, row)
-        elif bits & MAY_BE_HEURISTIC:
-            body = field + COUNT_SIZE + USER_TYPE_SIZE
+        elif bits & walk.MAY_BE_HEURISTIC:
+            body = field + layout.COUNT_SIZE + layout.USER_TYPE_SIZE
             if data[body - 1] == HEURISTIC_TYPE and put_xid(data, body, end, row, 1, out):
                 put_bit(present, row)
                 kinds[row] += HEURISTIC
 
 
-def xids_of(shape: Shape, data: memoryview, records: Chunk) -> tuple[pa.Array, pa.Array, pa.Array]:
+def xids_of(
+    shape: layout.Shape, data: memoryview, records: Chunk
+) -> tuple[pa.Array, pa.Array, pa.Array]:
     """Return format id, gtrid and bqual of those records that are prepares with an Xid."""
     count = len(records.rows)
-    if not (records.kinds == PREPARE).any():
+    if not (records.kinds == layout.PREPARE).any():
         return pa.nulls(count, pa.int32()), *(pa.nulls(count, pa.binary()) for _ in range(2))
-    raw, table = np.frombuffer(data, np.uint8), np.array(features(shape), np.int64)
+    raw, table = np.frombuffer(data, np.uint8), np.array(walk.features(shape), np.int64)
     format_ids, present = np.zeros(count, np.int32), new_bitmap(count)
     views = new_views(count), new_views(count)
     out = (format_ids, *views)

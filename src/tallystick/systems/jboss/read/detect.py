@@ -11,23 +11,12 @@ import re
 
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.object_store import object_stores
+from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.file_names import (
     KNOWN_EXTENSIONS,
     extension_of,
     prefix_of,
     without_suffix,
-)
-from tallystick.systems.jboss.format.layout import (
-    CONTROL_FILE,
-    EVENT,
-    FILL,
-    FORMAT_HEADER,
-    I4,
-    ROLLBACK,
-    SHAPES,
-    SYSTEM_NAME,
-    Shape,
-    decode_header,
 )
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX, format_version
 from tallystick.systems.jboss.read.scan import STALE, VALID, scan
@@ -46,10 +35,12 @@ def detect(folder: Folder) -> list[LogSource]:
     groups: dict[str, list[Entry]] = {}
     for entry in folder.entries:
         extension = _extension(entry.name)
-        if extension and entry.name != CONTROL_FILE:  # a file of records, too, and no data file
+        if (
+            extension and entry.name != layout.CONTROL_FILE
+        ):  # a file of records, too, and no data file
             groups.setdefault(extension, []).append(entry)
     journals = {name: group for name, group in groups.items() if _is_journal(name, group)}
-    control = [entry for entry in folder.entries if entry.name == CONTROL_FILE]
+    control = [entry for entry in folder.entries if entry.name == layout.CONTROL_FILE]
     found = [
         _source(folder, group, control, alone=len(journals) == 1) for group in journals.values()
     ]
@@ -86,7 +77,7 @@ def _source(folder: Folder, group: list[Entry], control: list[Entry], *, alone: 
     entries = sorted([*group, *control], key=lambda entry: entry.name)
     prefix = next((p for entry in group if (p := prefix_of(entry.name))), "")
     name = "" if alone else f"{prefix}.{_extension(group[0].name)}"
-    return LogSource(SYSTEM_NAME, folder.path, tuple(entry.path for entry in entries), name)
+    return LogSource(layout.SYSTEM_NAME, folder.path, tuple(entry.path for entry in entries), name)
 
 
 def looks_like_journal(head: bytes) -> bool:
@@ -96,20 +87,20 @@ def looks_like_journal(head: bytes) -> bool:
     # A file of 2008 with the id 1 or 2 begins like one with a format version, so that the rest of
     # the header and the first record decide (format, Generations).
     if format_version(head) is not None and _user_version(head) < USER_VERSION_MAX:
-        if not head[FORMAT_HEADER.size :].strip(FILL):
-            return len(head) > FORMAT_HEADER.size
-        return any(_has_record(head, SHAPES[name]) for name in ("g3", "g2", "hash"))
-    return any(_has_record(head, SHAPES[name]) for name in _CANDIDATES)
+        if not head[layout.FORMAT_HEADER.size :].strip(layout.FILL):
+            return len(head) > layout.FORMAT_HEADER.size
+        return any(_has_record(head, layout.SHAPES[name]) for name in ("g3", "g2", "hash"))
+    return any(_has_record(head, layout.SHAPES[name]) for name in _CANDIDATES)
 
 
 def _user_version(head: bytes) -> int:
-    return abs(int(FORMAT_HEADER.unpack_from(head)[1]))
+    return abs(int(layout.FORMAT_HEADER.unpack_from(head)[1]))
 
 
-def _has_record(head: bytes, shape: Shape) -> bool:
+def _has_record(head: bytes, shape: layout.Shape) -> bool:
     if len(head) < shape.header_size:
         return False
-    header = decode_header(shape, head)
+    header = layout.decode_header(shape, head)
     known = 0 <= header.format_version < 256 or shape.hashed
     if not known or not 0 < header.file_id < FILE_ID_MAX:
         return False
@@ -125,12 +116,12 @@ def _has_record(head: bytes, shape: Shape) -> bool:
 
 def _begins_record(head: bytes, at: int, stamp: int) -> bool:
     """Return whether a record of this file begins at ``at`` and ends after the head."""
-    if len(head) < HEAD_SIZE or at + I4.size >= len(head):
+    if len(head) < HEAD_SIZE or at + layout.I4.size >= len(head):
         return False
-    found = I4.unpack_from(head, at + 1)[0]
-    return found == stamp and EVENT <= head[at] <= ROLLBACK
+    found = layout.I4.unpack_from(head, at + 1)[0]
+    return found == stamp and layout.EVENT <= head[at] <= layout.ROLLBACK
 
 
 def _is_empty(head: bytes) -> bool:
     """Return whether a file is empty, shorter than a header, or an id and fill."""
-    return len(head) < FORMAT_HEADER.size or not head[I4.size :].strip(FILL)
+    return len(head) < layout.FORMAT_HEADER.size or not head[layout.I4.size :].strip(layout.FILL)

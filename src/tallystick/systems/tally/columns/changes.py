@@ -34,16 +34,9 @@ from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed, placed_rows
 from tallystick.systems.tally.read.records import has_only_loose_changes, step_records
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.runs import walk
 from tallystick.systems.tally.runs.chunk import OF_ROWS, Chunk, Numbers, SortedChunk
 from tallystick.systems.tally.runs.pieces import chunk_of
-from tallystick.systems.tally.runs.walk import (
-    KEY,
-    LENGTH,
-    LSN,
-    OFFSET,
-    TIME,
-    TRANSACTION,
-)
 
 _KINDS = (Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value)
 _KIND_NAMES = [kind.value for kind in Kind]
@@ -196,21 +189,21 @@ def chunk_changes(log: str, file: str, work: SortedChunk) -> pa.RecordBatch:
     """Return what the whole transactions, and the loose changes, of a chunk change."""
     rows, commits, ordinals = _in_order(work)
     chunk, count = work.chunk, len(rows)
-    codes, places = chunk.codes[rows], chunk.numbers[OFFSET, rows]
+    codes, places = chunk.codes[rows], chunk.numbers[walk.OFFSET, rows]
     of_rows = OF_ROWS[codes]
     heads = np.where(of_rows, ROW_HEAD_SIZE, 0)
-    lengths = np.where(_WITH_BODY[codes], chunk.numbers[LENGTH, rows] - heads, -1)
+    lengths = np.where(_WITH_BODY[codes], chunk.numbers[walk.LENGTH, rows] - heads, -1)
     inside, keyed = chunk.present[:, rows].astype(np.bool_)
     columns = {
         "system": repeated(SYSTEM_NAME, count),
         "log": repeated(log, count),
-        "commit_sequence": pa.array(chunk.numbers[LSN, commits]),
+        "commit_sequence": pa.array(chunk.numbers[walk.LSN, commits]),
         "ordinal": pa.array(ordinals),
         "kind": coded(_KIND_OF[codes], pa.array(_KIND_NAMES)).cast(pa.string()),
         "collection": _tables(chunk, places, of_rows),
-        "key": pc.fill_null(_texts(chunk.numbers[KEY, rows], keyed), ""),
-        "transaction": _texts(chunk.numbers[TRANSACTION, rows], inside),
-        "time": pa.array(chunk.numbers[TIME, commits]),
+        "key": pc.fill_null(_texts(chunk.numbers[walk.KEY, rows], keyed), ""),
+        "transaction": _texts(chunk.numbers[walk.TRANSACTION, rows], inside),
+        "time": pa.array(chunk.numbers[walk.TIME, commits]),
         "clock": repeated(Clock.WALL_US.value, count),
         "after": byte_ranges(chunk.data, places + heads, lengths).cast(pa.binary()),
         "file": repeated(file, count),

@@ -29,6 +29,7 @@ from tallystick.storage.source import (
 )
 from tallystick.systems.findings import UNREADABLE, FindingBuilder
 from tallystick.systems.tally.codes import CODES
+from tallystick.systems.tally.format import layout
 from tallystick.systems.tally.format.headers import (
     UNFINISHED_BACKUP,
     Control,
@@ -37,20 +38,6 @@ from tallystick.systems.tally.format.headers import (
     decode_segment_header,
 )
 from tallystick.systems.tally.format.index import is_index_of
-from tallystick.systems.tally.format.layout import (
-    CONTROL_NAME,
-    COPY_OFFSET,
-    DATA_OFFSET,
-    HEADER_SIZE,
-    LSN_FIRST,
-    SPARE_PREFIX,
-    SUFFIX,
-    SYSTEM_NAME,
-    archived_as,
-    decode_group_header,
-    segment_name,
-    segment_number,
-)
 
 _MISSING_MAX = 100_000
 """Numbers of missing segments that are listed: a hostile control block may claim any range."""
@@ -170,7 +157,7 @@ class Catalog:
     @property
     def finding(self) -> FindingBuilder:
         """The builder of findings of this log."""
-        return FindingBuilder(SYSTEM_NAME, self.folder, CODES)
+        return FindingBuilder(layout.SYSTEM_NAME, self.folder, CODES)
 
     def report(self, code: str, message: str, **details: Any) -> None:
         """Add a finding; ``details`` are those of `FindingBuilder`."""
@@ -216,7 +203,7 @@ def read_catalog(
     catalog, access = Catalog(folder), access or FileAccess()
     heads: list[_Head] = []
     for path, head in _heads(catalog, paths, access):
-        if logical_name(path) == CONTROL_NAME:
+        if logical_name(path) == layout.CONTROL_NAME:
             _take_control(catalog, path, head)
         else:
             heads.append(_segment_head(path, head))
@@ -262,7 +249,7 @@ def _gone(fs: FileSystem, catalog: Catalog) -> set[str]:
 
 
 def _is_spare(path: str) -> bool:
-    return posixpath.basename(path).startswith(SPARE_PREFIX)
+    return posixpath.basename(path).startswith(layout.SPARE_PREFIX)
 
 
 def readable_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
@@ -291,7 +278,7 @@ def read_control(fs: FileSystem, folder: str) -> Control | None:
         LogUnreadableError: it could not be read.
     """
     catalog, _ = read_folder(fs, folder)
-    path = posixpath.join(folder, CONTROL_NAME)
+    path = posixpath.join(folder, layout.CONTROL_NAME)
     _require_readable(one for one in catalog.findings if one.file == path)
     return catalog.control
 
@@ -308,22 +295,22 @@ def _require_readable(findings: Iterable[Finding]) -> None:
 
 def control_in(fs: FileSystem, folder: str) -> Control | None:
     """Return the control block of a folder by its file alone; None without a whole one."""
-    path = posixpath.join(folder, CONTROL_NAME)
+    path = posixpath.join(folder, layout.CONTROL_NAME)
     if not fs.exists(path):
         return None
     catalog = Catalog(folder)
-    _take_control(catalog, path, access_through(fs).head(path, DATA_OFFSET))
+    _take_control(catalog, path, access_through(fs).head(path, layout.DATA_OFFSET))
     return catalog.control
 
 
 def is_member(name: str) -> bool:
     """Return True for the name of a file that belongs, or has belonged, to a native log."""
-    return name.endswith(SUFFIX) or name.startswith(SPARE_PREFIX)
+    return name.endswith(layout.SUFFIX) or name.startswith(layout.SPARE_PREFIX)
 
 
 def is_own(name: str) -> bool:
     """Return True for the name of a file of the log in its folder; archived ones are not."""
-    return is_member(name) and archived_as(name) is None
+    return is_member(name) and layout.archived_as(name) is None
 
 
 def _heads(
@@ -333,21 +320,21 @@ def _heads(
         if not is_member(logical_name(path)):
             continue
         try:
-            yield path, access.head(path, DATA_OFFSET)
+            yield path, access.head(path, layout.DATA_OFFSET)
         except LogUnreadableError as error:
             catalog.report(UNREADABLE.code, str(error), file=path, advice=error.advice)
 
 
 def _take_control(catalog: Catalog, path: str, head: bytes) -> None:
     catalog.control_path = path
-    copies = [decode_control(head, 0), decode_control(head, COPY_OFFSET)]
+    copies = [decode_control(head, 0), decode_control(head, layout.COPY_OFFSET)]
     whole = [copy for copy in copies if copy is not None]
     if not whole:
         catalog.unfinished = head == UNFINISHED_BACKUP
         return
     catalog.control = max(whole, key=lambda one: one.generation)
     if len(whole) == 1:
-        catalog.control_damage = COPY_OFFSET if copies[0] is not None else 0
+        catalog.control_damage = layout.COPY_OFFSET if copies[0] is not None else 0
         catalog.report(
             "control-repaired",
             "one copy of the control block is damaged; the other one is used",
@@ -363,20 +350,22 @@ def _common_identity(heads: Iterable[_Head]) -> bytes | None:
 
 
 def _segment_head(path: str, head: bytes) -> _Head:
-    copies = [decode_segment_header(head, 0), decode_segment_header(head, COPY_OFFSET)]
+    copies = [decode_segment_header(head, 0), decode_segment_header(head, layout.COPY_OFFSET)]
     whole = [copy for copy in copies if copy is not None]
     if not whole:
         return _Head(path, None, None)
     # A crash while a file is recycled leaves one copy of the old number.
     newest = max(whole, key=lambda one: one.number)
-    bad = [place for place, copy in zip((0, COPY_OFFSET), copies, strict=True) if copy != newest]
+    bad = [
+        place for place, copy in zip((0, layout.COPY_OFFSET), copies, strict=True) if copy != newest
+    ]
     return _Head(path, newest, bad[0] if bad else None)
 
 
 def _take_segment(catalog: Catalog, head: _Head, identity: bytes | None) -> None:
     path, header, damaged = head
     one = SegmentFile(path, FileStatus.LIVE, header, damaged)
-    if logical_name(path).startswith(SPARE_PREFIX):
+    if logical_name(path).startswith(layout.SPARE_PREFIX):
         one.status = FileStatus.SPARE
         catalog.others.append(one)
     elif header is None:
@@ -394,12 +383,12 @@ def _take_segment(catalog: Catalog, head: _Head, identity: bytes | None) -> None
 
 def _take_headless(catalog: Catalog, one: SegmentFile) -> None:
     name = logical_name(one.path)
-    if archived_as(name) is not None:
+    if layout.archived_as(name) is not None:
         one.status = FileStatus.DAMAGED
         catalog.others.append(one)
         _report_headless(catalog, one)
         return
-    number = segment_number(name)
+    number = layout.segment_number(name)
     control = catalog.control
     if control is None or number is None or not _must_exist(control, number):
         one.status = FileStatus.SPARE
@@ -407,7 +396,7 @@ def _take_headless(catalog: Catalog, one: SegmentFile) -> None:
         return
     one.status = FileStatus.DAMAGED
     one.header = SegmentHeader(
-        control.identity, number, LSN_FIRST, control.segment_size, control.sector_size
+        control.identity, number, layout.LSN_FIRST, control.segment_size, control.sector_size
     )
     catalog.segments.append(one)
     _report_headless(catalog, one)
@@ -439,7 +428,7 @@ def _require_control(catalog: Catalog) -> None:
         catalog.report(
             "corrupt-control",
             "the control block is missing, or both of its copies are damaged",
-            file=catalog.control_path or posixpath.join(catalog.folder, CONTROL_NAME),
+            file=catalog.control_path or posixpath.join(catalog.folder, layout.CONTROL_NAME),
         )
 
 
@@ -485,7 +474,7 @@ def _find_missing(catalog: Catalog) -> None:
         catalog.report(
             "missing-segment",
             f"segment {number} must be there and is missing",
-            file=posixpath.join(catalog.folder, segment_name(number)),
+            file=posixpath.join(catalog.folder, layout.segment_name(number)),
         )
     if len(numbers) != len(present):
         catalog.report("double-segment", "two files claim to be the same segment")
@@ -498,14 +487,14 @@ def _report_gaps(catalog: Catalog, numbers: list[int]) -> None:
             catalog.report(
                 "archive-gap",
                 f"segments {before + 1} to {after - 1} are not among the archived ones",
-                file=posixpath.join(catalog.folder, segment_name(before + 1)),
+                file=posixpath.join(catalog.folder, layout.segment_name(before + 1)),
             )
 
 
 def _archive(catalog: Catalog, access: FileAccess) -> Archive | None:
     """Return why the segments, of which no control block is there, are archived ones."""
     segments = catalog.segments
-    if segments and all(archived_as(logical_name(one.path)) for one in segments):
+    if segments and all(layout.archived_as(logical_name(one.path)) for one in segments):
         return Archive.NAMED
     if segments and all(_ends_with_index(one, access) for one in segments):
         return Archive.SEALED
@@ -516,6 +505,6 @@ def _ends_with_index(one: SegmentFile, access: FileAccess) -> bool:
     header = one.header
     if header is None:
         return False
-    tail = access.part(one.path, header.size - HEADER_SIZE, HEADER_SIZE)
-    index = decode_group_header(tail, 0)
+    tail = access.part(one.path, header.size - layout.HEADER_SIZE, layout.HEADER_SIZE)
+    index = layout.decode_group_header(tail, 0)
     return index is not None and is_index_of(index, header)

@@ -27,15 +27,7 @@ from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import ELEMENTS, Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.read.records import group_attributes, placed_record
-from tallystick.systems.tally.runs.walk import (
-    GROUP,
-    KEY,
-    LENGTH,
-    LSN,
-    OFFSET,
-    TIME,
-    TRANSACTION,
-)
+from tallystick.systems.tally.runs import walk
 
 Numbers = npt.NDArray[np.int64]
 Taken: TypeAlias = tuple[int, int, bool]
@@ -81,8 +73,8 @@ class Chunk:
     def places(self) -> tuple[Any, Any]:
         """Offsets and lengths of the records in the file; those of the group of a packed one."""
         if self.group_lengths is not None:
-            return self.numbers[GROUP], self.group_lengths
-        return self.numbers[OFFSET], self.numbers[LENGTH]
+            return self.numbers[walk.GROUP], self.group_lengths
+        return self.numbers[walk.OFFSET], self.numbers[walk.LENGTH]
 
     @property
     def count(self) -> int:
@@ -106,8 +98,8 @@ class Chunk:
     def groups(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each group."""
         # All records of a group have its offset: where that changes a group begins.
-        first = starts_of(self.numbers[GROUP])
-        rows = self.numbers[[GROUP, LSN, TIME]][:, first]
+        first = starts_of(self.numbers[walk.GROUP])
+        rows = self.numbers[[walk.GROUP, walk.LSN, walk.TIME]][:, first]
         return list(zip(*rows.tolist(), strict=True))
 
     def rows(self, segment: int, some: Any = None) -> Iterator[tuple[int, Row]]:
@@ -131,9 +123,9 @@ class Chunk:
         self, file: str, segment: int, known: int, begun: Collection[int]
     ) -> Iterator[Record]:
         """Yield the records after the LSN ``known``, and those of the transactions ``begun``."""
-        some = self.numbers[LSN] > known
+        some = self.numbers[walk.LSN] > known
         if begun:
-            of = np.isin(self.numbers[TRANSACTION], np.fromiter(begun, np.int64, len(begun)))
+            of = np.isin(self.numbers[walk.TRANSACTION], np.fromiter(begun, np.int64, len(begun)))
             some |= of & self.present[0].astype(np.bool_)
         return self.records(file, segment, np.flatnonzero(some))
 
@@ -169,7 +161,7 @@ class SortedChunk:
     @property
     def numbers(self) -> Numbers:
         """The numbers of the whole transactions."""
-        found: Numbers = self.chunk.numbers[TRANSACTION, self.rows[self.ends]]
+        found: Numbers = self.chunk.numbers[walk.TRANSACTION, self.rows[self.ends]]
         return found
 
     def last_of_ids(self, taken: Sequence[Taken], until: int | None) -> tuple[list[int], list[int]]:
@@ -187,12 +179,12 @@ class SortedChunk:
         rows = np.concatenate((self.rows[inside], alone))
         # The usual case: nothing is deleted, so no order has to be found.
         if not taken and until is None and not (chunk.codes[rows] == Code.DELETE).any():
-            return chunk.numbers[KEY, rows].tolist(), []
+            return chunk.numbers[walk.KEY, rows].tolist(), []
         # What a transaction changes counts at its commit; what stands outside of one, at itself.
-        lsns = chunk.numbers[LSN, np.concatenate((commits[inside], alone))]
+        lsns = chunk.numbers[walk.LSN, np.concatenate((commits[inside], alone))]
         others = np.array(taken, np.int64).reshape(-1, 3)
         lsns = np.concatenate((lsns, others[:, 0]))
-        ids = np.concatenate((chunk.numbers[KEY, rows], others[:, 1]))
+        ids = np.concatenate((chunk.numbers[walk.KEY, rows], others[:, 1]))
         deleted = np.concatenate((chunk.codes[rows] == Code.DELETE, others[:, 2] != 0))
         # Backwards, so that the first of each id is the last one; those of one commit are in order.
         order = np.argsort(lsns, kind="stable")[::-1]
@@ -216,10 +208,10 @@ class SortedChunk:
         numbers, rows = self.chunk.numbers, self.rows
         first, last = rows[self.begins], rows[self.ends]
         # Sums up to each row: those of a transaction are the difference of two of them.
-        sizes = np.concatenate(([0], np.cumsum(numbers[LENGTH, rows])))
+        sizes = np.concatenate(([0], np.cumsum(numbers[walk.LENGTH, rows])))
         columns = (
-            numbers[LSN, first], numbers[TRANSACTION, last], numbers[TIME, first],
-            numbers[TIME, last], self.ends - self.begins + 1,
+            numbers[walk.LSN, first], numbers[walk.TRANSACTION, last], numbers[walk.TIME, first],
+            numbers[walk.TIME, last], self.ends - self.begins + 1,
             sizes[self.ends + 1] - sizes[self.begins], self.chunk.places[0][last],
         )  # fmt: skip
         files, committed = (file,), State.COMMITTED
@@ -238,13 +230,13 @@ def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> Sorte
     inside = chunk.present[0].astype(np.bool_)
     within = np.flatnonzero(inside)
     # Stable: records of one transaction stay in log order, its commit record last.
-    rows = within[np.argsort(chunk.numbers[TRANSACTION, within], kind="stable")]
-    begins = starts_of(chunk.numbers[TRANSACTION, rows])
+    rows = within[np.argsort(chunk.numbers[walk.TRANSACTION, within], kind="stable")]
+    begins = starts_of(chunk.numbers[walk.TRANSACTION, rows])
     ends = lasts_of(begins, len(rows))
     whole = _whole(chunk, segment, rows, begins, ends)
     if excluded and len(begins):
         # Part of these stands in an earlier chunk: the number of elements here proves nothing.
-        numbers = chunk.numbers[TRANSACTION, rows[begins]]
+        numbers = chunk.numbers[walk.TRANSACTION, rows[begins]]
         whole &= ~np.isin(numbers, np.fromiter(excluded, np.int64, len(excluded)))
     kept = np.repeat(whole, ends - begins + 1)
     loose = ~inside & _LOOSE[chunk.codes]
@@ -264,7 +256,9 @@ def _whole(
 ) -> npt.NDArray[np.bool_]:
     """Return which transactions are elements and then a commit record that counts them."""
     codes = chunk.codes[rows]
-    fits = _ELEMENTS[codes] & (~OF_ROWS[codes] | (chunk.numbers[LENGTH, rows] >= ROW_HEAD_SIZE))
+    fits = _ELEMENTS[codes] & (
+        ~OF_ROWS[codes] | (chunk.numbers[walk.LENGTH, rows] >= ROW_HEAD_SIZE)
+    )
     # Sums up to each row: the elements of a transaction are the difference of two of them. The
     # commit record, at ``ends``, is not counted.
     elements = np.concatenate(([0], np.cumsum(fits)))
@@ -272,7 +266,7 @@ def _whole(
     whole: npt.NDArray[np.bool_] = (count > 0) & (elements[ends] - elements[begins] == count)
     whole &= codes[ends] == Code.COMMIT
     commits = rows[ends]
-    whole &= chunk.numbers[LENGTH, commits] >= _ENDING_SIZE
+    whole &= chunk.numbers[walk.LENGTH, commits] >= _ENDING_SIZE
     # Only of those that passed so far: the bytes of their commit records are gathered.
     whole[whole] = _counted(chunk, segment, commits[whole], count[whole])
     return whole
@@ -280,7 +274,7 @@ def _whole(
 
 def _counted(chunk: Chunk, segment: int, commits: Numbers, count: Numbers) -> npt.NDArray[np.bool_]:
     """Return which commit records say that their transaction has ``count`` elements, all here."""
-    starts = chunk.numbers[OFFSET, commits]
+    starts = chunk.numbers[walk.OFFSET, commits]
     # Whole bodies are compared, so that a commit over several segments is never taken here.
     # A row of bytes per commit record, wherever it stands.
     found = chunk.data[starts[:, None] + np.arange(_ENDING_SIZE)]

@@ -16,24 +16,9 @@ from tallystick.arrow.crc_kernel import crc_table
 from tallystick.arrow.groups import marked
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
+from tallystick.systems.tally.format import layout
 from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
-from tallystick.systems.tally.format.layout import (
-    AES_GCM,
-    DATA_OFFSET,
-    GROUP_MAGIC,
-    HEADER_SIZE,
-    LOG_TAG_SIZE,
-    NUMBER_MAX,
-    PACKED,
-    SEGMENT_AT,
-    STORED_AT,
-    TAG_AT,
-    VERSION,
-    VERSION_AT,
-    GroupHeader,
-    decode_group_header,
-)
 from tallystick.systems.tally.format.sealing import payload_bytes
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.walk import Expected, SegmentView
@@ -45,7 +30,7 @@ ROWS_MAX = 1 << 13
 """Records of a chunk at most."""
 _TABLE = crc_table()
 
-Found: TypeAlias = tuple[Chunk, GroupHeader]
+Found: TypeAlias = tuple[Chunk, layout.GroupHeader]
 """The records of whole groups in a row, and the header of the last one."""
 
 
@@ -54,7 +39,7 @@ PLAIN_BODY_CODES = marked(NAMES.keys() - {*WITH_RESOURCES, Code.PREPARE})
 """Codes whose bodies fill no column: a batch needs no more than the columns of the group."""
 
 
-_LSN_MAX = NUMBER_MAX // 2
+_LSN_MAX = layout.NUMBER_MAX // 2
 """LSNs from here on are followed one by one: the kernel counts without a test for overflow."""
 
 
@@ -80,8 +65,12 @@ class ChunkReader:
 
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Found | None:
         """Return small plain groups from ``due`` on that begin before ``stop``."""
-        first = decode_group_header(view.data, due.offset)
-        if first is None or first.flags & ~PACKED or (first.flags & AES_GCM and not self._key):
+        first = layout.decode_group_header(view.data, due.offset)
+        if (
+            first is None
+            or first.flags & ~layout.PACKED
+            or (first.flags & layout.AES_GCM and not self._key)
+        ):
             return None
         if first.columns & GTRIDS:  # the kernel would not take it: no need to prepare for it
             return None
@@ -95,7 +84,7 @@ class ChunkReader:
         chunk, state = self._walk(data, view, due, end)
         if chunk is None:
             return None
-        last = decode_group_header(view.data, int(state[walk.LAST]))
+        last = layout.decode_group_header(view.data, int(state[walk.LAST]))
         assert last is not None  # the kernel has just verified it
         return chunk, last
 
@@ -116,7 +105,7 @@ class ChunkReader:
         valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
         views = new_views(rows)
         # Before that offset stand the two copies of the header, where no group is due.
-        known = due.offset >= DATA_OFFSET and due.lsn <= _LSN_MAX
+        known = due.offset >= layout.DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and walk.walk_small(
             data, stop, _common_header(view, 0), view.header.sector_size, self._known, _TABLE,
             state, out, codes, valid, views,
@@ -129,7 +118,7 @@ class ChunkReader:
         self, data: Any, view: SegmentView, due: Expected, stop: int, flags: int
     ) -> Found | None:
         """Return groups whose payloads are unpacked one after the other into bytes of their own."""
-        if due.offset < DATA_OFFSET or due.lsn > _LSN_MAX:
+        if due.offset < layout.DATA_OFFSET or due.lsn > _LSN_MAX:
             return None
         state = np.array([due.offset, due.lsn, due.chain, -1], np.int64)
         places = np.empty(self._rows, np.int64)
@@ -159,14 +148,14 @@ class ChunkReader:
 
     def _unpacked(
         self, view: SegmentView, places: list[int]
-    ) -> tuple[list[GroupHeader], list[int], bytes]:
+    ) -> tuple[list[layout.GroupHeader], list[int], bytes]:
         """Return the headers of groups, and their payloads, each after its header as if stored so.
 
         Those after one that cannot be unpacked, or after `NEAR` bytes, are left out.
         """
-        headers, starts, content = list[GroupHeader](), list[int](), bytearray()
+        headers, starts, content = list[layout.GroupHeader](), list[int](), bytearray()
         for place in places:
-            header = decode_group_header(view.data, place)
+            header = layout.decode_group_header(view.data, place)
             if header is None or not view.is_own(header) or len(content) + header.raw > NEAR:
                 break
             try:
@@ -176,19 +165,19 @@ class ChunkReader:
             headers.append(header)
             starts.append(len(content))
             # Behind a header that gives the unpacked size the kernel takes it as if stored plainly.
-            content += view.data[place : place + HEADER_SIZE]
-            content[starts[-1] + STORED_AT : starts[-1] + STORED_AT + 4] = len(payload).to_bytes(
-                4, "little"
-            )
+            content += view.data[place : place + layout.HEADER_SIZE]
+            content[starts[-1] + layout.STORED_AT : starts[-1] + layout.STORED_AT + 4] = len(
+                payload
+            ).to_bytes(4, "little")
             content += payload
         return headers, starts, bytes(content)
 
 
-def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
+def _chunk_of(view: SegmentView, header: layout.GroupHeader) -> Chunk | None:
     """Return a whole group as a chunk; None where its columns are not as a writer makes them."""
     if header.flags or header.columns & GTRIDS or header.raw != header.stored:
         return None
-    count, start = header.count, header.offset + HEADER_SIZE
+    count, start = header.count, header.offset + layout.HEADER_SIZE
     try:
         columns = decode_columns(view.payload(header), count, header.columns)
     except CorruptLogError:
@@ -221,10 +210,10 @@ def _chunk_of(view: SegmentView, header: GroupHeader) -> Chunk | None:
 
 def _common_header(view: SegmentView, flags: int) -> npt.NDArray[np.uint8]:
     """Return a group header with the fields that all groups of the segment with flags share."""
-    common = bytearray(HEADER_SIZE)
-    common[: len(GROUP_MAGIC)] = GROUP_MAGIC
-    common[VERSION_AT : VERSION_AT + 2] = VERSION.to_bytes(2, "little")
-    common[VERSION_AT + 2 : VERSION_AT + 4] = flags.to_bytes(2, "little")
-    common[SEGMENT_AT : SEGMENT_AT + 8] = view.header.number.to_bytes(8, "little")
-    common[TAG_AT : TAG_AT + LOG_TAG_SIZE] = view.header.tag
+    common = bytearray(layout.HEADER_SIZE)
+    common[: len(layout.GROUP_MAGIC)] = layout.GROUP_MAGIC
+    common[layout.VERSION_AT : layout.VERSION_AT + 2] = layout.VERSION.to_bytes(2, "little")
+    common[layout.VERSION_AT + 2 : layout.VERSION_AT + 4] = flags.to_bytes(2, "little")
+    common[layout.SEGMENT_AT : layout.SEGMENT_AT + 8] = view.header.number.to_bytes(8, "little")
+    common[layout.TAG_AT : layout.TAG_AT + layout.LOG_TAG_SIZE] = view.header.tag
     return np.frombuffer(bytes(common), np.uint8)
