@@ -96,3 +96,10 @@ def test_plain_keeps_nulls_of_a_repeated_text(count: int) -> None:
     column = pa.DictionaryArray.from_arrays(codes, pa.array(["one"]))
     batch = columns.record_batch({"type": column}, count)
     assert schemas.plain(batch).column("type").to_pylist() == ["one", None] * (count // 2)
+
+
+def test_batches_are_joined_and_cut() -> None:
+    batches = [pa.record_batch({"n": list(range(count))}) for count in (1, 2, 9, 1)]
+    found = list(schemas.rebatched(batches, 4))
+    assert [one.num_rows for one in found] == [4, 4, 4, 1]
+    assert [row["n"] for one in found for row in one.to_pylist()] == [0, 0, 1, *range(9), 0]

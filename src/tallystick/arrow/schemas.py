@@ -296,6 +296,21 @@ def batches_by_table(
         yield "changes", batch
 
 
+def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches as batches of ``rows`` rows; the last one may have less."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if (count := sum(one.num_rows for one in waiting)) >= rows:
+            # Into one chunk, because a batch never spans two.
+            table = pa.Table.from_batches(waiting).combine_chunks()
+            whole = count - count % rows
+            yield from table.slice(0, whole).to_batches(rows)
+            waiting = table.slice(whole).to_batches()
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
 def batch_of_fated(rows: Sequence[Row], clock: str) -> pa.RecordBatch:
     """Make one batch in the `FATED` schema of at least one row; further names are left out."""
     (batch,) = batches_of_changes((one.change for one in rows), clock, len(rows))

@@ -12,6 +12,7 @@ import os
 import posixpath
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -105,11 +106,8 @@ class CommandDisposer:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveDisposer:
-    """Moves the file to another folder, on this file system or another one.
-
-    A file of that name that is there already counts as moved if it is identical.
-    """
+class _FolderDisposer(ABC):
+    """Puts the file into a folder, under its own name or another one."""
 
     folder: str
 
@@ -122,8 +120,20 @@ class MoveDisposer:
         return (self.folder,)
 
     def dispose(self, path: str) -> None:
-        """Move the file; see `dispose_as`."""
+        """Put the file into the folder; see `dispose_as`."""
         self.dispose_as(path, posixpath.basename(path))
+
+    @abstractmethod
+    def dispose_as(self, path: str, name: str) -> None:
+        """Put the file into the folder as ``name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDisposer(_FolderDisposer):
+    """Moves the file to another folder, on this file system or another one.
+
+    A file of that name that is there already counts as moved if it is identical.
+    """
 
     def dispose_as(self, path: str, name: str) -> None:
         """Move the file to ``name`` in the folder; durable on return.
@@ -143,27 +153,14 @@ class MoveDisposer:
 
 
 @dataclass(frozen=True, slots=True)
-class CompressDisposer:
+class CompressDisposer(_FolderDisposer):
     """Moves the file to another folder as ``.gz``; readers take it as it is.
 
     A file that is there already counts as moved if it unpacks to the same bytes. ``level`` is that
     of gzip, 1 to 9.
     """
 
-    folder: str
     level: int = 6
-
-    def __post_init__(self) -> None:
-        """Make the folder absolute: the working directory may change."""
-        object.__setattr__(self, "folder", absolute(self.folder))
-
-    def places(self) -> Sequence[str]:
-        """Return the folder."""
-        return (self.folder,)
-
-    def dispose(self, path: str) -> None:
-        """Compress the file into the folder; see `dispose_as`."""
-        self.dispose_as(path, posixpath.basename(path))
 
     def dispose_as(self, path: str, name: str) -> None:
         """Compress the file into the folder, as ``name`` and ``.gz``; durable on return.

@@ -20,12 +20,11 @@ from tallystick.storage.files import (
     Bytes,
     File,
     FileSystem,
-    HeldFolder,
     Lock,
     fill_with_zeros,
     write_all,
 )
-from tallystick.testing.memory import MemoryFileSystem
+from tallystick.testing.memory import InPlace, MemoryFileSystem
 
 WRITES = frozenset({"pwrite", "pwritev", "truncate"})
 """Calls that change the bytes of a file."""
@@ -71,7 +70,7 @@ class Fault:
     sync: FailedSync | None = None
 
 
-class FaultyFileSystem:
+class FaultyFileSystem(InPlace):
     """A file system around ``inner`` that fails as ``fault`` says.
 
     After a `FailedSync`, opening a file reads what is on the disk, as the real file system of
@@ -164,22 +163,6 @@ class FaultyFileSystem:
     def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
         return self.inner.lock(path, whole=whole)
-
-    # -- a folder is never moved here: HeldFolder ------------------------------------------
-
-    def hold(self, folder: str) -> HeldFolder:  # noqa: ARG002
-        """Return this file system; see `FileSystem.hold`."""
-        return self
-
-    def require_in_place(self) -> None:
-        """Do nothing."""
-
-    def through(self, path: str) -> str:
-        """Return the path."""
-        return path
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class FaultyFile:

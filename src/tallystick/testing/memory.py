@@ -10,13 +10,32 @@ import posixpath
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from tallystick.errors import LogClosedError, LogLockedError
-from tallystick.storage.files import Bytes, File, HeldFolder, Lock, fill_with_zeros
+from tallystick.storage.files import Bytes, File, Lock, fill_with_zeros
 from tallystick.testing.disk import Disk, Inode
 
 
-class MemoryFileSystem:
+class InPlace:
+    """A file system in which no folder is ever moved, which so is its own `HeldFolder`."""
+
+    def hold(self, folder: str) -> Self:  # noqa: ARG002
+        """Return this file system; see `FileSystem.hold`."""
+        return self
+
+    def require_in_place(self) -> None:
+        """Do nothing."""
+
+    def through(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class MemoryFileSystem(InPlace):
     """Files in memory; may be used by several threads.
 
     Paths are plain strings with ``/``; folders exist as soon as they are named.
@@ -96,22 +115,6 @@ class MemoryFileSystem:
         if whole:
             path = posixpath.dirname(path)
         return self.take_lock(path, 0, 1)
-
-    # -- a folder is never moved here: HeldFolder ------------------------------------------
-
-    def hold(self, folder: str) -> HeldFolder:  # noqa: ARG002
-        """Return this file system; see `FileSystem.hold`."""
-        return self
-
-    def require_in_place(self) -> None:
-        """Do nothing."""
-
-    def through(self, path: str) -> str:
-        """Return the path."""
-        return path
-
-    def close(self) -> None:
-        """Do nothing."""
 
     # -- for tests --------------------------------------------------------------------------
 

@@ -110,22 +110,15 @@ class CloudtranReading:
         UnsupportedFormatError: a setting has an invalid value.
     """
 
+    format = FORMAT_NAME
+    clock = Clock.WALL_US
+
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self.source = source
         self._options = options
         self._log_files = block_files(source)
         self._errors: dict[str, LogUnreadableError] = {}
         self._sizes = {file.path: 0 for file in self._log_files}
-
-    @property
-    def format(self) -> str:
-        """The name of the format."""
-        return FORMAT_NAME
-
-    @property
-    def clock(self) -> Clock:
-        """Times are microseconds since 1970."""
-        return Clock.WALL_US
 
     @cached_property
     def block_format(self) -> BlockFormat:

@@ -107,6 +107,8 @@ def _open_at(runs: Runs) -> OpenAt:
 class DerbyReading:
     """Reading of one log; its files are opened at first use and stay open."""
 
+    clock = Clock.NONE
+
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self.source = source
         self._options = options
@@ -118,11 +120,6 @@ class DerbyReading:
         known = [one for one in contents if isinstance(one, Control)]
         name = known[0].version if known else "unknown version"
         return f"{name}, encrypted" if self.log.encrypted else name
-
-    @property
-    def clock(self) -> Clock:
-        """`Clock.NONE`: the log holds no times."""
-        return Clock.NONE
 
     @cached_property
     def _opened(self) -> OpenedLog:

@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 class H2Reading:
     """A `LogReading` of one page store file."""
 
+    clock = Clock.NONE
+
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self.source = source
         self._options = options
@@ -84,11 +86,6 @@ class H2Reading:
         if pages is None:
             return "pagestore"
         return f"pagestore {pages.static.write_version}/{pages.static.read_version}"
-
-    @property
-    def clock(self) -> Clock:
-        """None: records hold no times."""
-        return Clock.NONE
 
     @cached_property
     def _bytes(self) -> ByteSource | Finding:

@@ -87,6 +87,9 @@ class TallyReading:
     ``access`` reads its files; by default from the local disk.
     """
 
+    format = f"tally {VERSION}"
+    clock = Clock.WALL_US
+
     def __init__(
         self,
         source: LogSource,
@@ -96,16 +99,6 @@ class TallyReading:
         self.source = source
         self._key = (options or ReadOptions()).encryption_key
         self._access = access or FileAccess(open=WrittenEnds().open)
-
-    @property
-    def format(self) -> str:
-        """The version of the format."""
-        return f"tally {VERSION}"
-
-    @property
-    def clock(self) -> Clock:
-        """The unit of `Record.time`: microseconds since 1970-01-01 UTC."""
-        return Clock.WALL_US
 
     @cached_property
     def catalog(self) -> Catalog:

@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from tallystick.storage.files import Bytes, File, HeldFolder, Lock, fill_with_zeros
+from tallystick.storage.files import Bytes, File, Lock, fill_with_zeros
 from tallystick.testing.disk import Disk
-from tallystick.testing.memory import MemoryFileSystem
+from tallystick.testing.memory import InPlace, MemoryFileSystem
 from tallystick.testing.simulate.decisions import FAULT
 from tallystick.testing.simulate.scheduler import Scheduler
 from tallystick.testing.states import random_state
@@ -35,7 +35,7 @@ _LASTING_CALLS: Final = 5
 """Calls that meet such a fault, from the first one on."""
 
 
-class SimulatedFileSystem:
+class SimulatedFileSystem(InPlace):
     """The file system that one life of the machine sees.
 
     Args:
@@ -128,22 +128,6 @@ class SimulatedFileSystem:
     def lock(self, path: str, *, whole: bool = False) -> Lock:
         """Take a lock file; see `FileSystem.lock`."""
         return self.call("lock", path, lambda: self.memory.lock(path, whole=whole))
-
-    # -- a folder is never moved here: HeldFolder ------------------------------------------
-
-    def hold(self, folder: str) -> HeldFolder:  # noqa: ARG002
-        """Return this file system; see `FileSystem.hold`."""
-        return self
-
-    def require_in_place(self) -> None:
-        """Do nothing."""
-
-    def through(self, path: str) -> str:
-        """Return the path."""
-        return path
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class SimulatedFile:

@@ -14,7 +14,7 @@ from tallystick.arrow.schemas import CHANGES, batches_of_changes
 from tallystick.errors import CorruptLogError, LogUnreadableError, TallystickError
 from tallystick.records import Xid
 from tallystick.systems.jboss.columns import changes
-from tallystick.systems.jboss.columns.changes import change_batches, rebatched
+from tallystick.systems.jboss.columns.changes import change_batches
 from tallystick.systems.jboss.format.bodies import pack_xid
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.protocol import ChangeBatches, LogSource, ReadOptions
@@ -96,13 +96,6 @@ def test_changes_come_in_the_order_of_commits(
     monkeypatch.setattr(changes, "PIECE", piece)
     write(tmp_path, "g3", {1: image("g3", 1, ITEMS[name]), 2: image("g3", 2, [commit(8, 0)])})
     assert _compared(sources(tmp_path)[0])
-
-
-def test_batches_are_joined_and_cut() -> None:
-    batches = [pa.record_batch({"n": list(range(count))}) for count in (1, 2, 9, 1)]
-    found = list(rebatched(batches, 4))
-    assert [one.num_rows for one in found] == [4, 4, 4, 1]
-    assert [row["n"] for one in found for row in one.to_pylist()] == [0, 0, 1, *range(9), 0]
 
 
 def test_a_file_id_that_orders_nothing_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tallystick.arrow.schemas import batches_of_transactions
+from tallystick.arrow.schemas import batches_of_transactions, rebatched
 from tallystick.records import Clock, Transaction
 from tallystick.systems.cloudtran.read.block_order import BlockOccurrence
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
@@ -55,7 +55,7 @@ class TransactionBatcher:
                 taken = self._take_chunk(piece)
             if not taken:
                 return None
-        return self._merged()
+        return rebatched(self._pieces(), self._rows)
 
     def _take_block(self, occurrence: BlockOccurrence) -> bool:
         entries = occurrence.block.entries if occurrence.block.readable else ()
@@ -80,28 +80,8 @@ class TransactionBatcher:
         # `_pieces` takes the chunks for sorted.
         return first > before
 
-    def _merged(self) -> Iterator[pa.RecordBatch]:
-        """Yield all transactions by ascending number."""
-        pieces: list[pa.RecordBatch] = []
-        count = 0
-        for piece in self._pieces():
-            pieces.append(piece)
-            count += piece.num_rows
-            if count >= self._rows:
-                yield from self._joined(pieces)
-                pieces, count = [], 0
-        yield from self._joined(pieces)
-
-    def _joined(self, pieces: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        if not pieces:
-            return []
-        joined: list[pa.RecordBatch] = (
-            pa.Table.from_batches(pieces).combine_chunks().to_batches(max_chunksize=self._rows)
-        )
-        return joined
-
     def _pieces(self) -> Iterator[pa.RecordBatch]:
-        """Yield the transactions of chunks, cut where others come between them."""
+        """Yield the transactions by number: those of chunks, cut where others come between."""
         others = sorted(self._fold.known)
         at = 0
         for one in self._chunks:

@@ -9,7 +9,7 @@ whose commits list pairs are read record by record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -18,7 +18,14 @@ import pyarrow as pa
 
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, repeated, table_batch
 from tallystick.arrow.groups import marked, ordinals
-from tallystick.arrow.schemas import BATCH_ROWS, CHANGES, batch_of_fated, fated, json_text
+from tallystick.arrow.schemas import (
+    BATCH_ROWS,
+    CHANGES,
+    batch_of_fated,
+    fated,
+    json_text,
+    rebatched,
+)
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Fate, Row
 from tallystick.systems.jboss.columns.kernels import xids_of
@@ -95,21 +102,6 @@ def _chunks(journal: JournalFiles) -> Iterator[tuple[RecordFile, Chunk]]:
             valid = valid_rows(rows_of(piece))
             if len(valid):
                 yield RecordFile(file, shape, order, file.stamp), chunk_of(shape, data, valid)
-
-
-def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches as batches of ``rows`` rows; the last one may have less."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if (count := sum(one.num_rows for one in waiting)) >= rows:
-            # Into one chunk, because a batch never spans two.
-            table = pa.Table.from_batches(waiting).combine_chunks()
-            whole = count - count % rows
-            yield from table.slice(0, whole).to_batches(rows)
-            waiting = table.slice(whole).to_batches()
-    if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 class ChangeColumns:

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.byte_kernels import COMPILED
-from tallystick.arrow.schemas import batches_by_table
+from tallystick.arrow.schemas import batches_by_table, rebatched
 from tallystick.errors import CorruptLogError
 from tallystick.records import Change, Clock, Transaction
-from tallystick.systems.jboss.columns.changes import ChangeColumns, rebatched
+from tallystick.systems.jboss.columns.changes import ChangeColumns
 from tallystick.systems.jboss.columns.transactions import closed_in
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (

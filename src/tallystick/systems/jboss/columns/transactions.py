@@ -21,9 +21,14 @@ import pyarrow as pa
 
 from tallystick.arrow.columns import one_each, repeated, table_batch, whole_transactions
 from tallystick.arrow.groups import ordinals
-from tallystick.arrow.schemas import BATCH_ROWS, TRANSACTIONS, batches_of_transactions, plain
+from tallystick.arrow.schemas import (
+    BATCH_ROWS,
+    TRANSACTIONS,
+    batches_of_transactions,
+    plain,
+    rebatched,
+)
 from tallystick.records import Clock, State, Transaction
-from tallystick.systems.jboss.columns.changes import rebatched
 from tallystick.systems.jboss.columns.kernels import xids_of
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.format.layout import (

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.arrow.columns import new_bitmap, new_views
-from tallystick.arrow.crc_kernel import crc_table
 from tallystick.arrow.groups import marked
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
@@ -28,7 +27,6 @@ from tallystick.systems.tally.runs.walk import OFFSET
 
 ROWS_MAX = 1 << 13
 """Records of a chunk at most."""
-_TABLE = crc_table()
 
 Found: TypeAlias = tuple[Chunk, layout.GroupHeader]
 """The records of whole groups in a row, and the header of the last one."""
@@ -107,7 +105,7 @@ class ChunkReader:
         # Before that offset stand the two copies of the header, where no group is due.
         known = due.offset >= layout.DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and walk.walk_small(
-            data, stop, _common_header(view, 0), view.header.sector_size, self._known, _TABLE,
+            data, stop, _common_header(view, 0), view.header.sector_size, self._known,
             state, out, codes, valid, views,
         )  # fmt: skip
         if state[walk.LAST] < 0:
@@ -123,7 +121,7 @@ class ChunkReader:
         state = np.array([due.offset, due.lsn, due.chain, -1], np.int64)
         places = np.empty(self._rows, np.int64)
         found = walk.walk_packed(
-            data, stop, _common_header(view, flags), view.header.sector_size, self._rows, _TABLE,
+            data, stop, _common_header(view, flags), view.header.sector_size, self._rows,
             state, places,
         )  # fmt: skip
         headers, starts, content = self._unpacked(view, places[:found].tolist())

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tallystick.arrow.byte_kernels import le_int32, le_int64, le_uint32, le_word32
 from tallystick.arrow.columns import put_bit, put_view
-from tallystick.arrow.crc_kernel import crc_range
+from tallystick.arrow.crc_kernel import crc32_of
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.tally.format import columns as bits
 from tallystick.systems.tally.format import layout
@@ -55,12 +53,7 @@ def _same(data: Any, one: int, other: int, size: int) -> bool:
 
 
 @kernel
-def _crc(data: Any, begin: int, end: int, table: Any) -> Any:
-    return np.int64(crc_range(data, begin, end, 0xFFFFFFFF, table)) ^ 0xFFFFFFFF
-
-
-@kernel
-def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any) -> int:
+def _whole(data: Any, at: int, common: Any, sector: int, state: Any) -> int:
     """Return the size of the group at ``at`` if it is small, whole, plain and due; else 0.
 
     ``common`` is a header with the fields that all groups of a run share, its flags among them.
@@ -88,9 +81,9 @@ def _whole(data: Any, at: int, common: Any, sector: int, state: Any, table: Any)
     # The header stands at both ends: a torn write leaves the second one as it was before.
     if not _same(data, at, end - _HEADER, _HEADER):
         return 0
-    if _crc(data, at, at + _CHECKSUM, table) != le_uint32(data, at + _CHECKSUM):
+    if crc32_of(data, at, at + _CHECKSUM) != le_uint32(data, at + _CHECKSUM):
         return 0
-    payload_crc = _crc(data, at + _HEADER, end - _HEADER, table)
+    payload_crc = crc32_of(data, at + _HEADER, end - _HEADER)
     return length if payload_crc == le_uint32(data, at + _PAYLOAD_CRC) else 0
 
 
@@ -198,7 +191,6 @@ def walk_small(
     common: Any,
     sector: int,
     known: Any,
-    table: Any,
     state: Any,
     out: Any,
     codes: Any,
@@ -214,7 +206,7 @@ def walk_small(
     row = 0
     while state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
         at = state[PLACE]
-        length = _whole(data, at, common, sector, state, table)
+        length = _whole(data, at, common, sector, state)
         # A group is never divided: one that has no room left begins the next chunk.
         if length == 0 or row + le_uint32(data, at + _COUNT) > len(codes):
             break
@@ -229,7 +221,7 @@ def walk_small(
 
 @kernel
 def walk_packed(
-    data: Any, stop: int, common: Any, sector: int, rows: int, table: Any, state: Any, places: Any
+    data: Any, stop: int, common: Any, sector: int, rows: int, state: Any, places: Any
 ) -> int:
     """Find small whole groups that begin before ``stop``, of at most ``rows`` records.
 
@@ -239,7 +231,7 @@ def walk_packed(
     found = 0
     while found < len(places) and state[PLACE] < stop and state[PLACE] + 2 * _HEADER <= len(data):
         at = state[PLACE]
-        length = _whole(data, at, common, sector, state, table)
+        length = _whole(data, at, common, sector, state)
         rows -= le_uint32(data, at + _COUNT)
         if length == 0 or rows < 0:
             break
