@@ -27,14 +27,7 @@ from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Outcome, State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
-from tallystick.systems.bitronix.format.layout import (
-    COMMITTING,
-    FORMAT_ID,
-    GTRID_OFFSET,
-    GTRID_TAIL,
-    SYSTEM_NAME,
-    status_name,
-)
+from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, stored_names
 from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
@@ -157,7 +150,7 @@ class _Gtrids:
         names = self.names.united(groups.of_rows[marks].astype(np.int64), stored, groups.count)
         files = np.full(groups.count, 1 << file)
         firsts, _ = chunk.ends()
-        starts = chunk.columns["offsets"][firsts] + GTRID_OFFSET
+        starts = chunk.columns["offsets"][firsts] + layout.GTRID_OFFSET
         gtrids = byte_ranges(chunk.window, starts, chunk.columns["gtrid_sizes"][firsts])
         # With 64-bit offsets: those of the whole journal are joined into one array.
         self._gtrids.append(gtrids.cast(pa.large_binary()))
@@ -170,7 +163,7 @@ class _Gtrids:
         """Add the records that are in no chunk, one row each."""
         rows = []
         for place, file, one in self._odd:
-            decision = place if one.status == COMMITTING else _NONE
+            decision = place if one.status == layout.COMMITTING else _NONE
             names = self.names.number(one.unique_names)
             row = (one.time, one.status, one.time, place, decision, 1, one.size, 1 << file, names)
             rows.append(row)
@@ -229,10 +222,10 @@ class _Batches:
         decided = is_open & (table[_DECISION] != _NONE)
         places = np.where(decided, table[_DECISION], table[_LAST])
         names, statuses = pa.array(table[_NAMES]), table[_STATUS]
-        columns = whole_transactions(SYSTEM_NAME, self._log, self._clock, count) | {
+        columns = whole_transactions(layout.SYSTEM_NAME, self._log, self._clock, count) | {
             "key": _hex(gtrids, empty="(empty)"),
             "state": _states(statuses, is_open),
-            "format_id": pa.repeat(pa.scalar(FORMAT_ID, pa.int32()), count),
+            "format_id": pa.repeat(pa.scalar(layout.FORMAT_ID, pa.int32()), count),
             "gtrid": gtrids,
             "name": pc.ascii_upper(_hex(gtrids, empty="")),
             "participants": self._names.take(names),
@@ -244,7 +237,9 @@ class _Batches:
             "files": self._files.take(pa.array(table[_FILES])),
             "evidence_file": self._paths.take(pa.array(places // _FILE)),
             "evidence_offset": numbers(places % _FILE, None),
-            "evidence_type": texts_of(np.where(decided, COMMITTING, statuses), status_name),
+            "evidence_type": texts_of(
+                np.where(decided, layout.COMMITTING, statuses), layout.status_name
+            ),
             "attributes": _attributes(gtrids, statuses, self._single.take(names)),
         }
         return plain(table_batch(TRANSACTIONS, columns, count), TRANSACTIONS)
@@ -258,10 +253,10 @@ def _states(statuses: Any, kept: Any) -> pa.Array:
 def _attributes(gtrids: pa.Array, statuses: Any, single: pa.Array) -> pa.Array:
     data, ends = _bytes_of(gtrids)
     # Gtrids may be shorter than the tail that is read from each of them.
-    padded = np.append(data, np.zeros(GTRID_TAIL.size, np.uint8))
+    padded = np.append(data, np.zeros(layout.GTRID_TAIL.size, np.uint8))
     server_ids, times, sequences = gtrid_parts(padded, ends[:-1], np.diff(ends))
     return pc.binary_join_element_wise(
-        '{"lastStatus":', texts_of(statuses, lambda one: json.dumps(status_name(one))),
+        '{"lastStatus":', texts_of(statuses, lambda one: json.dumps(layout.status_name(one))),
         ',"onePhase":', single,
         ',"serverId":', server_ids,
         ',"gtridTimestamp":', times,

@@ -12,16 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tallystick.errors import LogFormatError
 from tallystick.storage.files import File, FileSystem
 from tallystick.storage.fork import Uncopied
-from tallystick.systems.bitronix.format.layout import (
-    CLEAN_LOG_STATE,
-    COMMITTING,
-    CURRENT_POSITION_HEADER,
-    HEADER_LENGTH,
-    STATE_HEADER,
-    TIMESTAMP_HEADER,
-    UNCLEAN_LOG_STATE,
-    FileHeader,
-)
+from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.carry_over import CarriedRecords
 from tallystick.systems.bitronix.live.encoder import Entry
@@ -52,13 +43,13 @@ class JournalFile(Uncopied):
             self._file.close()
             raise
 
-    def _read_header(self) -> FileHeader:
-        header = FileHeader.decode(self._file.pread(HEADER_LENGTH, 0))
+    def _read_header(self) -> layout.FileHeader:
+        header = layout.FileHeader.decode(self._file.pread(layout.HEADER_LENGTH, 0))
         if header is None:
             raise LogFormatError(
                 "too short for a journal file",
                 file=self.path,
-                expected=f"at least {HEADER_LENGTH} bytes",
+                expected=f"at least {layout.HEADER_LENGTH} bytes",
                 found=f"{self._file.size()} bytes",
                 advice="Put the file back from a backup; both parts belong together",
             )
@@ -91,24 +82,24 @@ class JournalFile(Uncopied):
 
     def set_position(self, position: int) -> None:
         """Write the position into the header; not synced."""
-        self._file.pwrite(position.to_bytes(8, "big"), CURRENT_POSITION_HEADER)
-        self.header = FileHeader(self.timestamp, self.header.state, position)
+        self._file.pwrite(position.to_bytes(8, "big"), layout.CURRENT_POSITION_HEADER)
+        self.header = layout.FileHeader(self.timestamp, self.header.state, position)
 
     def set_timestamp(self, timestamp: int) -> None:
         """Write the timestamp (ms) into the header; not synced."""
-        self._file.pwrite(timestamp.to_bytes(8, "big", signed=True), TIMESTAMP_HEADER)
-        self.header = FileHeader(timestamp, self.header.state, self.position)
+        self._file.pwrite(timestamp.to_bytes(8, "big", signed=True), layout.TIMESTAMP_HEADER)
+        self.header = layout.FileHeader(timestamp, self.header.state, self.position)
 
     def set_state(self, state: int) -> None:
         """Write the state into the header; not synced."""
-        self._file.pwrite(state.to_bytes(1, "big", signed=True), STATE_HEADER)
-        self.header = FileHeader(self.timestamp, state, self.position)
+        self._file.pwrite(state.to_bytes(1, "big", signed=True), layout.STATE_HEADER)
+        self.header = layout.FileHeader(self.timestamp, state, self.position)
 
     def empty(self, length: int) -> None:
         """Count no record, durably, in a file of at least ``length`` bytes."""
         self._file.allocate(length)
         self.length = self._file.size()
-        self.set_position(HEADER_LENGTH)
+        self.set_position(layout.HEADER_LENGTH)
         self._file.datasync()
 
     def wipe(self) -> None:
@@ -117,7 +108,7 @@ class JournalFile(Uncopied):
         A write that a crash loses then leaves zeros and no older record. The position must be at
         the start, durably, before.
         """
-        self._file.pwrite(bytes(self.length - HEADER_LENGTH), HEADER_LENGTH)
+        self._file.pwrite(bytes(self.length - layout.HEADER_LENGTH), layout.HEADER_LENGTH)
 
     def datasync(self) -> None:
         """Make durable what was written."""
@@ -139,7 +130,7 @@ def create_file(fs: FileSystem, path: str, timestamp: int, length: int, records:
     file = fs.create(path)
     try:
         file.allocate(length)
-        header = FileHeader(timestamp, position=HEADER_LENGTH + len(records))
+        header = layout.FileHeader(timestamp, position=layout.HEADER_LENGTH + len(records))
         file.pwrite(header.encode() + records, 0)
         file.datasync()
     finally:
@@ -213,7 +204,7 @@ class FilePair:
         passive = self.passive
         passive.empty(self.active.length)
         passive.wipe()
-        replaced = record.gtrid if record.status == COMMITTING else None
+        replaced = record.gtrid if record.status == layout.COMMITTING else None
         copies = self._written.copies(record.time, record.sequence_number, but=replaced)
         passive.append(b"".join(copies))
         passive.datasync()
@@ -221,14 +212,14 @@ class FilePair:
         # Greater than the other file's, even if the clock went back; and than any offset in a file,
         # so that a reader does not take it for the defect of 2.1.3 and 2.1.4.
         passive.set_timestamp(max(now, self.active.timestamp + 1, passive.length + 1))
-        passive.set_state(UNCLEAN_LOG_STATE)
+        passive.set_state(layout.UNCLEAN_LOG_STATE)
         passive.datasync()
         self.active, self.passive = passive, self.active
 
     def mark_clean(self) -> None:
         """Set both states to clean, durably."""
         for file in (self.active, self.passive):
-            file.set_state(CLEAN_LOG_STATE)
+            file.set_state(layout.CLEAN_LOG_STATE)
             file.datasync()
 
     def close(self) -> None:

@@ -15,13 +15,7 @@ import numpy as np
 
 from tallystick.arrow.crc_kernel import crc_table
 from tallystick.arrow.groups import last_where, lasts_of, starts_of, sums
-from tallystick.systems.bitronix.format.layout import (
-    CLOSING,
-    COMMITTING,
-    END_MARKER,
-    GTRID_OFFSET,
-    RECORD_MIN,
-)
+from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import stored_names
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 from tallystick.systems.bitronix.read.scan import StaleRun
@@ -40,13 +34,13 @@ ROWS = 1 << 14
 _TABLE = crc_table()
 _HASH_FACTOR = 256 + randbelow(HASH_MODULUS - 256)
 """Secret, so that nobody can make a journal of gtrids that all have one hash."""
-_DECIDING = np.array(sorted({COMMITTING, *CLOSING}), np.int32)
+_DECIDING = np.array(sorted({layout.COMMITTING, *layout.CLOSING}), np.int32)
 
 
 def read_chunk(data: memoryview, begin: int, end: int, rows: int = ROWS) -> Chunk:
     """Return the plain records from an offset on; none where the first is not plain."""
     window = np.frombuffer(data, np.uint8)[begin : min(end, begin + WINDOW)]
-    columns = new_columns(min(rows, ROWS, len(window) // RECORD_MIN + 1))
+    columns = new_columns(min(rows, ROWS, len(window) // layout.RECORD_MIN + 1))
     count, size, names = walk(window, _TABLE, **columns)
     for name, column in columns.items():
         # Names have arrays of their own, and the ends of their lists begin with a 0.
@@ -113,7 +107,7 @@ class Chunk:
 
     def gtrids(self, chosen: Any) -> list[bytes]:
         """Return the gtrids of some records."""
-        begins = self.columns["offsets"][chosen] + GTRID_OFFSET
+        begins = self.columns["offsets"][chosen] + layout.GTRID_OFFSET
         ends = begins + self.columns["gtrid_sizes"][chosen]
         data = self.data
         return [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
@@ -130,13 +124,13 @@ class Chunk:
     def name_ranges(self, chosen: Any) -> tuple[Any, Any]:
         """Return where the names of some records begin and end, with their count."""
         begins, sizes = self.columns["offsets"][chosen], self.columns["gtrid_sizes"][chosen]
-        ends = begins + self.columns["lengths"][chosen] - len(END_MARKER)
-        return begins + GTRID_OFFSET + sizes, ends
+        ends = begins + self.columns["lengths"][chosen] - len(layout.END_MARKER)
+        return begins + layout.GTRID_OFFSET + sizes, ends
 
     def servers(self) -> list[bytes]:
         """Return the gtrid of the first record, and of each with another server id than before."""
         marks = np.empty(self.count, np.bool_)
-        begins = self.columns["offsets"] + GTRID_OFFSET
+        begins = self.columns["offsets"] + layout.GTRID_OFFSET
         mark_servers(self.window, begins, self.columns["gtrid_sizes"], marks)
         return self.gtrids(marks)
 
@@ -146,7 +140,7 @@ class Chunk:
         return self._grouped(slice(None))
 
     def _grouped(self, chosen: Any) -> _Groups:
-        begins = self.columns["offsets"][chosen] + GTRID_OFFSET
+        begins = self.columns["offsets"][chosen] + layout.GTRID_OFFSET
         sizes, (_, ends) = self.columns["gtrid_sizes"][chosen], self.name_ranges(chosen)
         count = len(begins)
         groups, latest = np.empty(count, np.int32), np.empty(count, np.int32)
@@ -183,7 +177,7 @@ class Chunk:
         statuses, times = self.columns["statuses"], self.columns["times"]
         places = self.columns["offsets"] + self.base
         # Places rise, so the maximum is that of the last one.
-        deciding = np.where(statuses == COMMITTING, places, -1)
+        deciding = np.where(statuses == layout.COMMITTING, places, -1)
         return np.stack(
             [
                 times[firsts],
@@ -220,7 +214,7 @@ class Chunk:
         order = np.argsort(found.of_rows, kind="stable")
         groups, marks, places = found.of_rows[order], found.new_names[order], np.arange(len(order))
         starts = starts_of(groups)
-        lasts = last_where(self.columns["statuses"][deciding[order]] == COMMITTING, starts)
+        lasts = last_where(self.columns["statuses"][deciding[order]] == layout.COMMITTING, starts)
         # The record after the last COMMITTING one, or the gtrid's last where none follows.
         follows = np.minimum(lasts + 1, lasts_of(starts, len(order)))
         # An end with all names of the COMMITTING record before it takes each of them off the list;

@@ -13,14 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from tallystick.systems.cloudtran.format.layout import (
-    BLOCK_SIZES,
-    BOTH_HEADERS,
-    DATA_SIZE_MAX,
-    PROLOGUE_SIZE,
-    SIGNATURE,
-    SIGNATURE_SIZE,
-)
+from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.read.detect import DEFAULT_BASE, DEFAULT_EXTENSION
 from tallystick.systems.java_properties import parse_properties
 
@@ -81,7 +74,7 @@ class LogSettings:
     """Seconds that closing waits for the disposal of removable files."""
     sync: str = "data"
     """``data``, ``full`` (directory entries too, each time), or ``none`` for tests."""
-    signature: bytes = SIGNATURE
+    signature: bytes = layout.SIGNATURE
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
@@ -97,8 +90,8 @@ class LogSettings:
             raise ValueError("log_before_commit and log_after_commit exclude each other")
         if self.zap_log_files and not self.zap_log_files_confirmed:
             raise ValueError("zap_log_files throws data away: confirm it")
-        if len(self.signature) != SIGNATURE_SIZE:
-            raise ValueError(f"a signature has {SIGNATURE_SIZE} bytes")
+        if len(self.signature) != layout.SIGNATURE_SIZE:
+            raise ValueError(f"a signature has {layout.SIGNATURE_SIZE} bytes")
 
     @property
     def usual_names(self) -> str | None:
@@ -115,13 +108,13 @@ class LogSettings:
     def entries_size_max(self) -> int:
         """Bytes of entries that fill a block of `max_write_size`."""
         blocks = self.max_write_size // self.disk_block_size
-        return blocks * self.disk_block_size - BOTH_HEADERS - PROLOGUE_SIZE
+        return blocks * self.disk_block_size - layout.BOTH_HEADERS - layout.PROLOGUE_SIZE
 
     @property
     def entry_size_max(self) -> int:
         """Bytes of the largest entry; it gets a block of its own."""
-        data = min(self.max_transaction_size - BOTH_HEADERS, DATA_SIZE_MAX)
-        return data - PROLOGUE_SIZE
+        data = min(self.max_transaction_size - layout.BOTH_HEADERS, layout.DATA_SIZE_MAX)
+        return data - layout.PROLOGUE_SIZE
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -170,11 +163,11 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("persisted_flush_millis", 1, 3_600_000),
     ("carry_forward_files", 1, 1 << 30),
     ("carry_forward_max", 0, 1 << 30),
-    ("max_transaction_size", 1024, DATA_SIZE_MAX),
+    ("max_transaction_size", 1024, layout.DATA_SIZE_MAX),
     ("dispose_on_close_seconds", 0, 86_400),
 )
 _CHOICES: tuple[tuple[str, tuple[object, ...]], ...] = (
-    ("disk_block_size", BLOCK_SIZES),
+    ("disk_block_size", layout.BLOCK_SIZES),
     ("file_date_pattern", (FILE_DATE_PATTERN,)),
     ("on_damage", ("stop", "report")),
     ("on_incomplete", ("fail", "replay")),

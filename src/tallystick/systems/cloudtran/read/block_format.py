@@ -10,17 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tallystick.storage.source import ByteSource
-from tallystick.systems.cloudtran.format.layout import (
-    BLOCK_SIZES,
-    HEADER_SIZE,
-    PROLOGUE_SIZE,
-    SIGNATURE,
-    SIGNATURE_SIZE,
-    VERSION,
-    Header,
-    block_length,
-    parse_header,
-)
+from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder, signature_places
 from tallystick.systems.cloudtran.read.scan import BlockState, FileScan
 
@@ -56,9 +46,9 @@ def find_signature(sources: Iterable[ByteSource]) -> bytes | None:
     """
     for source in sources:
         data = source.data
-        if data[:SIGNATURE_SIZE] == SIGNATURE:
-            return SIGNATURE
-        if may_be_foreign(bytes(data[: HEADER_SIZE + PROLOGUE_SIZE])):
+        if data[: layout.SIGNATURE_SIZE] == layout.SIGNATURE:
+            return layout.SIGNATURE
+        if may_be_foreign(bytes(data[: layout.HEADER_SIZE + layout.PROLOGUE_SIZE])):
             learned = learned_signature(data)
             if learned is not None:
                 return learned
@@ -70,33 +60,35 @@ def may_be_foreign(head: bytes) -> bool:
 
     Cheap: it compares every field of a first header that has a known value.
     """
-    header = parse_header(head, 0)
+    header = layout.parse_header(head, 0)
     return (
         header is not None
-        and len(head) >= HEADER_SIZE + PROLOGUE_SIZE
+        and len(head) >= layout.HEADER_SIZE + layout.PROLOGUE_SIZE
         and header.offset == 0
         # The field has eight bytes, a CRC-32 only four: random bytes pass here once in 2^32 times.
         and header.crc < 1 << 32
-        and header.size >= PROLOGUE_SIZE
-        and head[HEADER_SIZE] == VERSION
+        and header.size >= layout.PROLOGUE_SIZE
+        and head[layout.HEADER_SIZE] == layout.VERSION
     )
 
 
 def learned_signature(data: memoryview) -> bytes | None:
     """Return the first 64 bytes if they start a block whose data and second header match."""
-    header = parse_header(data, 0)
+    header = layout.parse_header(data, 0)
     if header is None or header.offset != 0:
         return None
-    finder = BlockFinder(data, header.signature, BLOCK_SIZES[0])
+    finder = BlockFinder(data, header.signature, layout.BLOCK_SIZES[0])
     if finder.verify(0, header.size, header.crc) is None or not _recurs(data, header):
         return None
     return header.signature
 
 
-def _recurs(data: memoryview, header: Header) -> bool:
-    places = [HEADER_SIZE + header.size]
-    places += [block_length(header.size, size) - HEADER_SIZE for size in BLOCK_SIZES]
-    return any(parse_header(data, place) == header for place in places)
+def _recurs(data: memoryview, header: layout.Header) -> bool:
+    places = [layout.HEADER_SIZE + header.size]
+    places += [
+        layout.block_length(header.size, size) - layout.HEADER_SIZE for size in layout.BLOCK_SIZES
+    ]
+    return any(layout.parse_header(data, place) == header for place in places)
 
 
 # -- disk block size ---------------------------------------------------------------------
@@ -127,10 +119,10 @@ class SizeTrial:
     """
 
     signature: bytes
-    left: tuple[int, ...] = BLOCK_SIZES
+    left: tuple[int, ...] = layout.BLOCK_SIZES
     seen: bool = False
     faults: dict[int, tuple[int, int]] = field(
-        default_factory=lambda: dict.fromkeys(BLOCK_SIZES, (0, 0))
+        default_factory=lambda: dict.fromkeys(layout.BLOCK_SIZES, (0, 0))
     )
 
     @property
@@ -175,17 +167,18 @@ class SizeTrial:
 
     def _block_at(self, data: memoryview, place: int) -> int:
         """Return the length of a block with two equal headers and rule out sizes; 0 if none."""
-        header = parse_header(data, place)
+        header = layout.parse_header(data, place)
         if header is None or header.signature != self.signature:
             return 0
         self.seen = True
         if header.offset != place:
             return 0
-        lengths = {size: block_length(header.size, size) for size in self.left}
+        lengths = {size: layout.block_length(header.size, size) for size in self.left}
         fitting = tuple(
             size
             for size, length in lengths.items()
-            if place % size == 0 and parse_header(data, place + length - HEADER_SIZE) == header
+            if place % size == 0
+            and layout.parse_header(data, place + length - layout.HEADER_SIZE) == header
         )
         if not fitting:
             return 0

@@ -30,14 +30,7 @@ from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Xid
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns.batches import global_ids
-from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import (
-    HEADER_SIZE,
-    POSITION_MASK,
-    SYSTEM_NAME,
-    Group,
-    make_instant,
-)
+from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.operations import OPERATIONS
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.transactions import (
@@ -90,8 +83,8 @@ def plain_transactions(runs: Runs, name: str) -> TransactionColumns | None:
     for file in runs.log.files.values():
         if not chain.goes_on(file):
             return None
-        position = HEADER_SIZE
-        for chunk in runs.chunks(file, HEADER_SIZE):
+        position = layout.HEADER_SIZE
+        for chunk in runs.chunks(file, layout.HEADER_SIZE):
             found.add(chunk)
             position = chunk.end
         if not is_zero(file.data, position, file.size):
@@ -122,7 +115,7 @@ class TransactionColumns:
             self._begun.update(begun)
             sums = summed(part)
             for row in (PROOF, XID):
-                sums[row] |= make_instant(part.file.number, 0)  # -1 stays as it is
+                sums[row] |= layout.make_instant(part.file.number, 0)  # -1 stays as it is
             if sums.size:
                 self._pieces.append(np.vstack([sums, np.full(sums.shape[1], self._boot)]))
 
@@ -146,7 +139,7 @@ class TransactionColumns:
         count, proven = sums.shape[1], sums[PROOF] >= 0
         ids = self._ids(sums)
         proofs = np.where(proven, 1 + (sums[PROVES] == operations.END), 0)
-        found = whole_transactions(SYSTEM_NAME, self._name, Clock.NONE, count) | {
+        found = whole_transactions(layout.SYSTEM_NAME, self._name, Clock.NONE, count) | {
             "key": pc.binary_join_element_wise(_text(sums[BOOT]), _text(sums[NUMBER]), "."),
             "state": coded(_states(sums[END]), _STATES),
             "transaction": numbers(np.ascontiguousarray(sums[NUMBER]), None),
@@ -157,7 +150,7 @@ class TransactionColumns:
             "complete": pa.array(sums[BEGINS] != 0),
             "holes": coded((sums[BEGINS] == 0).astype(np.int8), _HOLES),
             "evidence_file": self._paths(np.where(proven, sums[PROOF] >> 32, -1)),
-            "evidence_offset": numbers(sums[PROOF] & POSITION_MASK, bitmap(proven)),
+            "evidence_offset": numbers(sums[PROOF] & layout.POSITION_MASK, bitmap(proven)),
             "evidence_type": coded(proofs.astype(np.int8), _PROOFS),
             "attributes": _attributes(sums, ids["gtrid"].is_valid()),
         }
@@ -173,7 +166,7 @@ class TransactionColumns:
             rows = np.flatnonzero((places >= 0) & (places >> 32 == number))
             data = np.frombuffer(self._log.files[number].data, np.uint8)
             order.append(rows)
-            parts.append(global_ids(data, places[rows] & POSITION_MASK))
+            parts.append(global_ids(data, places[rows] & layout.POSITION_MASK))
         index = np.full(places.size, -1, np.int64)
         known = np.concatenate(order)
         index[known] = np.arange(known.size)
@@ -273,9 +266,9 @@ def _states(ends: Column) -> NDArray[np.int8]:
     """Return the codes of states by the groups of the records that end or prepare."""
     codes = np.full(ends.size, _ACTIVE, np.int8)
     codes[ends >= 0] = _PREPARED
-    last = (ends >= 0) & (ends & int(Group.LAST) != 0)
+    last = (ends >= 0) & (ends & int(layout.Group.LAST) != 0)
     codes[last] = _ABORTED
-    codes[last & (ends & int(Group.COMMIT) != 0)] = _COMMITTED
+    codes[last & (ends & int(layout.Group.COMMIT) != 0)] = _COMMITTED
     return codes
 
 
@@ -285,7 +278,7 @@ def _text(values: Column) -> pa.Array:
 
 def _attributes(sums: Columns, branches: pa.Array) -> pa.Array:
     """Make the attributes as JSON; ``branches`` are those with a global id."""
-    phases = np.where(sums[GROUPS] & int(Group.PREPARE) != 0, 2, 1)
+    phases = np.where(sums[GROUPS] & int(layout.Group.PREPARE) != 0, 2, 1)
     phases[~np.asarray(branches)] = 0
     return pc.binary_join_element_wise(
         '{"boot":',
@@ -293,11 +286,11 @@ def _attributes(sums: Columns, branches: pa.Array) -> pa.Array:
         ',"first":"(',
         _text(sums[FIRST] >> 32),
         ",",
-        _text(sums[FIRST] & POSITION_MASK),
+        _text(sums[FIRST] & layout.POSITION_MASK),
         ')","last":"(',
         _text(sums[LAST] >> 32),
         ",",
-        _text(sums[LAST] & POSITION_MASK),
+        _text(sums[LAST] & layout.POSITION_MASK),
         ')","internal":',
         coded((sums[INTERNAL] != 0).astype(np.int8), _BOOLEANS).cast(pa.string()),
         ',"undone":',

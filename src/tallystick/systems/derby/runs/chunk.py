@@ -19,18 +19,8 @@ from tallystick.errors import LogFormatError
 from tallystick.records import Outcome, Xid
 from tallystick.storage.crc import crc32
 from tallystick.storage.mapped import NEAR, let_go
+from tallystick.systems.derby.format import layout
 from tallystick.systems.derby.format.compressed_numbers import Cursor
-from tallystick.systems.derby.format.layout import (
-    CHECKSUM_OPERATION,
-    FILE_NUMBER_MAX,
-    FORMAT_ID_SIZE,
-    LOG_RECORD_FIXED_OVERHEAD_SIZE,
-    POSITION_MASK,
-    PREFIX,
-    Envelope,
-    Group,
-    make_instant,
-)
 from tallystick.systems.derby.format.operations import (
     CHECKPOINT,
     OPERATIONS,
@@ -48,7 +38,7 @@ Column = NDArray[np.int64]
 _CHANGING = np.ones(max(OPERATIONS) + 1, np.bool_)
 """By operation; of container changes, which have bodies, the fields decide."""
 _CHANGING[[one for one in OPERATIONS if keeps_house(one, {"operation": 0})]] = False
-_FIRST, _ENDS = int(Group.FIRST), int(Group.LAST | Group.PREPARE)
+_FIRST, _ENDS = int(layout.Group.FIRST), int(layout.Group.LAST | layout.Group.PREPARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +60,13 @@ class Chunk:
     @property
     def instants(self) -> Column:
         """The instants of the records."""
-        found: Column = self.columns[walk.OFFSET] | make_instant(self.file.number, 0)
+        found: Column = self.columns[walk.OFFSET] | layout.make_instant(self.file.number, 0)
         return found
 
     @property
     def lengths(self) -> Column:
         """The lengths of the records, with what is around their bodies."""
-        found: Column = self.columns[walk.LENGTH] + LOG_RECORD_FIXED_OVERHEAD_SIZE
+        found: Column = self.columns[walk.LENGTH] + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
         return found
 
     @property
@@ -87,12 +77,12 @@ class Chunk:
     def end_of(self, row: int) -> int:
         """Return the offset after a record."""
         offset, length = self.columns[: walk.LENGTH + 1, row].tolist()
-        return int(offset + length + LOG_RECORD_FIXED_OVERHEAD_SIZE)
+        return int(offset + length + layout.LOG_RECORD_FIXED_OVERHEAD_SIZE)
 
     @property
     def checksums(self) -> Column:
         """The rows of checksum records."""
-        found: Column = np.flatnonzero(self.columns[walk.OPERATION] == CHECKSUM_OPERATION)
+        found: Column = np.flatnonzero(self.columns[walk.OPERATION] == layout.CHECKSUM_OPERATION)
         return found
 
     @property
@@ -123,7 +113,7 @@ class Chunk:
         columns = self.columns[
             [walk.OFFSET, walk.LENGTH, walk.TRANSACTION, walk.OPERATION, walk.GROUP]
         ][:, wanted]
-        columns[1] += LOG_RECORD_FIXED_OVERHEAD_SIZE
+        columns[1] += layout.LOG_RECORD_FIXED_OVERHEAD_SIZE
         rows: list[list[Any]] = columns.T.tolist()
         for row in rows:
             row[2] = row[2] if row[2] >= 0 else None
@@ -152,7 +142,7 @@ class Chunk:
     def range(self, row: int, scan: LogScan | None = None) -> ByteRange:
         """Return a record as a scan of all bytes finds it; without one, as a plain record."""
         offset, length = self.columns[: walk.LENGTH + 1, row].tolist()
-        in_scan = scan is not None and scan.in_scan(make_instant(self.file.number, offset))
+        in_scan = scan is not None and scan.in_scan(layout.make_instant(self.file.number, offset))
         found = plain_range(self.file, offset, length, self.body(row), in_scan=in_scan)
         return replace(found, salvaged=True, reason=DROPPED) if self.dropped else found
 
@@ -175,7 +165,7 @@ def plain_range(
     file: LogBytes, offset: int, length: int, body: Body, *, in_scan: bool
 ) -> ByteRange:
     """Return a plain record as a scan of all bytes finds it."""
-    envelope = Envelope(offset, length, make_instant(file.number, offset), length)
+    envelope = layout.Envelope(offset, length, layout.make_instant(file.number, offset), length)
     return ByteRange(
         file,
         offset,
@@ -185,19 +175,19 @@ def plain_range(
         envelope=envelope,
         body=body,
         in_scan=in_scan,
-        checksum_valid=True if body.operation == CHECKSUM_OPERATION else None,
+        checksum_valid=True if body.operation == layout.CHECKSUM_OPERATION else None,
         clear=bytes(file.data[envelope.body : envelope.body + length]),
     )
 
 
 def _clear(file: LogBytes, columns: walk.Columns, row: int) -> bytes:
-    begin = int(columns[walk.OFFSET, row]) + PREFIX.size
+    begin = int(columns[walk.OFFSET, row]) + layout.PREFIX.size
     return bytes(file.data[begin : begin + int(columns[walk.LENGTH, row])])
 
 
 def xid_at(data: memoryview, place: int) -> Xid | None:
     """Decode the global id with its XA format id at ``place``, which was found whole."""
-    return Cursor(data, place - FORMAT_ID_SIZE).global_id()
+    return Cursor(data, place - layout.FORMAT_ID_SIZE).global_id()
 
 
 class PlainRun(NamedTuple):
@@ -222,7 +212,7 @@ class PlainRun(NamedTuple):
         checks = chunk.checksums
         # Checksum records are no records of the log's own scan: it ends at the last other one.
         row = chunk.size - 1
-        while row >= 0 and operation[row] == CHECKSUM_OPERATION:
+        while row >= 0 and operation[row] == layout.CHECKSUM_OPERATION:
             row -= 1
         last = self[2:4] if row < 0 else (int(chunk.columns[walk.OFFSET, row]), chunk.end_of(row))
         covered = self.covered
@@ -281,7 +271,11 @@ def heads(file: LogBytes, begin: int, limit: int, rows: int) -> Iterator[Chunk]:
 def _chunks(file: LogBytes, begin: int, limit: int, rows: int, *, heads: bool) -> Iterator[Chunk]:
     data = np.frombuffer(file.data, np.uint8)
     # An instant is file number and offset in 64 bits: beyond, records could not be told apart.
-    stop = min(limit, file.size, POSITION_MASK) if file.number <= FILE_NUMBER_MAX else begin
+    stop = (
+        min(limit, file.size, layout.POSITION_MASK)
+        if file.number <= layout.FILE_NUMBER_MAX
+        else begin
+    )
     count, programs = (walk.HEAD_COLUMNS, walk.HEADS) if heads else (walk.BODY_COLUMNS, walk.BODIES)
     # Where bodies are decoded they vouch for themselves; heads need a checksum before them.
     how, covered = walk.FULL, begin if heads else file.size

@@ -29,22 +29,7 @@ from tallystick.arrow.schemas import (
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Fate, Row
 from tallystick.systems.jboss.columns.kernels import xids_of
-from tallystick.systems.jboss.format.layout import (
-    ADD,
-    ADD_TX,
-    CHECK_SIZE,
-    COUNT_SIZE,
-    DELETE,
-    DELETE_TX,
-    I8,
-    ROLLBACK,
-    SYSTEM_NAME,
-    UPDATE,
-    UPDATE_TX,
-    USER_TYPE_SIZE,
-    RecordType,
-    Shape,
-)
+from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.read.changes import open_rows, place_of, rows_of_record
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.records import KINDS
@@ -117,7 +102,7 @@ class ChangeColumns:
     """
 
     def __init__(
-        self, log: str, shape: Shape, paths: Sequence[str], *, every: bool = False
+        self, log: str, shape: layout.Shape, paths: Sequence[str], *, every: bool = False
     ) -> None:
         self._log = log
         self._paths = pa.array([*map(whole_text, paths)], pa.string())
@@ -132,7 +117,7 @@ class ChangeColumns:
         if len(where.file.data()) > VIEWED_MAX:
             yield from (batch for _, batch in self._one_by_one(where, place, records))
             return
-        rolled_back = records.transactions[records.kinds == ROLLBACK] if self._every else ()
+        rolled_back = records.transactions[records.kinds == layout.ROLLBACK] if self._every else ()
         effects, others = effects_of(records, self._replay.open, rolled_back)
         found = list(self._one_by_one(where, place, records.at(others)))
         if len(effects.ends):
@@ -171,13 +156,13 @@ class ChangeColumns:
     def _of_effects(self, where: RecordFile, place: int, effects: Effects) -> pa.RecordBatch:
         shape, data = where.shape, where.file.data()
         records, outside = effects.records, effects.transactions < 0
-        bodiless = (records.kinds == DELETE) | (records.kinds == DELETE_TX)
+        bodiless = (records.kinds == layout.DELETE) | (records.kinds == layout.DELETE_TX)
         gtrids = xids_of(shape, data, effects.prepares)[1]
         columns = {
             # As `place_of` does: the lower 32 bits of ``place`` are 0.
             "commit_sequence": pa.array(effects.ends | place),
             "ordinal": pa.array(ordinals(effects.ends)),
-            "kind": _KIND_NAMES.take(pa.array(records.kinds - ADD)),
+            "kind": _KIND_NAMES.take(pa.array(records.kinds - layout.ADD)),
             "key": pa.array(records.ids).cast(pa.string()),
             "transaction": pa.array(records.transactions, mask=outside).cast(pa.string()),
             "gtrid": gtrids.take(pa.array(effects.transactions, mask=outside)),
@@ -189,27 +174,35 @@ class ChangeColumns:
         return self._batch(columns, len(outside))
 
     def _batch(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-        same = {"system": SYSTEM_NAME, "log": self._log, "collection": "", "clock": _CLOCK}
+        same = {"system": layout.SYSTEM_NAME, "log": self._log, "collection": "", "clock": _CLOCK}
         columns |= {name: repeated(text, count) for name, text in same.items()}
         batch = table_batch(CHANGES, columns, count)
         return fated(batch, Fate.COMMITTED) if self._every else batch
 
 
-def _bodies(shape: Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa.Array:
+def _bodies(shape: layout.Shape, data: memoryview, records: Chunk, bodiless: Any) -> pa.Array:
     """Return the bodies of records; those without have none."""
-    begins = records.rows[:, OFFSET] + shape.fields_at + I8.size + COUNT_SIZE + USER_TYPE_SIZE
+    begins = (
+        records.rows[:, OFFSET]
+        + shape.fields_at
+        + layout.I8.size
+        + layout.COUNT_SIZE
+        + layout.USER_TYPE_SIZE
+    )
     # Records of transactions have the transaction's number before the record id.
-    begins += I8.size * INSIDE[records.kinds]
-    lengths = records.rows[:, OFFSET] + records.rows[:, SIZE] - CHECK_SIZE - begins
+    begins += layout.I8.size * INSIDE[records.kinds]
+    lengths = records.rows[:, OFFSET] + records.rows[:, SIZE] - layout.CHECK_SIZE - begins
     # `byte_ranges` makes a null of it.
     lengths[bodiless] = -1
     return byte_ranges(np.frombuffer(data, np.uint8), begins, lengths).cast(pa.binary())
 
 
 _CLOCK = Clock.NONE.value
-_KIND_NAMES = pa.array([KINDS[one].value for one in RecordType if one >= ADD], pa.string())
+_KIND_NAMES = pa.array(
+    [KINDS[one].value for one in layout.RecordType if one >= layout.ADD], pa.string()
+)
 """By the type byte, from `ADD` on."""
-_TYPED = marked((ADD, UPDATE, ADD_TX, UPDATE_TX))
+_TYPED = marked((layout.ADD, layout.UPDATE, layout.ADD_TX, layout.UPDATE_TX))
 """Types of records that have a user type."""
 # All 256 user types once, so that no JSON is written per row.
 _VALUES = pa.array(

@@ -16,18 +16,8 @@ import numpy as np
 
 from tallystick.arrow.groups import lasts_of, marked, starts_of, sums
 from tallystick.records import Outcome
+from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
-from tallystick.systems.jboss.format.layout import (
-    ADD,
-    ADD_TX,
-    COMMIT,
-    DELETE,
-    DELETE_TX,
-    LONG_MIN,
-    RAISING_TYPES,
-    Item,
-    decode,
-)
 from tallystick.systems.jboss.read.analysis import HEURISTIC_ADD, Analyser
 from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
@@ -46,9 +36,9 @@ from tallystick.systems.runs import RunCount
 
 SPENT_MIN = 32
 """Least number of records of which those that leave nothing are taken out in columns first."""
-ADDS = marked((ADD, ADD_TX))
-DELETES = marked((DELETE, DELETE_TX))
-RAISING = marked(RAISING_TYPES)
+ADDS = marked((layout.ADD, layout.ADD_TX))
+DELETES = marked((layout.DELETE, layout.DELETE_TX))
+RAISING = marked(layout.RAISING_TYPES)
 
 
 @dataclass(slots=True)
@@ -171,7 +161,7 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
     # counts at its own place among what the columns change.
     for changed, closed, singles in effects.steps(records.at(others)):
         _apply(analyser, where, changed)
-        committed = closed.kinds == COMMIT
+        committed = closed.kinds == layout.COMMIT
         numbers = closed.transactions
         analyser.close(where.order, numbers[committed].tolist(), numbers[~committed].tolist())
         for fields in singles:
@@ -179,7 +169,7 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
 
 
 def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
-    outcome = (changed.kinds == ADD) & (changed.counts == HEURISTIC_TYPE)
+    outcome = (changed.kinds == layout.ADD) & (changed.counts == HEURISTIC_TYPE)
     kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds)
     # Before the spent records are taken away: their deletes, too, raise the highest deleted id.
     low = _low(analyser, changed)
@@ -206,7 +196,7 @@ def _low(analyser: Analyser, changed: Chunk) -> list[int]:
     # before record i, and the last one is for the next chunk. `LONG_MIN` stands for no delete:
     # record ids may be 0 or negative.
     highest = np.maximum.accumulate(
-        np.append(analyser.last_deleted, np.where(deletes, ids, LONG_MIN))
+        np.append(analyser.last_deleted, np.where(deletes, ids, layout.LONG_MIN))
     )
     analyser.last_deleted = int(highest[-1])
     found: list[int] = ids[~deletes & (ids <= highest[:-1])].tolist()
@@ -234,7 +224,7 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
 
 def listed(
     journal: JournalFiles, live: Collection[int], user_types: Collection[int] | None = None
-) -> tuple[list[Item], int]:
+) -> tuple[list[layout.Item], int]:
     """Return the records that a load lists, in its order, where `loaded_alike` holds.
 
     Args:
@@ -245,7 +235,7 @@ def listed(
     Returns:
         The records, and the highest id that raises the loader's maximum, -1 for none.
     """
-    replay, found, highest = Replay(journal.generation.shape, ()), list[Item](), -1
+    replay, found, highest = Replay(journal.generation.shape, ()), list[layout.Item](), -1
     wanted = np.sort(np.fromiter(live, np.int64, len(live)))
     for order, file in enumerate(journal.ordered()):
         where = RecordFile(file, journal.shape(file), order, file.stamp)
@@ -258,7 +248,7 @@ def listed(
             if user_types is not None:
                 kept &= np.isin(changed.counts, list(user_types))
             for at, size in changed.rows[kept, :2].tolist():
-                found.append(decode(where.shape, file.data(), at, size))
+                found.append(layout.decode(where.shape, file.data(), at, size))
             done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
             for placed in (effect.placed for effects_ in done for effect in effects_):
                 of_type = user_types is None or placed.value in user_types

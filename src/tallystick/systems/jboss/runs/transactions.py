@@ -14,24 +14,15 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.groups import firsts, last_where, lasts_of, marked, sums
-from tallystick.systems.jboss.format.layout import (
-    ADD,
-    COMMIT,
-    DELETE,
-    DELETE_TX,
-    ELEMENTS,
-    PREPARE,
-    ROLLBACK,
-    UPDATE,
-)
+from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields
 
-_ELEMENTS = marked(ELEMENTS)
-_ENDS = marked((COMMIT, ROLLBACK))
+_ELEMENTS = marked(layout.ELEMENTS)
+_ENDS = marked((layout.COMMIT, layout.ROLLBACK))
 _NEVER = 1 << 62
 """An offset after the end of every file."""
-_OUTSIDE = marked((ADD, UPDATE, DELETE))
+_OUTSIDE = marked((layout.ADD, layout.UPDATE, layout.DELETE))
 """Types of records that change something outside of transactions."""
 
 
@@ -75,7 +66,7 @@ class Lives:
     def regular(self) -> Any:
         """Which lives have an end after something else, at most one prepare, and right counts."""
         kinds, expected = self.ours.kinds, self.ours.counts
-        elements, prepares = _ELEMENTS[kinds], kinds == PREPARE
+        elements, prepares = _ELEMENTS[kinds], kinds == layout.PREPARE
         # Elements before each record of its life: what a prepare or commit has to have counted.
         before = np.cumsum(elements) - elements
         # One cumulative sum runs through all lives: what it was at the first record of each is
@@ -83,7 +74,7 @@ class Lives:
         before -= self.each(before[self.starts])
         # A prepare or commit counts the elements in its own file (format, Records). These are all
         # that there are, if the life begins in this part: see `closed_lives`.
-        counted = prepares | (kinds == COMMIT)
+        counted = prepares | (kinds == layout.COMMIT)
         wrong = self.sums(counted & (before != expected)) > 0
         several = self.lasts > self.starts
         return _ENDS[kinds[self.lasts]] & several & (self.sums(prepares) <= 1) & ~wrong
@@ -91,7 +82,7 @@ class Lives:
     @property
     def prepares(self) -> Any:
         """The place of the last prepare of each life, or of its last record if it has none."""
-        last = last_where(self.ours.kinds == PREPARE, self.starts)
+        last = last_where(self.ours.kinds == layout.PREPARE, self.starts)
         return np.where(last < 0, self.lasts, last)
 
     def others(self, closed: Any, count: int) -> Any:
@@ -149,7 +140,7 @@ class Effects:
         and the single records from that end on. Only an end among these has an effect.
         """
         singles = list(others.fields())
-        ends = [at for at, one in enumerate(singles) if one[0] in (COMMIT, ROLLBACK)]
+        ends = [at for at, one in enumerate(singles) if one[0] in (layout.COMMIT, layout.ROLLBACK)]
         offsets = [-1, *(singles[at][1] for at in ends), _NEVER]
         # "right": an effect whose record ends where the replayed end begins comes before it. The
         # ends of regular transactions are compared by where they begin, so for them "left" is the
@@ -184,13 +175,13 @@ def effects_of(
         prepares = lives.ours.at(lives.prepares)
         last = lives.places[lives.lasts]
         closed = records.at(np.sort(last[fitting]))
-        committed = fitting & (records.kinds[last] == COMMIT)
+        committed = fitting & (records.kinds[last] == layout.COMMIT)
         wanted[lives.places[lives.each(committed) & _ELEMENTS[lives.ours.kinds]]] = True
         numbers[lives.places] = lives.each(np.arange(len(last)))
         # From here on, of an element the end of its commit.
         ends[lives.places] = lives.each(ends[last])
     places = np.flatnonzero(wanted)
-    deletes = records.kinds[places] == DELETE_TX
+    deletes = records.kinds[places] == layout.DELETE_TX
     # A commit applies its adds and updates first, its deletes last, as the loader does.
     # The last key of `lexsort` counts first; what is equal in both stays in file order.
     places = places[np.lexsort((deletes, ends[places]))]
