@@ -114,11 +114,6 @@ class ReportData:
         return {log: system for system, log in self.states}
 
     @property
-    def used_logs(self) -> int:
-        """Logs that hold transactions."""
-        return sum(map(bool, self.states.values()))
-
-    @property
     def telling(self) -> list[tuple[str, str]]:
         """The keys of ``states`` that the list of states shows, in order."""
         known = [key for key, counts in self.states.items() if counts]

@@ -14,6 +14,7 @@ from tallystick.systems.cloudtran.format.entries import (
     encode_entry,
 )
 from tallystick.systems.cloudtran.format.layout import Prologue, encode_block, encode_data
+from tallystick.systems.cloudtran.read.block_format import SizeTrial
 from tallystick.systems.cloudtran.read.header_repair import BlockFinder
 from tallystick.systems.cloudtran.read.scan import Block, FileScan
 from tallystick.systems.cloudtran.reader import CloudtranReading
@@ -39,6 +40,13 @@ def content(found: list[Block]) -> list[list[tuple[int, int]]]:
         for block in found
         if block.readable
     ]
+
+
+def found_block_size(data: bytes) -> int:
+    """Return the disk block size that a trial finds in a file."""
+    trial = SizeTrial(layout.SIGNATURE)
+    trial.follow(memoryview(data), judge=True)
+    return trial.size
 
 
 def reading(folder: Path, **options: str) -> CloudtranReading:

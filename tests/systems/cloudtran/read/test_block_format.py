@@ -14,8 +14,14 @@ from tallystick.records import Answer
 from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.format.entries import encode_entry
 from tallystick.systems.cloudtran.format.layout import Prologue, encode_block
-from tallystick.systems.cloudtran.read.block_format import find_block_size
-from tests.systems.cloudtran.blocks import NAME, block_data, entry, reading, sample
+from tests.systems.cloudtran.blocks import (
+    NAME,
+    block_data,
+    entry,
+    found_block_size,
+    reading,
+    sample,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,7 @@ def test_disk_block_size_is_found_by_trial(size: int) -> None:
     for sequence in range(1, 6):
         body = block_data(Prologue(1, sequence), encode_entry(entry(sequence, bytes(9))))
         data += encode_block(len(data), 1, body, size)
-    assert find_block_size([memoryview(data)], layout.SIGNATURE) == size
+    assert found_block_size(data) == size
 
 
 def test_later_blocks_decide_the_block_size_where_the_first_fit_several() -> None:
@@ -42,7 +48,7 @@ def test_later_blocks_decide_the_block_size_where_the_first_fit_several() -> Non
         length = 3700 if sequence < 90 else 9
         body = block_data(Prologue(1, sequence), encode_entry(entry(sequence, bytes(length))))
         data += encode_block(len(data), 1, body, 4096)
-    assert find_block_size([memoryview(data)], layout.SIGNATURE) == 4096
+    assert found_block_size(data) == 4096
 
 
 def log_of(sizes: list[int], block_size: int, *, closed: bool = False) -> bytes:

@@ -11,17 +11,25 @@ import pytest
 from tallystick.records import Outcome
 from tallystick.systems.cloudtran.format import layout
 from tallystick.systems.cloudtran.format.entries import encode_entry
-from tallystick.systems.cloudtran.read.block_format import find_block_size
 from tallystick.testing.spans import check_tiling
 from tests.fixtures import fixture_dir
-from tests.systems.cloudtran.blocks import NAME, block, blocks, content, entry, reading, sample
+from tests.systems.cloudtran.blocks import (
+    NAME,
+    block,
+    blocks,
+    content,
+    entry,
+    found_block_size,
+    reading,
+    sample,
+)
 
 
 @pytest.mark.parametrize("case", ["normal", "compressed", "torn-tail", "block-4096"])
 @pytest.mark.parametrize("fill", ["cut", "zeros"])
 def test_cut_anywhere_leaves_the_blocks_whose_data_is_complete(case: str, fill: str) -> None:
     data = sample(case)
-    size = find_block_size([memoryview(data)], layout.SIGNATURE) or 0
+    size = found_block_size(data)
     whole = [one for one in blocks(data, size) if one.readable]
     ends = [one.entries_at + one.content.size - 16 for one in whole if one.content is not None]
     step = 1 if len(data) < 4096 else 37

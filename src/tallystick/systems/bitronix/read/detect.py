@@ -38,9 +38,12 @@ def detect(folder: Folder) -> list[LogSource]:
     silent = [entry for entry in folder.entries if _says_nothing(entry)]
     pairs = _pair_by_name(sure, folder.entries)
     paired = {entry.path for pair in pairs for entry in pair}
-    pairs += _pair_rest([entry for entry in sure if entry.path not in paired])
+    rest = [entry for entry in sure if entry.path not in paired]
+    # Without a common name two files are a pair if no other is left.
+    pairs += [rest] if len(rest) == 2 else [[entry] for entry in rest]
     paired |= {entry.path for pair in pairs for entry in pair}
-    pairs += _silent_pairs([entry for entry in silent if entry.path not in paired])
+    silent = [entry for entry in silent if entry.path not in paired]
+    pairs += _pair_by_name(silent, silent)
     return [_source(folder.path, pair, alone=len(pairs) == 1) for pair in pairs]
 
 
@@ -102,15 +105,6 @@ def _pair_by_name(sure: Iterable[Entry], entries: Iterable[Entry]) -> list[list[
         seen |= {entry.path, twin.path}
         pairs.append([entry, twin])
     return pairs
-
-
-def _pair_rest(rest: list[Entry]) -> list[list[Entry]]:
-    """Return the files without a common name: as a pair if exactly two are left."""
-    return [rest] if len(rest) == 2 else [[entry] for entry in rest]
-
-
-def _silent_pairs(silent: list[Entry]) -> list[list[Entry]]:
-    return [pair for pair in _pair_by_name(silent, silent) if len(pair) == 2]
 
 
 def _twin_name(name: str) -> str | None:

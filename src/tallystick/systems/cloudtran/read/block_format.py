@@ -94,14 +94,6 @@ def _recurs(data: memoryview, header: layout.Header) -> bool:
 # -- disk block size ---------------------------------------------------------------------
 
 
-def find_block_size(datas: Iterable[memoryview], signature: bytes) -> int | None:
-    """Return the disk block size that explains the headers of files; None without headers."""
-    trial = SizeTrial(signature)
-    for data in datas:
-        trial.follow(data, judge=True)
-    return trial.size if trial.seen else None
-
-
 @dataclass(slots=True)
 class SizeTrial:
     """Finds the disk block size by trial, file by file.
@@ -114,13 +106,11 @@ class SizeTrial:
     Attributes:
         signature: the 64 bytes at the start of each header.
         left: the sizes that nothing has ruled out.
-        seen: whether a header with the signature was met.
         faults: by size: unreadable blocks (as a negative number of readable ones), damaged ones.
     """
 
     signature: bytes
     left: tuple[int, ...] = layout.BLOCK_SIZES
-    seen: bool = False
     faults: dict[int, tuple[int, int]] = field(
         default_factory=lambda: dict.fromkeys(layout.BLOCK_SIZES, (0, 0))
     )
@@ -168,10 +158,7 @@ class SizeTrial:
     def _block_at(self, data: memoryview, place: int) -> int:
         """Return the length of a block with two equal headers and rule out sizes; 0 if none."""
         header = layout.parse_header(data, place)
-        if header is None or header.signature != self.signature:
-            return 0
-        self.seen = True
-        if header.offset != place:
+        if header is None or header.signature != self.signature or header.offset != place:
             return 0
         lengths = {size: layout.block_length(header.size, size) for size in self.left}
         fitting = tuple(
