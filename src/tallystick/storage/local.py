@@ -25,7 +25,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, TypeAlias
 
 from tallystick.errors import LogClosedError, LogLockedError, LogWriteError
@@ -648,12 +647,7 @@ class made_whole:  # noqa: N801 - used as a function
         return self._unfinished
 
     @starts_unchecked
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         with uninterrupted:
             if error is not None:
                 self._remove()

@@ -12,7 +12,6 @@ import sys
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
 from tallystick.arguments import bytes_of, integer, text
@@ -268,12 +267,7 @@ class Session(Uncopied):
         return self
 
     @starts_unchecked
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         with uninterrupted:
             if not self._live:
                 return

@@ -12,7 +12,6 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -56,12 +55,7 @@ class DriverErrors:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None and isinstance(error, self._errors):
             raise self.answer(error) from error
 
