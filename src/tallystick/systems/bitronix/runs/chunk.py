@@ -152,11 +152,16 @@ class Chunk:
         )
         return _Groups(int(found), groups, marks)
 
-    def ends(self) -> tuple[Any, Any]:
-        """Return the numbers of the first and of the last record of each gtrid."""
+    @cached_property
+    def _sorted(self) -> tuple[Any, Any]:
+        """The records by gtrid, and where those of each begin among them."""
         # Stable: the records of a gtrid stay in log order, so the last one is its state.
         order = np.argsort(self.groups.of_rows, kind="stable")
-        starts = starts_of(self.groups.of_rows[order])
+        return order, starts_of(self.groups.of_rows[order])
+
+    def ends(self) -> tuple[Any, Any]:
+        """Return the numbers of the first and of the last record of each gtrid."""
+        order, starts = self._sorted
         return order[starts], order[lasts_of(starts, self.count)]
 
     def rows_of(self, groups: list[int]) -> Any:
@@ -171,9 +176,7 @@ class Chunk:
         Rows: time of the first one; status, time and place of the last, place of the last
         COMMITTING (-1: none), number and bytes. Places are offsets in the file.
         """
-        groups, (firsts, lasts) = self.groups.of_rows, self.ends()
-        order = np.argsort(groups, kind="stable")
-        starts = starts_of(groups[order])
+        (order, starts), (firsts, lasts) = self._sorted, self.ends()
         statuses, times = self.columns["statuses"], self.columns["times"]
         places = self.columns["offsets"] + self.base
         # Places rise, so the maximum is that of the last one.
@@ -185,7 +188,7 @@ class Chunk:
                 times[lasts],
                 places[lasts],
                 np.maximum.reduceat(deciding[order], starts),
-                np.bincount(groups),
+                np.bincount(self.groups.of_rows),
                 sums(self.columns["lengths"][order], starts),
             ]
         )

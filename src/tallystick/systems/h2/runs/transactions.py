@@ -54,6 +54,13 @@ class OpenTransaction:
     last: Entry | None = None
     parts: list[Any] = field(default_factory=list)
 
+    def logged(self, session: int) -> LoggedTransaction:
+        """Return it as it is where the log ends, without the entries of its changes."""
+        state = State.PREPARED if self.names else State.ACTIVE
+        found = logged(session, self.figures, self.names, self.last, state)
+        found.begin = self.begin
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Endings:
@@ -219,9 +226,7 @@ class Ledger:
         """Yield the transactions that are open at the end of the log, or the prepared ones."""
         for session, one in self._open.items():
             if one.names or not prepared:
-                found = logged(session, one.figures, one.names, one.last, open_state(one.names))
-                found.begin = one.begin
-                yield found
+                yield one.logged(session)
 
     def active(self) -> tuple[int, int]:
         """Return how many open ones are not prepared, and how many of these have changes."""
@@ -234,9 +239,7 @@ class Ledger:
         if not found:
             return None
         session, one = min(found, key=lambda item: item[1].begin)
-        oldest = logged(session, one.figures, one.names, one.last, open_state(one.names))
-        oldest.begin = one.begin
-        return oldest
+        return one.logged(session)
 
     def _carried(self, sessions: list[int]) -> Any:
         carried = np.zeros((FIGURES, len(sessions)), np.int64)
@@ -297,11 +300,6 @@ def transactions_in_runs(
         yield from found.logged(found.endings(filled, by_hand))
         filled = int(chunk.codes[-1]) == Type.NOOP
     yield from ledger.rest()
-
-
-def open_state(names: list[str]) -> State:
-    """Return the state of a transaction that did not end."""
-    return State.PREPARED if names else State.ACTIVE
 
 
 def logged(
