@@ -271,10 +271,14 @@ def local_path(options: Mapping[str, str]) -> str:
     """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
-    path = _paths(given)[0]
-    if is_remote(path):
+    if "paths" in given:
+        raise OptionError("a frame is written into one folder", found="the option paths")
+    if "path" not in given:
+        raise OptionError("no path was given", advice="Use .save(PATH) or option('path', PATH)")
+    if is_remote(path := _local(given["path"])):
         raise OptionError("logs are written to local folders only", found=path)
-    return path.rstrip("/")
+    # What is staged has to lie on the disk that a link leads to, and the link to stay.
+    return os.path.realpath(path)
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
@@ -368,7 +372,11 @@ def _version(given: Mapping[str, str], name: str) -> int | None:
     try:
         return None if text is None else int(text)
     except ValueError:
-        raise OptionError(f"option {name}", expected="a whole number", found=text) from None
+        advice = "startingOffsets=latest begins a stream with what is new"
+        raise OptionError(
+            f"option {name}", expected="a whole number", found=text,
+            advice=advice if text.lower() == "latest" else None,
+        ) from None  # fmt: skip
 
 
 def _moment(given: Mapping[str, str], name: str) -> int | None:

@@ -178,6 +178,7 @@ def test_a_log_whose_clock_tells_no_time_of_day_is_refused_by_time(rows_of: Any)
         ({"startingVersion": "2", "endingVersion": "1"}, "is after"),
         ({"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"}, "is after"),
         ({"startingVersion": "one"}, "whole number"),
+        ({"startingVersion": "latest"}, "startingOffsets=latest"),
         ({"endingTimestamp": "yesterday"}, "a time as in"),
         ({"startingOffsets": "newest"}, "earliest, latest"),
         ({"table": "files", "startingVersion": "1"}, "is for records and changes"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from pyspark.sql.types import StructType
 
 import tallystick
 from tallystick.errors import LogWriteError, TallystickError
+from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source import sink
 from tallystick.pipeline.source.batch import TallystickDataSource
 from tallystick.pipeline.source.sink import ShardStreamWriter, ShardWriter, ShardWritten
@@ -152,6 +154,37 @@ def test_a_folder_with_a_file_that_cannot_be_read_is_not_written_into(tmp_path: 
     (tmp_path / "1.tally").symlink_to("/unmounted/1.tally")
     with pytest.raises(LogWriteError, match=r"1\.tally: .*may be a log's"):
         _source(tmp_path).writer(_BODIES, False)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_link_is_followed_and_stays(tmp_path: Path, overwrite: bool) -> None:
+    """So what is staged lies on the disk that the link leads to."""
+    (tmp_path / "disk" / "out").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "out")
+    for text in ("old", "new"):
+        writer = _source(tmp_path / "link").writer(_BODIES, overwrite)
+        message = cast(ShardWriter, writer).write(_batches(text))
+        assert Path(message.path).is_relative_to(tmp_path / "disk")
+        writer.commit([message])
+    assert (tmp_path / "link").is_symlink()
+    expected = [b"new"] if overwrite else [b"new", b"old"]
+    assert _bodies(tmp_path / "disk" / "out") == _bodies(tmp_path / "link") == expected
+    assert [one.name for one in (tmp_path / "disk").iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["out*", "out[1]", "out?"])
+def test_a_folder_to_write_into_is_a_name_and_no_pattern(tmp_path: Path, name: str) -> None:
+    (tmp_path / "out1").mkdir()
+    writer = cast(ShardWriter, _source(tmp_path / name).writer(_BODIES, True))
+    writer.commit([writer.write(_batches("one"))])
+    assert _bodies(tmp_path / name) == [b"one"]
+    assert [*(tmp_path / "out1").iterdir()] == []
+
+
+def test_several_paths_to_write_into_are_refused(tmp_path: Path) -> None:
+    paths = json.dumps([str(tmp_path / "a"), str(tmp_path / "b")])
+    with pytest.raises(OptionError, match="a frame is written into one folder"):
+        TallystickDataSource({"paths": paths}).writer(_BODIES, False)
 
 
 def test_overwrite_takes_older_batches_away_after_the_new_one_is_there(tmp_path: Path) -> None:
