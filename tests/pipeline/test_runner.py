@@ -206,6 +206,52 @@ def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path:
         run(None)  # type: ignore[arg-type]  # Spark is not needed to say so
 
 
+@pytest.mark.parametrize("named", ["plain", "link", "relative"])
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_tables_never_replace_the_logs_that_they_are_made_of(
+    estate: Path, tmp_path: Path, form: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``pipeline run logs --out .`` would: a table has the name ``logs``."""
+    shutil.copytree(estate, tmp_path / "logs")
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    out = {"plain": str(tmp_path), "link": str(tmp_path / "link"), "relative": "./"}[named]
+    with (
+        untouched(tmp_path / "logs"),
+        pytest.raises(OptionError, match=r"would replace a log.*found .*logs/"),
+    ):
+        Run(["logs"], out, form).advance(None)  # type: ignore[arg-type]  # Spark is not needed
+
+
+@pytest.mark.parametrize("name", ["records", "files", "_old"])
+def test_a_folder_that_no_run_has_written_is_not_replaced(
+    estate: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "kept").write_text("kept")
+    with pytest.raises(OptionError, match=f"no run has written it; found {name}"):
+        Run([str(estate)], str(tmp_path)).advance(None)  # type: ignore[arg-type]
+    assert (tmp_path / name / "kept").read_text() == "kept"
+
+
+def test_a_run_waits_for_another_one_in_the_same_folder(estate: Path, tmp_path: Path) -> None:
+    """Each removes what others have staged: a scheduler may start one before the last has ended."""
+    (tmp_path / "records").mkdir()
+    ended = threading.Event()
+
+    def run() -> None:
+        with pytest.raises(OptionError, match="no run has written it"):
+            Run([str(estate)], str(tmp_path)).advance(None)  # type: ignore[arg-type]
+        ended.set()
+
+    other = threading.Thread(target=run)
+    with TableSpace(str(tmp_path)).alone():
+        other.start()
+        assert not ended.wait(0.5)
+    assert ended.wait(60)
+    other.join()
+
+
 @pytest.mark.parametrize("swapped", [0, 1, 2])
 def test_an_interrupted_swap_is_completed_by_the_next_run(tmp_path: Path, swapped: int) -> None:
     tables = ["one", "two"]

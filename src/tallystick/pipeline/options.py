@@ -302,22 +302,37 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise OptionError("option paths is no JSON", found=given["paths"]) from error
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
             raise OptionError("option paths", expected="a list of texts", found=given["paths"])
-        return tuple(found for path in paths for found in _expanded(_local(path)))
+        return tuple(_named(_local(path)) for path in paths)
     if "path" not in given:
         raise OptionError("no path was given", advice="Use .load(PATH) or option('path', PATH)")
-    return tuple(_expanded(_local(given["path"])))
+    return (_named(_local(given["path"])),)
 
 
-def _expanded(path: str) -> list[str]:
-    """Return the paths that a pattern matches, or the path itself; local ones are absolute."""
+def _named(path: str) -> str:
+    """Return a path, or a pattern that something matches; local ones are absolute."""
     if is_remote(path):
-        return [path]
+        return path
     path = os.path.abspath(path)  # noqa: PTH100 - it may hold a pattern
-    if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110
-        return [path]
-    if not (found := sorted(glob.glob(path))):  # noqa: PTH207
+    if not matching(path):
         raise OptionError("no file or folder matches the path", found=path)
-    return found
+    return path
+
+
+def matching(path: str) -> list[str]:
+    """Return the paths that a local pattern matches now; what is none stands for itself."""
+    return sorted(glob.glob(path)) if _is_pattern(path) else [path]  # noqa: PTH207
+
+
+def folder_of(path: str) -> str:
+    """Return the folder in which everything lies that a pattern can match, or the path itself."""
+    while _is_pattern(path):
+        path = os.path.dirname(path)  # noqa: PTH120 - it may hold a pattern
+    return path
+
+
+def _is_pattern(path: str) -> bool:
+    """Return whether a path is a pattern: it holds one, and is not the name of anything."""
+    return not is_remote(path) and glob.has_magic(path) and not os.path.lexists(path)
 
 
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:

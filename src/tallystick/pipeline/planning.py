@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
-from tallystick.pipeline.options import OptionError, SourceOptions
+from tallystick.pipeline.options import OptionError, SourceOptions, matching
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -114,11 +114,13 @@ class Plan:
 def find(paths: Iterable[str]) -> Plan:
     """Return every log below the paths once, even where paths overlap.
 
-    Raises `LogUnreadableError` if a path itself cannot be read.
+    A pattern stands for what it matches now: a stream finds what is made later.
+
+    Raises `LogUnreadableError` if a path itself cannot be read, or nothing matches a pattern.
     """
     plan = Plan()
     seen: dict[LogSource, None] = {}
-    for path in paths:
+    for path in chain.from_iterable(matching(path) or [path] for path in paths):
         found = survey(path)
         seen |= dict.fromkeys(found.logs)
         plan.problems += found.problems

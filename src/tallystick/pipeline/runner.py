@@ -29,6 +29,7 @@ from tallystick.pipeline.tables.incremental import BundledTables
 from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, published
 from tallystick.pipeline.tables.output_dir import TableFolder, TableSpace, check_form
 from tallystick.pipeline.tables.run_state import RunState, state_of
+from tallystick.reading.discovery import real
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import TABLES
 from tallystick.storage.source import is_remote
@@ -102,24 +103,28 @@ class Run:
     def advance(self, spark: SparkSession, progress: Progress | None = None) -> list[str]:
         """Bring the tables up to date; return the logs that had to be read.
 
-        Raises `LogUnreadableError` if a source, or in `failfast` any file, cannot be read.
+        Raises:
+            LogUnreadableError: a source, or in `failfast` any file, cannot be read.
+            OptionError: the tables would replace a log, or what no run has written.
         """
         progress = checked(progress, "progress")
         plan = find(self.sources)
         self._require_logs(plan)
+        self._require_apart(plan)
         if self._source_options().mode == "failfast":
             plan.require_readable()
         place, now = self._place(spark), self._state(plan)
-        last = place.open()
-        if self.anew:
-            last = None
-        if last is None or last != now:
-            with self._tables(place, plan, last, now) as tables:
-                tables.write(progress or _silent)
-            place.commit(OUTPUT, now)
-            self.anew = False
-        if self.publish:
-            publish(self.out, self.publish, OUTPUT)
+        with self._space().alone():
+            last = place.open()
+            if self.anew:
+                last = None
+            if last is None or last != now:
+                with self._tables(place, plan, last, now) as tables:
+                    tables.write(progress or _silent)
+                place.commit(OUTPUT, now)
+                self.anew = False
+            if self.publish:
+                publish(self.out, self.publish, OUTPUT)
         return sorted(now.changed(last))
 
     def _require_logs(self, plan: Plan) -> None:
@@ -131,6 +136,17 @@ class Run:
                     f"the resource {name} is in no log that is read",
                     expected="the path of a log below the sources, as the table logs has it",
                     found=log,
+                )
+
+    def _require_apart(self, plan: Plan) -> None:
+        """Check that no log lies where a table is going to be. Raises `OptionError`."""
+        places = tuple(f"{real(self.out.rstrip('/'))}/{table}/" for table in OUTPUT)
+        for log in plan.logs:
+            if f"{real(log.path)}/".startswith(places):
+                raise OptionError(
+                    "a table would replace a log that is read",
+                    expected="a folder for the tables that holds no logs",
+                    found=log.path,
                 )
 
     def follow(

@@ -223,7 +223,8 @@ def test_relative_paths_and_patterns_are_local_paths(
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
     assert options.parse({"path": "a"}).paths == (str(tmp_path / "a"),)
-    assert options.parse({"path": "[ab]"}).paths == (str(tmp_path / "a"), str(tmp_path / "b"))
+    (pattern,) = options.parse({"path": "[ab]"}).paths
+    assert options.matching(pattern) == [str(tmp_path / "a"), str(tmp_path / "b")]
     assert options.parse({"path": "dbfs:/logs"}).paths == ("/dbfs/logs",)
 
 

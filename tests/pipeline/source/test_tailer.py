@@ -171,6 +171,39 @@ def test_available_now_stops_at_what_was_there(home: Path) -> None:
     assert seen == [0, 1, 2, 3]
 
 
+def test_a_pattern_finds_logs_that_are_made_after_the_stream_began(home: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    (home / "a").mkdir()
+    _append(home / "a" / "1.fake", 0, 2)
+    reader = LogStreamReader(parse({"path": f"{home}/*"}))
+    position: Position = {}
+    seen: list[int] = []
+
+    def step() -> None:
+        nonlocal position, seen
+        after: Any = reader.latestOffset(position, reader.getDefaultReadLimit())
+        seen += _numbers(reader.options, position, after)
+        position = after
+
+    step()
+    (home / "b").mkdir()
+    _append(home / "b" / "1.fake", 2, 2)
+    step()
+    assert seen == [0, 1, 2, 3]
+    (home / "a").rename(home.parent / f"{home.name}-away")  # not mounted for a while
+    _append(home / "b" / "1.fake", 4, 1)
+    step()
+    (home.parent / f"{home.name}-away").rename(home / "a")
+    _append(home / "a" / "1.fake", 5, 1)
+    step()
+    assert seen == [0, 1, 2, 3, 4, 5]
+    (home / "a").rename(home.parent / f"{home.name}-away")
+    (home / "b").rename(home.parent / f"{home.name}-gone")
+    with pytest.raises(LogUnreadableError, match=r"/\*: "):
+        step()
+
+
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_checkpoint_of_another_path_is_refused(home: Path, earlier: bool) -> None:
     from tallystick.pipeline.source.stream import LogStreamReader
@@ -186,7 +219,7 @@ def test_a_checkpoint_of_another_path_is_refused(home: Path, earlier: bool) -> N
         other.latestOffset(end, other.getDefaultReadLimit())
     with pytest.raises(OptionError, match="checkpoint is that of a stream over other paths"):
         other.partitions({}, end)
-    for path in (home / "one", home, home / "one" / "1.fake"):
+    for path in (home / "one", home, home / "one" / "1.fake", home / "o*", home / "*" / "1.fake"):
         same = LogStreamReader(SourceOptions((str(path),)))
         assert same.latestOffset(end, same.getDefaultReadLimit())
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from tallystick.disposal.retention import ReaderOffset
 from tallystick.errors import TallystickError
-from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.options import OptionError, folder_of
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.reading.names import log_name
 from tallystick.storage.source import read_part
@@ -118,7 +118,7 @@ def require_below(position: Mapping[str, Any], paths: Iterable[str]) -> None:
     logs = [
         key if isinstance(one, list) else key.partition(" ")[2] for key, one in position.items()
     ]
-    wanted = tuple(f"{path.rstrip('/')}/" for path in paths)
+    wanted = tuple(f"{folder_of(path).rstrip('/')}/" for path in paths)
     if logs and not any(f"{log}/".startswith(wanted) or _holds(log, wanted) for log in logs):
         raise OptionError(
             "the checkpoint is that of a stream over other paths",

@@ -9,8 +9,10 @@ overwritten in place, table by table; Delta and Iceberg are `lakehouse`'s.
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from tallystick.pipeline.tables.write_task import PROFILE_TABLE
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.alarms import COPY_CODE, SEVERITIES
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
+from tallystick.storage.local import LOCAL
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
@@ -73,17 +76,43 @@ class TableSpace:
         """True where tables are staged and swapped."""
         return self.form in PLAIN_FORMATS and not is_remote(self.root)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other run is at work in a local folder, and keep others out meanwhile."""
+        with ExitStack() as held:
+            if self.staged:
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+                with suppress(OSError):  # a file system without locks
+                    held.enter_context(LOCAL.locked_folder(self.root))
+            yield
+
     def open(self) -> RunState | None:
-        """Complete an interrupted swap; returns what the tables hold, None if nothing."""
+        """Complete an interrupted swap; returns what the tables hold, None if nothing.
+
+        Raises `OptionError` where tables would replace what no run has written.
+        """
         if is_remote(self.root):
             return None
         home = Path(self.root)
         home.mkdir(parents=True, exist_ok=True)
+        self._require_own(home)
         if (home / _INTENT).exists():
             self._swap(json.loads((home / _INTENT).read_text()))
         for leftover in (_STAGING, _OLD):
             shutil.rmtree(home / leftover, ignore_errors=True)
         return state.load(home / STATE)
+
+    def _require_own(self, home: Path) -> None:
+        """Check that what a run would replace is of an earlier run, which leaves its state."""
+        if any((home / name).exists() for name in (STATE, _INTENT)):
+            return
+        names = (*SCHEMAS, PROFILE_TABLE, _OLD)
+        if found := [name for name in names if os.path.lexists(home / name)]:
+            raise OptionError(
+                f"{self.root} holds what has the name of a table, and no run has written it",
+                found=", ".join(found),
+                advice="Name a folder of the tables' own, or a new one",
+            )
 
     def has(self, table: str) -> bool:
         """Return True if the table is there."""
