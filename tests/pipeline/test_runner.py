@@ -223,6 +223,12 @@ def test_tables_never_replace_the_logs_that_they_are_made_of(
         Run(["logs"], out, form).advance(None)  # type: ignore[arg-type]  # Spark is not needed
 
 
+@pytest.mark.parametrize("name", ["table", "startingTimestamp", "COLUMNS", "maxRowsPerTrigger"])
+def test_an_option_that_a_run_would_pass_over_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is for a single table or a stream"):
+        Run([str(tmp_path)], str(tmp_path / "out"), options={name: "changes"})
+
+
 @pytest.mark.parametrize("name", ["records", "files", "_old"])
 def test_a_folder_that_no_run_has_written_is_not_replaced(
     estate: Path, tmp_path: Path, name: str

@@ -10,7 +10,7 @@ import glob
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -74,6 +74,9 @@ NAMES = (
     "startingOffsets",
 )
 """Every option of the data source, as the documentation spells it."""
+
+OF_RUNS = ("splitBytes", "mode", "salvage", "timezone", "bootPassword", "encryptionKey")
+"""Those that mean something where all tables are made, and whole."""
 
 _OF_SPARK = frozenset(
     {
@@ -279,6 +282,16 @@ def local_path(options: Mapping[str, str]) -> str:
         raise OptionError("logs are written to local folders only", found=path)
     # What is staged has to lie on the disk that a link leads to, and the link to stay.
     return os.path.realpath(path)
+
+
+def require_of_runs(options: Iterable[str]) -> None:
+    """Check that a run has no option of a single table or a stream. Raises `OptionError`."""
+    known = {name.lower() for name in NAMES} - {name.lower() for name in OF_RUNS}
+    if others := [name for name in options if name.lower() in known]:
+        raise OptionError(
+            f"the option {others[0]} is for a single table or a stream: a run makes all, and whole",
+            expected=f"one of {', '.join(OF_RUNS)}",
+        )
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:

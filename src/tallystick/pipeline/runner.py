@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tallystick.callables import checked
-from tallystick.pipeline.options import OptionError, SourceOptions, parse
+from tallystick.pipeline.options import OptionError, SourceOptions, parse, require_of_runs
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
@@ -81,8 +81,9 @@ class Run:
     """URL in an object store to which the tables are brought after every run."""
 
     def __post_init__(self) -> None:
-        """Raise `OptionError` for a format that cannot hold the tables, or cannot be published."""
+        """Raise `OptionError` for a format or options that do not fit a run, or its publishing."""
         check_form(self.form)
+        require_of_runs(self.options)
         if self.publish and (self.form != "parquet" or is_remote(self.out)):
             raise OptionError("what is published are Parquet tables in a local folder")
 
