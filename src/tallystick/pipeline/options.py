@@ -403,7 +403,7 @@ def _version(given: Mapping[str, str], name: str) -> int | None:
         advice = "startingOffsets=latest begins a stream with what is new"
         raise OptionError(
             f"option {name}", expected="a whole number", found=text,
-            advice=advice if text.lower() == "latest" else None,
+            advice=advice if text == "latest" else None,
         ) from None  # fmt: skip
 
 
