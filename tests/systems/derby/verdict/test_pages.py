@@ -421,6 +421,14 @@ UNNAMED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
+def test_a_page_that_was_made_before_it_is_needed_is_not_counted(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    page = bytes.fromhex("00750000000100") + bytes(4096 - 7)
+    with unnamed(path).open("ab") as file:
+        file.write(summed(page))
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
 @pytest.mark.parametrize("damage", UNNAMED)
 def test_what_the_log_does_not_write_anew_is_looked_at_too(damage: str, tmp_path: Path) -> None:
     """The original boots, or does not, as it comes to it or not; see the differential."""
@@ -432,6 +440,22 @@ def test_what_the_log_does_not_write_anew_is_looked_at_too(damage: str, tmp_path
     assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
     assert f"seg0/{file.name} " in found.text
     assert text in found.text
+
+
+@pytest.mark.parametrize("number", [16, 209, 560])
+def test_what_redo_creates_and_was_filled_without_log_records_is_looked_at(
+    number: int, tmp_path: Path
+) -> None:
+    """The log begins with the database: the original did not boot, or lost tables."""
+    name = "cut-in-group-with-internal-commit"
+    path = Path(shutil.copytree(database(name), tmp_path / "db"))
+    recovery = reading_of(path).recovery
+    assert recovery.containers[Container(0, number)]
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+    file = path / f"seg0/c{number:x}.dat"
+    file.write_bytes(bit_changed(file.read_bytes()))
+    found = verdict_of(path).judgement
+    assert (found.answer, f"seg0/{file.name} is" in found.text) == (Answer.CANNOT_TELL, True)
 
 
 @pytest.mark.parametrize("is_index", [False, True])

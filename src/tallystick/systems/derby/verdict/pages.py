@@ -132,6 +132,8 @@ class Containers:
         yield from self._unlisted(listed, changed)
         if not self._sealed:
             filled = {one for one, end in built.items() if end != math.inf}
+            # What redo creates and was filled is on disk, or written anew by the log.
+            changed -= {one for one in filled if recovery.containers.get(one)}
             changed |= built.keys() - filled
             yield from self._unnamed(listed, changed, recovery)
 
@@ -324,6 +326,8 @@ def _of_different_times(file: PageFile, there: int, met: Collection[int]) -> str
     free = file.free()
     for one in file.heads(number for number in range(1, min(there, file.pages_max))):
         counts = one.number < file.pages
+        if not counts and not one.version:  # made before it is needed
+            continue
         if one.used != counts and one.number not in free and one.number not in met:
             says = "does not count page" if one.used else "counts page"
             used = "is in use" if one.used else "is not in use"
