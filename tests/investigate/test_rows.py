@@ -330,14 +330,14 @@ def test_a_subordinate_that_is_prepared_is_in_doubt(tmp_path: Path) -> None:
     state = raw + encoded.state(encoded.branch(), status=encoded.PREPARED).removeprefix(
         PACKED_MAGIC
     )
-    body = pack_object_state(ObjectState(bytes(27) + b"\1", TRANSACTION + SUBORDINATE, state))
+    body = pack_object_state(ObjectState(encoded.UID, TRANSACTION + SUBORDINATE, state))
     with CircularJournal(
         str(tmp_path), JournalSettings(prefix="jbossts", extension="txlog")
     ) as log:
         log.append_add_record(1, 0, body).wait()
     found = [one.change for one in rows(tmp_path, Filter(DOUBT))]
     assert [(one.collection, one.gtrid, one.transaction) for one in found] == [
-        ("java:/db", encoded.XID.gtrid, "0:0:0:0:1")
+        ("java:/db", encoded.XID.gtrid, encoded.NAMED)
     ]
 
 

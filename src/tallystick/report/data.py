@@ -114,6 +114,11 @@ class ReportData:
         return {log: system for system, log in self.states}
 
     @property
+    def used_logs(self) -> int:
+        """Logs that hold transactions; the page's template asks for it."""
+        return sum(map(bool, self.states.values()))
+
+    @property
     def telling(self) -> list[tuple[str, str]]:
         """The keys of ``states`` that the list of states shows, in order."""
         known = [key for key, counts in self.states.items() if counts]
