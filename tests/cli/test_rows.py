@@ -77,6 +77,18 @@ def test_what_cannot_be_meant_is_an_error_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_logs_without_times_are_named_in_one_warning(run: Run) -> None:
+    answer = run("rows", ESTATE, "--until", "2026-01-01")
+    warned = answer.err.partition("warning no-times")[2]
+    assert "warning" not in warned
+    assert f"      {ESTATE}/derby/log\n" in warned
+    assert warned.endswith("      and 1 log more\n")
+    many = [EXAMPLES / name / "h2" for name in ("mid-phase-two", "orphan")]
+    several = run("rows", *many, *(one.parent / "derby" for one in many), "--until", "2026-01-01")
+    assert several.err.count("no-times") == 1
+    assert several.err.endswith("      and 1 log more\n")
+
+
 def test_a_table_that_is_not_there_names_the_nearest(run: Run) -> None:
     answer = run("rows", ESTATE, "--table", "APP.ACCOUNT")
     assert (answer.code, answer.out) == (2, "")

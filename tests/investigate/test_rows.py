@@ -26,7 +26,7 @@ from tallystick.investigate.rows import (
     rows,
     rows_of,
 )
-from tallystick.reading.filters import COLUMNS, Filter, time_text
+from tallystick.reading.filters import COLUMNS, EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import read_arrow, scan, survey
 from tallystick.records import Change, Clock, Fate, Finding, Kind, Row
@@ -281,6 +281,43 @@ def test_keys_and_tables_of_databases_take_the_same_rows_of_columns_and_one_by_o
                 told.append([[*rows_of(again, set(), one)] for one in wanted])
             assert told[0] == told[1]
     assert in_columns
+
+
+def outputs(folder: Path, target: Path, wanted: Filter = EVERYTHING) -> list[object]:
+    """Return what every form, and the dictionaries, have of the rows of a folder."""
+    told: list[object] = []
+    for form in ("csv", "jsonl", "parquet"):
+        count = export_rows(folder, form, target, wanted, problems=[])
+        told += [count, pq.read_table(target) if form == "parquet" else target.read_bytes()]
+    return [*told, [*row_dicts(folder, wanted, problems=[])]]
+
+
+ODD_NAME = 'a",\n'
+
+
+@pytest.mark.parametrize("wanted", [EVERYTHING, Filter(body="o"), Filter(outcome="undone")])
+def test_every_form_is_the_same_of_columns_and_one_by_one(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Filter
+) -> None:
+    folder = tmp_path / ODD_NAME
+    journal.rename(folder)
+    told = []
+    for always in (False, True):
+        read_in_runs(monkeypatch, always=always)
+        told.append(outputs(folder, tmp_path / "out", wanted))
+    assert told[0] == told[1]
+
+
+def test_every_form_of_databases_is_the_same_of_columns_and_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for system, every in (("h2", 9), ("jboss", 40), ("typed", 2)):
+        for name in cases(system)[::every]:
+            told = []
+            for always in (False, True):
+                read_in_runs(monkeypatch, always=always)
+                told.append(outputs(fixture_dir(system) / name, tmp_path / "out"))
+            assert told[0] == told[1], name
 
 
 def test_decisions_are_rows_of_their_resources() -> None:

@@ -17,7 +17,8 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, Protocol, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import IO, Any, Protocol, TypeAlias, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -82,6 +83,14 @@ class _Console(Console):
             raise BrokenPipeError
         print_nothing_more()
 
+    def plain(self, text: str) -> None:
+        """Print a line that has no style."""
+        try:
+            self.file.write(f"{text}\n")
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
 
 class Told:
     """The facts that a text has told: none is told twice."""
@@ -122,6 +131,10 @@ class Printer:
 
     def line(self, *parts: Piece, style: str = "") -> None:
         """Print one line of pieces of text."""
+        if self._console.color_system is None:
+            # Rich would write the same, at thirty times the cost: of rows there are many lines.
+            self._console.plain("".join(printable(_text_of(part)) for part in parts))
+            return
         line = Text(style=style)
         for part in parts:
             text, own = (part, "") if isinstance(part, str) else part
@@ -192,8 +205,18 @@ def say_finding(finding: Finding) -> None:
 def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = False) -> None:
     """Say what could not be read, and exit: 2 without a log, 1 where something is damaged."""
     found, without = told_apart(problems)
+    of_logs: dict[Finding, list[str]] = {}
     for problem in found:
+        # What says nothing but that it is of another log is said once, with these.
+        alike = problem if problem.file is not None else replace(problem, system="", log="")
+        of_logs.setdefault(alike, []).append(problem.log)
+    for problem, logs in of_logs.items():
         say_finding(problem)
+        named = [one for one in logs if problem.file is None and one not in problem.message]
+        for one in named[:LOGS_MAX]:
+            say(f"      {one}", err=True)
+        if len(named) > LOGS_MAX:
+            say(f"      and {counted(len(named) - LOGS_MAX, 'log')} more", err=True)
     if without:
         say(_others_text(without, LOGLESS_MAX), err=True)
     no_log = any(one.code == NO_LOG and one.severity is not Severity.INFO for one in problems)
@@ -477,7 +500,17 @@ def output_target(form: str, output: str | None) -> str | IO[bytes]:
         return output
     if form in _BINARY and sys.stdout.isatty():
         raise click.UsageError(f"{form} is binary: name a file with --output")
-    return sys.stdout.buffer
+    return cast(IO[bytes], _JsonOut()) if form == "jsonl" else sys.stdout.buffer
+
+
+class _JsonOut:
+    """Standard output for JSON; DEL, the one control character that it lets pass, is escaped."""
+
+    def write(self, data: bytes | memoryview) -> int:
+        return sys.stdout.buffer.write(bytes(data).replace(b"\x7f", b"\\u007f"))
+
+    def flush(self) -> None:
+        sys.stdout.buffer.flush()
 
 
 class _Reply(Protocol):

@@ -148,11 +148,14 @@ def json_lines(out: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def csv_lines(out: IO[bytes], columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> int:
+def csv_lines(
+    out: IO[bytes], columns: Sequence[str], rows: Iterable[dict[str, Any]], *, head: bool = True
+) -> int:
     """Write a head and one line of CSV for each row, lists and objects as JSON; return how many."""
     text = io.TextIOWrapper(out, "utf-8", errors="surrogateescape", newline="", write_through=True)
     writer = csv.writer(text)
-    writer.writerow(columns)
+    if head:
+        writer.writerow(columns)
     count = 0
     for row in rows:
         writer.writerow(_plain(row[name]) for name in columns)

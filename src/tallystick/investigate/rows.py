@@ -5,22 +5,22 @@ In: a path and a `Filter`. Out: `Row`s of all logs below it, log after log; or a
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
-from itertools import chain
-from typing import IO, TYPE_CHECKING, Any
+from itertools import chain, groupby
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import csv_lines, json_lines, refuse_input, write_whole
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Paths, Survey, deliver, survey
-from tallystick.records import Change, Clock, Fate, Finding, Kind, Row, rows_in_columns
+from tallystick.records import Change, Clock, Fate, Finding, Row
 from tallystick.systems.protocol import (
     Catalogued,
     FateBatches,
@@ -33,8 +33,11 @@ from tallystick.systems.protocol import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_ROWS, MADE_AT_ONCE = 10_000, 1000
-"""Most rows that are looked at, and most of which objects are made, at once."""
+    from tallystick.investigate.row_columns import RowColumns
+
+Group: TypeAlias = "RowColumns | list[Row]"
+BATCH_ROWS = 10_000
+"""Most rows that are looked at at once."""
 FORMS = ("csv", "jsonl", "parquet")
 CSV_COLUMNS = (
     "fate", "system", "log", "kind", "collection", "key", "transaction", "gtrid", "time",
@@ -60,8 +63,8 @@ def rows(
         UnsupportedFormatError: there is no such table or column; it names the nearest ones.
     """
     found = survey(path, options=options)
-    for some, _ in _timed_rows(found, wanted):
-        yield from some
+    for some, _ in _timed_groups(found, wanted):
+        yield from _objects(some)
     deliver(found, problems)
 
 
@@ -74,7 +77,8 @@ def row_dicts(
 ) -> Iterator[dict[str, Any]]:
     """Yield what `rows` yields as plain JSON values; ``time`` is ISO where the clock allows."""
     found = survey(path, options=options)
-    yield from _dicts(_timed_rows(found, wanted))
+    for some, clock in _timed_groups(found, wanted):
+        yield from _dicts(some, clock)
     deliver(found, problems)
 
 
@@ -90,7 +94,7 @@ def row_schema() -> pa.Schema:
 
 def row_batches(found: Survey) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all logs that were found as batches; what cannot be read gives none."""
-    return _batches(_dicts(_timed_rows(found, EVERYTHING)))
+    return _batches(_timed_groups(found, EVERYTHING))
 
 
 def export_rows(
@@ -109,26 +113,39 @@ def export_rows(
     Raises:
         ValueError: there is no such form.
     """
-    writers = {"csv": _csv, "jsonl": json_lines, "parquet": _parquet}
-    if form not in writers:
+    if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
     refuse_input(target, path, options)
-    found = row_dicts(path, wanted, options=options, problems=problems)
-    return write_whole(target, lambda out: writers[form](out, found))
+    write = _parquet if form == "parquet" else partial(_lines, form)
+
+    def write_all(out: IO[bytes]) -> int:
+        found = survey(path, options=options)
+        count = write(out, _timed_groups(found, wanted))
+        deliver(found, problems)
+        return count
+
+    return write_whole(target, write_all)
 
 
-def _dicts(rows: Iterable[tuple[list[Row], Clock]]) -> Iterator[dict[str, Any]]:
-    for row, clock in ((row, clock) for some, clock in rows for row in some):
+def _objects(some: Group) -> Iterable[Row]:
+    return some if isinstance(some, list) else some.rows()
+
+
+def _dicts(some: Group, clock: Clock) -> Iterator[dict[str, Any]]:
+    if not isinstance(some, list):
+        yield from some.dicts()
+        return
+    for row in some:
         shown = time_text(row.change.time, clock)
         yield row.to_dict() | ({} if shown is None else {"time": shown})
 
 
-def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[list[Row], Clock]]:
+def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]]:
     wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
     names, taken, before = set[str](), False, len(found.problems)
     columns = set[str]()
 
-    def of(reading: LogReading) -> Iterator[tuple[list[Row], Clock]]:
+    def of(reading: LogReading) -> Iterator[tuple[Group, Clock]]:
         clock = found.clock_for(reading, wanted)
         if isinstance(reading, Catalogued):
             columns.update(column.name for one in reading.collections() for column in one.columns)
@@ -146,7 +163,7 @@ def _timed_rows(found: Survey, wanted: Filter) -> Iterator[tuple[list[Row], Cloc
     table, resource = (meant_name(one, names) for one in (wanted.table, wanted.resource))
     if (table, resource) != (wanted.table, wanted.resource):
         del found.problems[before:]  # they are found again
-        yield from _timed_rows(found, replace(wanted, table=table, resource=resource))
+        yield from _timed_groups(found, replace(wanted, table=table, resource=resource))
         return
     for name in (table, resource):
         if name is not None:
@@ -213,11 +230,11 @@ class _MeantKey:
 
 def rows_of(reading: LogReading, names: set[str], wanted: Filter = EVERYTHING) -> Iterator[Row]:
     """Yield the rows of a log that are asked for, and take in what its tables are called."""
-    return chain.from_iterable(_groups_of(reading, names, wanted))
+    return chain.from_iterable(map(_objects, _groups_of(reading, names, wanted)))
 
 
-def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator[list[Row]]:
-    """Yield these rows as they are read: many of a batch, else one by one; no group is empty."""
+def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator[Group]:
+    """Yield these rows as they are read: many as columns, else one by one; no group is empty."""
     kept = reading.collections() if isinstance(reading, Catalogued) else ()
     stored = {one.name: one.stored for one in kept}
     names.update(stored, chain.from_iterable(stored.values()))
@@ -232,17 +249,19 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
     if isinstance(reading, FateBatches) and find_spec("pyarrow") is not None:
         batches = reading.fated_batches(BATCH_ROWS)
     if batches is not None:
+        from tallystick.investigate.row_columns import RowColumns
+
         known = wanted if meant is None or meant.exact else replace(wanted, key=None)
         for batch in batches:
             for one in batch.column("collection").unique().to_pylist():
                 names.update((one, *stored.get(one, ())))
             taken = known.taken_of_rows(batch, reading.clock, stored)
-            for begin in range(0, taken.num_rows, MADE_AT_ONCE):
-                some = _rows_in(taken.slice(begin, MADE_AT_ONCE), name, stored)
-                if known is not wanted or wanted.body is not None:
-                    some = [one for one in some if is_asked_for(one)]
-                if some:
-                    yield some
+            columns = RowColumns(taken, name, reading.clock, stored)
+            if known is wanted and wanted.body is None:
+                if taken.num_rows:
+                    yield columns
+            elif some := [one for one in columns.rows() if is_asked_for(one)]:
+                yield some
         return
     for row in _every_row(reading):
         collection = row.change.collection
@@ -257,24 +276,6 @@ def _every_row(reading: LogReading) -> Iterable[Row]:
     if isinstance(reading, KnowsFates):
         return reading.fated_changes()
     return (Row(Fate.COMMITTED, change) for change in reading.changes())
-
-
-def _rows_in(
-    batch: pa.RecordBatch, log: str | None, stored: Mapping[str, tuple[str, ...]]
-) -> list[Row]:
-    """Return the rows of a batch; ``log`` takes the place of the name of their log."""
-    columns = {one: batch.column(one).to_pylist() for one in Change.__slots__}
-    if log is not None:
-        columns["log"] = [log] * batch.num_rows
-    columns["kind"] = [*map(_KINDS.__getitem__, columns["kind"])]
-    columns["values"] = json.loads(f"[{','.join(one or 'null' for one in columns['values'])}]")
-    fates = map(_FATES.__getitem__, batch.column("fate").to_pylist())
-    names = (stored.get(one, ()) for one in columns["collection"])
-    return rows_in_columns(fates, names, columns)
-
-
-_KINDS = {one.value: one for one in Kind}
-_FATES = {one.value: one for one in Fate}
 
 
 def meant_name(name: str | None, names: Iterable[str]) -> str | None:
@@ -309,16 +310,37 @@ def _listed(known: list[str]) -> str:
     return f"There are {shown}" if known else "No row here has a table"
 
 
-def _size(one: tuple[list[Row], Clock]) -> int:
+def _size(one: tuple[Group, Clock]) -> int:
     """Return about how many bytes of memory rows take."""
-    return sum(1024 + 2 * len(row.change.after or b"") for row in one[0])
+    some, _ = one
+    if not isinstance(some, list):
+        return some.size
+    return sum(1024 + 2 * len(row.change.after or b"") for row in some)
 
 
-def _csv(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
-    return csv_lines(out, CSV_COLUMNS, found)
+def _lines(form: str, out: IO[bytes], found: Iterable[tuple[Group, Clock]]) -> int:
+    """Write rows as lines; those that come one by one, as where pyarrow is missing, as `export`."""
+    count = 0
+    if form == "csv":
+        csv_lines(out, CSV_COLUMNS, ())
+    for one_by_one, groups in groupby(found, lambda one: isinstance(one[0], list)):
+        if one_by_one:
+            rows = chain.from_iterable(_dicts(*one) for one in groups)
+            if form == "csv":
+                count += csv_lines(out, CSV_COLUMNS, rows, head=False)
+            else:
+                count += json_lines(out, rows)
+            continue
+        for some, _ in groups:
+            assert not isinstance(some, list)
+            for lines in some.csv_lines(CSV_COLUMNS) if form == "csv" else some.json_lines():
+                out.write(lines)
+            count += some.count
+    out.flush()
+    return count
 
 
-def _parquet(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
+def _parquet(out: IO[bytes], found: Iterable[tuple[Group, Clock]]) -> int:
     import pyarrow.parquet as parquet
 
     count = 0
@@ -329,12 +351,19 @@ def _parquet(out: IO[bytes], found: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def _batches(found: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+def _batches(found: Iterable[tuple[Group, Clock]]) -> Iterator[pa.RecordBatch]:
     from tallystick.arrow.schemas import json_text
     from tallystick.reading.tables import batches_of_rows
 
-    plain = (_binary(row) | {"values": json_text(row["values"])} for row in found)
-    return batches_of_rows(plain, row_schema())
+    for one_by_one, groups in groupby(found, lambda one: isinstance(one[0], list)):
+        if one_by_one:
+            rows = chain.from_iterable(_dicts(*one) for one in groups)
+            plain = (_binary(row) | {"values": json_text(row["values"])} for row in rows)
+            yield from batches_of_rows(plain, row_schema())
+            continue
+        for some, _ in groups:
+            assert not isinstance(some, list)
+            yield some.batch_of(row_schema())
 
 
 def _binary(row: dict[str, Any]) -> dict[str, Any]:

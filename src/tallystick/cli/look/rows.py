@@ -23,7 +23,6 @@ from tallystick.cli.output import (
     output_option,
     output_target,
     paths_argument,
-    print_json_lines,
     read_options,
     reading_options,
     say,
@@ -105,9 +104,6 @@ def _write(
     problems: list[Finding],
 ) -> None:
     read = read_options(**options)
-    if output is None and form == "jsonl":
-        print_json_lines(row_dicts(paths, wanted, options=read, problems=problems), streams=True)
-        return
     target = output_target(form, output)
     count = export_rows(paths, form, target, wanted, options=read, problems=problems)
     if output is not None:

@@ -1,0 +1,103 @@
+"""Columns as lines of JSON or CSV, byte for byte as the standard library writes such values.
+
+In: columns of texts, whole numbers and bytes. Out: a text for each value, and lines made of these.
+Bytes are lower-case hex digits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.arrow.columns import bitmap
+
+_TEXT = pa.large_string()
+"""64-bit offsets: what a batch holds may have more digits than 32 bits count."""
+_IN_JSON, _IN_CSV = r"[^ !#-\[\]-~]", '[",\r\n]'
+"""What a text has that is not written as it is."""
+_REPEATED = 8
+"""A column with so many rows for each of its texts is written text by text."""
+_DIGITS = np.array([*map(b"%02x".__mod__, range(256))]).view(np.uint16)
+
+
+def json_texts(column: pa.Array) -> pa.Array:
+    """Return each value as JSON."""
+    if pa.types.is_string(column.type):
+        quoted = _by_text(column, json.dumps, _IN_JSON, _in_quotes)
+    elif pa.types.is_binary(column.type):
+        quoted = _in_quotes(_hex(column))
+    else:
+        quoted = column.cast(_TEXT)
+    return quoted.fill_null("null")
+
+
+def csv_texts(column: pa.Array) -> pa.Array:
+    """Return each value as a field of a line, in quotes where it needs them."""
+    if pa.types.is_binary(column.type):
+        return _hex(column).fill_null("")
+    if not pa.types.is_string(column.type):
+        return column.cast(_TEXT).fill_null("")
+    return _by_text(column, csv_text, _IN_CSV, lambda one: one).fill_null("")
+
+
+def csv_text(text: str) -> str:
+    """Return a text as a field of a line."""
+    if any(one in text for one in '",\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def quoted_csv(column: pa.Array) -> pa.Array:
+    """Return texts that all have quotes in them as fields of a line."""
+    doubled = pc.replace_substring(column.cast(_TEXT), '"', '""')
+    return _in_quotes(doubled).fill_null("")
+
+
+def lines(parts: Sequence[pa.Array | bytes]) -> memoryview:
+    """Return the bytes of all rows, each the join of its parts; bytes are a part of every row."""
+    # Bytes, because the name of a log may be no UTF-8.
+    kind = pa.large_binary()
+    each = (pa.scalar(one, kind) if isinstance(one, bytes) else one.cast(kind) for one in parts)
+    joined = pc.binary_join_element_wise(*each, pa.scalar(b"", kind))
+    _, ends, data = joined.buffers()
+    if not len(joined):
+        return memoryview(b"")
+    first, last = np.frombuffer(ends, np.int64)[[joined.offset, joined.offset + len(joined)]]
+    return memoryview(data)[first:last]
+
+
+def _in_quotes(column: pa.Array) -> pa.Array:
+    quote, nothing = (pa.scalar(one, _TEXT) for one in ('"', ""))
+    return pc.binary_join_element_wise(quote, column, quote, nothing)
+
+
+def _by_text(
+    column: pa.Array,
+    write: Callable[[str], str],
+    special: str,
+    plain: Callable[[pa.Array], pa.Array],
+) -> pa.Array:
+    """Return what ``write`` makes of each text; ``plain`` does so where none is special."""
+    coded = column.dictionary_encode()
+    texts = coded.dictionary
+    few = len(texts) * _REPEATED <= len(column)
+    if not few and not pc.any(pc.match_substring_regex(column, special)).as_py():
+        return plain(column.cast(_TEXT))
+    return pa.array(map(write, texts.to_pylist()), _TEXT, size=len(texts)).take(coded.indices)
+
+
+def _hex(column: pa.Array) -> pa.Array:
+    column = column.cast(pa.large_binary())
+    _, ends, data = column.buffers()
+    found = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
+    first, last = (int(found[0]), int(found[-1])) if len(column) else (0, 0)
+    digits = _DIGITS[np.frombuffer(data or b"", np.uint8)[first:last]]
+    valid = bitmap(np.asarray(column.is_valid()))
+    buffers: list[Any] = [None if valid is None else pa.py_buffer(valid)]
+    buffers += [pa.py_buffer((found - first) * 2), pa.py_buffer(digits)]
+    return pa.Array.from_buffers(_TEXT, len(column), buffers)

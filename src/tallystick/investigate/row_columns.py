@@ -1,0 +1,146 @@
+"""Rows of one log that come as columns: objects, dictionaries, lines and batches of many at once.
+
+In: batches of the `FATED` schema. Out: what `tallystick.investigate.rows` makes of rows one by one,
+byte for byte, at a fraction of the time. Memory holds a part of a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.arrow.lines import csv_text, csv_texts, json_texts, lines, quoted_csv
+from tallystick.arrow.texts import whole_text
+from tallystick.reading.filters import time_text
+from tallystick.records import Change, Clock, Fate, Kind, Row, rows_in_columns
+
+MADE_AT_ONCE = 1000
+"""Most rows of which objects are made at once."""
+_BYTES_MAX = 1 << 24
+"""Most bytes of rows of which lines are made at once, but for one row that has more."""
+_NAMES = ("fate", "system", "log", *(
+    one for one in Change.__slots__ if one not in ("system", "log")
+))  # fmt: skip
+"""The items of a row in JSON, in their order."""
+_KINDS = {one.value: one for one in Kind}
+_FATES = {one.value: one for one in Fate}
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Rows of a log.
+
+    Attributes:
+        batch: their columns, in the `FATED` schema.
+        log: takes the place of the name of the log, if there is one.
+        clock: that of the log.
+        stored: by collection what else it is called.
+    """
+
+    batch: pa.RecordBatch
+    log: str | None
+    clock: Clock
+    stored: Mapping[str, tuple[str, ...]]
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self.batch.num_rows)
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that they take."""
+        return int(self.batch.nbytes)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows as objects."""
+        for part in self._parts(MADE_AT_ONCE):
+            columns = part._lists(Change.__slots__)
+            columns["kind"] = [*map(_KINDS.__getitem__, columns["kind"])]
+            fates = map(_FATES.__getitem__, part.batch.column("fate").to_pylist())
+            names = (self.stored.get(one, ()) for one in columns["collection"])
+            yield from rows_in_columns(fates, names, columns)
+
+    def dicts(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as plain JSON values; ``time`` is ISO where the clock allows."""
+        for part in self._parts(MADE_AT_ONCE):
+            columns = part._lists(_NAMES)
+            for name in ("gtrid", "before", "after"):
+                columns[name] = [None if one is None else one.hex() for one in columns[name]]
+            shown = part._times().to_pylist()
+            pairs = zip(shown, columns["time"], strict=True)
+            columns["time"] = [time if text is None else text for text, time in pairs]
+            for values in zip(*(columns[name] for name in _NAMES), strict=True):
+                yield dict(zip(_NAMES, values, strict=True))
+
+    def json_lines(self) -> Iterator[memoryview]:
+        """Yield the rows as lines of JSON, many at once."""
+        for part in self._sized():
+            parts: list[pa.Array | bytes] = []
+            for name in _NAMES:
+                parts.append(f'{"," if parts else "{"}"{name}":'.encode())
+                parts.append(part._json(name))
+            yield lines([*parts, b"}\n"])
+
+    def csv_lines(self, names: Sequence[str]) -> Iterator[memoryview]:
+        """Yield the rows as lines of CSV, many at once."""
+        for part in self._sized():
+            parts: list[pa.Array | bytes] = []
+            for name in names:
+                parts += [b"," if parts else b"", part._csv(name)]
+            yield lines([*parts, b"\r\n"])
+
+    def batch_of(self, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows in a schema of which ``time`` is text."""
+        columns = {name: self.batch.column(name) for name in schema.names}
+        columns["time"] = self._times().fill_null(columns["time"].cast(pa.string()))
+        if self.log is not None:
+            columns["log"] = pa.repeat(pa.scalar(whole_text(self.log), pa.string()), self.count)
+        return pa.RecordBatch.from_arrays([*columns.values()], schema=schema)
+
+    def _json(self, name: str) -> pa.Array | bytes:
+        if name == "log" and self.log is not None:
+            return json.dumps(self.log).encode()
+        column = self.batch.column(name)
+        if name == "values":  # they are JSON already
+            return column.fill_null("null")
+        if name == "time":
+            shown = self._times()
+            return pc.if_else(shown.is_valid(), json_texts(shown), json_texts(column))
+        return json_texts(column)
+
+    def _csv(self, name: str) -> pa.Array | bytes:
+        if name == "log" and self.log is not None:
+            return csv_text(self.log).encode("utf-8", "surrogateescape")
+        column = self.batch.column(name)
+        if name == "values":
+            return quoted_csv(column)
+        if name == "time":
+            return csv_texts(self._times().fill_null(column.cast(pa.string())))
+        return csv_texts(column)
+
+    def _lists(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return some columns as lists, ``values`` as JSON means them."""
+        found = {name: self.batch.column(name).to_pylist() for name in names}
+        if self.log is not None:
+            found["log"] = [self.log] * self.count
+        found["values"] = json.loads(f"[{','.join(one or 'null' for one in found['values'])}]")
+        return found
+
+    def _times(self) -> pa.Array:
+        """Return the times as ISO with their zone; null where the clock does not tell them."""
+        coded = self.batch.column("time").dictionary_encode()
+        shown = [time_text(one, self.clock) for one in coded.dictionary.to_pylist()]
+        return pa.array(shown, pa.string()).take(coded.indices)
+
+    def _sized(self) -> Iterator[RowColumns]:
+        return self._parts(max(1, self.count * _BYTES_MAX // max(1, self.size)))
+
+    def _parts(self, rows: int) -> Iterator[RowColumns]:
+        for begin in range(0, self.count, rows):
+            yield replace(self, batch=self.batch.slice(begin, rows))
