@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from tallystick.storage import fork
 from tallystick.storage.fork import register_in_child
 
 
@@ -26,3 +29,23 @@ def test_forked_is_called_on_living_objects_and_only_in_the_child() -> None:
         os._exit(0 if called == ["alive"] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert called == []
+
+
+def test_what_one_cannot_give_up_keeps_no_other_from_doing_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called = []
+
+    class Holder:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def forked(self) -> None:
+            called.append(self.name)
+            if self.name == "broken":
+                raise OSError(self.name)
+
+    monkeypatch.setattr(fork, "_registered", [*map(Holder, ("first", "broken", "last"))])
+    with pytest.raises(OSError, match="broken"):
+        fork._call_registered()
+    assert sorted(called) == ["broken", "first", "last"]

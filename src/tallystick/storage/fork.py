@@ -7,6 +7,7 @@ alone or as a part of something else (`copy.deepcopy`, `dataclasses.asdict`).
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import NoReturn, Protocol
 
@@ -59,8 +60,11 @@ def forked_error(path: str) -> LogClosedError:
 
 
 def _call_registered() -> None:
-    for thing in list(_registered):
-        thing.forked()
+    # The stack calls all of them whatever one raises: a file whose descriptor somebody else closed
+    # must not leave another log open in the child.
+    with contextlib.ExitStack() as stack:
+        for thing in list(_registered):
+            stack.callback(thing.forked)
 
 
 after_fork_in_child(_call_registered)
