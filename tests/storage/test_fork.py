@@ -10,17 +10,21 @@ from tallystick.storage import fork
 from tallystick.storage.fork import register_in_child
 
 
+class Holder:
+    """Notes by its name that it was called; one called "broken" fails then."""
+
+    def __init__(self, name: str, called: list[str]) -> None:
+        self.name, self.called = name, called
+
+    def forked(self) -> None:
+        self.called.append(self.name)
+        if self.name == "broken":
+            raise OSError(self.name)
+
+
 def test_forked_is_called_on_living_objects_and_only_in_the_child() -> None:
-    called = []
-
-    class Holder:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def forked(self) -> None:
-            called.append(self.name)
-
-    alive, dead = Holder("alive"), Holder("dead")
+    called: list[str] = []
+    alive, dead = Holder("alive", called), Holder("dead", called)
     register_in_child(alive)
     register_in_child(dead)
     del dead
@@ -34,18 +38,9 @@ def test_forked_is_called_on_living_objects_and_only_in_the_child() -> None:
 def test_what_one_cannot_give_up_keeps_no_other_from_doing_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    called = []
-
-    class Holder:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def forked(self) -> None:
-            called.append(self.name)
-            if self.name == "broken":
-                raise OSError(self.name)
-
-    monkeypatch.setattr(fork, "_registered", [*map(Holder, ("first", "broken", "last"))])
+    called: list[str] = []
+    holders = [Holder(name, called) for name in ("first", "broken", "last")]
+    monkeypatch.setattr(fork, "_registered", holders)
     with pytest.raises(OSError, match="broken"):
         fork._call_registered()
     assert sorted(called) == ["broken", "first", "last"]

@@ -323,19 +323,16 @@ def _lines(form: str, out: IO[bytes], found: Iterable[tuple[Group, Clock]]) -> i
     count = 0
     if form == "csv":
         csv_lines(out, CSV_COLUMNS, ())
-    for one_by_one, groups in groupby(found, lambda one: isinstance(one[0], list)):
-        if one_by_one:
-            rows = chain.from_iterable(_dicts(*one) for one in groups)
+    for some in _together(found):
+        if isinstance(some, Iterator):
             if form == "csv":
-                count += csv_lines(out, CSV_COLUMNS, rows, head=False)
+                count += csv_lines(out, CSV_COLUMNS, some, head=False)
             else:
-                count += json_lines(out, rows)
+                count += json_lines(out, some)
             continue
-        for some, _ in groups:
-            assert not isinstance(some, list)
-            for lines in some.csv_lines(CSV_COLUMNS) if form == "csv" else some.json_lines():
-                out.write(lines)
-            count += some.count
+        for lines in some.csv_lines(CSV_COLUMNS) if form == "csv" else some.json_lines():
+            out.write(lines)
+        count += some.count
     out.flush()
     return count
 
@@ -355,15 +352,23 @@ def _batches(found: Iterable[tuple[Group, Clock]]) -> Iterator[pa.RecordBatch]:
     from tallystick.arrow.schemas import json_text
     from tallystick.reading.tables import batches_of_rows
 
-    for one_by_one, groups in groupby(found, lambda one: isinstance(one[0], list)):
-        if one_by_one:
-            rows = chain.from_iterable(_dicts(*one) for one in groups)
-            plain = (_binary(row) | {"values": json_text(row["values"])} for row in rows)
+    for some in _together(found):
+        if isinstance(some, Iterator):
+            plain = (_binary(row) | {"values": json_text(row["values"])} for row in some)
             yield from batches_of_rows(plain, row_schema())
-            continue
-        for some, _ in groups:
-            assert not isinstance(some, list)
+        else:
             yield some.batch_of(row_schema())
+
+
+def _together(
+    found: Iterable[tuple[Group, Clock]],
+) -> Iterator[RowColumns | Iterator[dict[str, Any]]]:
+    """Yield columns as they are, and what comes one by one between them as one iterator."""
+    for kind, groups in groupby(found, lambda one: type(one[0])):
+        if kind is list:
+            yield chain.from_iterable(_dicts(*one) for one in groups)
+        else:
+            yield from (some for some, _ in groups if not isinstance(some, list))
 
 
 def _binary(row: dict[str, Any]) -> dict[str, Any]:

@@ -60,8 +60,7 @@ def forked_error(path: str) -> LogClosedError:
 
 
 def _call_registered() -> None:
-    # The stack calls all of them whatever one raises: a file whose descriptor somebody else closed
-    # must not leave another log open in the child.
+    # The stack calls all of them whatever one raises: it must not leave another open in the child.
     with contextlib.ExitStack() as stack:
         for thing in list(_registered):
             stack.callback(thing.forked)

@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import IO, Any, Self
+from typing import IO, Any, NamedTuple, Self
 
 from tallystick.errors import (
     FileShrankError,
@@ -221,8 +221,8 @@ def packing_damage(path: str) -> str:
     known = _unpacked_before.get(path)
     if known is not None:
         with contextlib.suppress(OSError):
-            if known[0] == _stamp(Path(path.removeprefix("file://")).stat()):
-                return known[1]
+            if known.stamp == _stamp(Path(path.removeprefix("file://")).stat()):
+                return known.damage
     with open_source(path) as source:
         return source.damage
 
@@ -243,18 +243,28 @@ def settled_stamp(path: str) -> tuple[int, ...] | None:
 
 
 def _settled(found: os.stat_result) -> tuple[int, ...] | None:
-    times = found.st_mtime_ns, found.st_ctime_ns
-    if time.time_ns() - max(times) < SETTLED_NS:
+    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < SETTLED_NS:
         return None
-    return found.st_dev, found.st_ino, found.st_size, *times
+    return _stamp(found)
 
 
-_Stamp = tuple[int, int, int, int]
-_unpacked_before: dict[str, tuple[_Stamp, str, bytes | None]] = {}
-"""Local packed files that were unpacked, as they were then: their stamp, damage, and bytes.
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    """Return what changes with a local file's content, also where its time is set back."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
-One question about a log opens its files up to ten times. Bytes are kept of files that have settled,
-and of all together no more than `_KEPT_MAX`.
+
+class _Unpacked(NamedTuple):
+    """What a local packed file was when it was unpacked; ``data`` is None if it is not kept."""
+
+    stamp: tuple[int, ...]
+    damage: str
+    data: bytes | None
+
+
+_unpacked_before: dict[str, _Unpacked] = {}
+"""By path; one question about a log opens its files up to ten times.
+
+Bytes are kept of files that have settled, and of all together no more than `_KEPT_MAX`.
 """
 _KEPT_MAX = 32 << 20
 
@@ -262,24 +272,16 @@ _KEPT_MAX = 32 << 20
 def _unpacked(path: str, stream: IO[bytes]) -> ByteSource:
     """Return the bytes of a local packed file; those of last time while it is the same file."""
     found = os.fstat(stream.fileno())
-    stamp = _stamp(found)
     known = _unpacked_before.get(path)
-    if known is not None and known[0] == stamp and known[2] is not None:
-        return ByteSource(path, memoryview(known[2]), known[1])
+    if known is not None and known.data is not None and known.stamp == _stamp(found):
+        return ByteSource(path, memoryview(known.data), known.damage)
     source = _from_stream(path, stream)
-    keep = source.size <= _KEPT_MAX and _settled(found) is not None
-    if len(_unpacked_before) >= _REMEMBERED_MAX or (
-        keep
-        and source.size + sum(len(one[2] or b"") for one in _unpacked_before.values()) > _KEPT_MAX
-    ):
+    data = bytes(source.data) if _settled(found) and source.size <= _KEPT_MAX else None
+    kept = sum(len(one.data or b"") for one in _unpacked_before.values())
+    if len(_unpacked_before) >= _REMEMBERED_MAX or kept + len(data or b"") > _KEPT_MAX:
         _unpacked_before.clear()
-    _unpacked_before[path] = stamp, source.damage, bytes(source.data) if keep else None
+    _unpacked_before[path] = _Unpacked(_stamp(found), source.damage, data)
     return source
-
-
-def _stamp(found: os.stat_result) -> _Stamp:
-    """Return what changes with a local file's content."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def require_whole(paths: Iterable[str]) -> None:

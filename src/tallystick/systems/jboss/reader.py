@@ -177,6 +177,7 @@ class JournalReading:
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self.source = source
         self._options = options
+        self._beside: dict[str, JournalReading] = {}
 
     @cached_property
     def journal(self) -> JournalFiles:
@@ -523,9 +524,14 @@ class JournalReading:
         return found.changes_of(collection) if found.source.files else iter(())
 
     def _bindings(self, folder: str) -> JournalReading:
-        files = [f"{folder}/{name}" for name in sorted(names_beside(folder)) if is_bindings(name)]
-        source = LogSource(self.source.system, folder, tuple(files))
-        return JournalReading(source, self._options)
+        """Return the reading of the bindings in a folder; it is made once."""
+        if folder not in self._beside:
+            names = filter(is_bindings, sorted(names_beside(folder)))
+            source = LogSource(
+                self.source.system, folder, tuple(f"{folder}/{name}" for name in names)
+            )
+            self._beside[folder] = JournalReading(source, self._options)
+        return self._beside[folder]
 
     def _listed(self, user_types: UserTypes | None) -> Iterable[Item]:
         """Return the records of these user types that a load lists; None for all."""
