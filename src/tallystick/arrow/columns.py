@@ -10,7 +10,7 @@ parameter is a bitmap, None means that every row has one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -81,6 +81,17 @@ def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield a batch in parts of at most ``rows`` rows."""
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)
+
+
+def in_order(found: Sequence[tuple[Any, pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    """Return the rows of batches by their places, of which each batch has those of its rows."""
+    batches = [batch for _, batch in found]
+    if len(found) < 2:
+        return batches
+    # Stable: rows of one place stay in the order of their batches.
+    order = np.argsort(np.concatenate([places for places, _ in found]), kind="stable")
+    table = pa.Table.from_batches(batches).take(pa.array(order))
+    return [*table.combine_chunks().to_batches()]
 
 
 # -- columns --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tallystick.arrow.columns import bitmap
 
 _TEXT = pa.large_string()
 """64-bit offsets: what a batch holds may have more digits than 32 bits count."""
-_IN_JSON, _IN_CSV = r"[^ !#-\[\]-~]", '[",\r\n]'
+IN_JSON, _IN_CSV = r"[^ !#-\[\]-~]", '[",\r\n]'
 """What a text has that is not written as it is."""
 _REPEATED = 8
 """A column with so many rows for each of its texts is written text by text."""
@@ -28,7 +28,7 @@ _DIGITS = np.array([*map(b"%02x".__mod__, range(256))]).view(np.uint16)
 def json_texts(column: pa.Array) -> pa.Array:
     """Return each value as JSON."""
     if pa.types.is_string(column.type):
-        quoted = _by_text(column, json.dumps, _IN_JSON, _in_quotes)
+        quoted = _by_text(column, json.dumps, IN_JSON, _in_quotes)
     elif pa.types.is_binary(column.type):
         quoted = _in_quotes(_hex(column))
     else:

@@ -16,7 +16,6 @@ from tallystick.records import (
     Answer,
     Change,
     Clock,
-    Fate,
     Finding,
     Judgement,
     LogFile,
@@ -51,7 +50,6 @@ from tallystick.systems.derby.read.changes import (
     Pending,
     committed,
     committed_between,
-    fate_of,
     joined_ranges,
 )
 from tallystick.systems.derby.read.files import (
@@ -68,7 +66,12 @@ from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
 from tallystick.systems.derby.read.surroundings import started_by, surroundings_of
-from tallystick.systems.derby.read.tables import Database, Numbers, names_of_files
+from tallystick.systems.derby.read.tables import (
+    Database,
+    Numbers,
+    RowFeed,
+    names_of_files,
+)
 from tallystick.systems.derby.runs.pieces import runs_of
 from tallystick.systems.derby.verdict.answer import unacknowledged_from
 from tallystick.systems.derby.verdict.findings import find_all
@@ -343,18 +346,23 @@ class DerbyReading:
 
         Memory grows with open transactions.
         """
-        whole_log = self.recovery.new_log
-        lost = {one.place for one in self._analysis.lost_commits(whole_log=whole_log)}
-        whole = (one for one in self.scan.ranges() if one.outcome is Outcome.VALID)
-        for done, standing, undone in self._database.transactions(whole):
-            fate, gtrid = fate_of(done, lost), done.xid.gtrid if done.xid else None
-            believed = fate is Fate.COMMITTED and done.end is not None
-            commit = done.end.place if believed and done.end else 0
-            for ordinal, one in enumerate(standing):
-                placed = replace(one, commit_sequence=commit, ordinal=ordinal, gtrid=gtrid)
-                yield Row(fate, placed)
-            for one in undone:
-                yield Row(Fate.UNDONE, replace(one, gtrid=gtrid))
+        feed = self._row_feed()
+        for one in self.scan.ranges():
+            if one.outcome is Outcome.VALID:
+                yield from feed.take(one)
+        yield from feed.rest()
+
+    def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
+        """Return all of `fated_changes` in the same order; None of short and encrypted logs."""
+        if self._runs is None:
+            return None
+        from tallystick.systems.derby.columns.fates import fated_batches
+
+        return fated_batches(self._runs, self.scan, self.source.path, self._row_feed(), rows)
+
+    def _row_feed(self) -> RowFeed:
+        lost = self._analysis.lost_commits(whole_log=self.recovery.new_log)
+        return self._database.row_feed({one.place for one in lost})
 
     def _ranges_on(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
         """Return at least the ranges that tell of changes of containers, and of commits."""

@@ -98,11 +98,16 @@ def batches_of_committed(
             yield from batches_of_changes(changes, Clock.NONE.value, rows)
             continue
         names.take((), 0)
-        part = some.of_rows(names)
-        for number, first, last in part.of_files():
-            for begin, end in _cuts(part.columns[KEPT_TAIL_LENGTH, first:last], rows):
-                rows_of = slice(first + begin, first + end)
-                yield _batch(name, log.files[number], part, rows_of, names)
+        rows_of = some.of_rows(names)
+        for number, first, last in rows_of.of_files():
+            for part in parts_of(rows_of.of(slice(first, last)), rows):
+                yield batch_of_rows(name, log.files[number], part, names)
+
+
+def parts_of(done: Committed, rows: int) -> Iterator[Committed]:
+    """Yield changes in parts of at most ``rows`` rows that are not too large for a batch."""
+    for begin, end in _cuts(done.columns[KEPT_TAIL_LENGTH], rows):
+        yield done.of(slice(begin, end))
 
 
 def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
@@ -117,8 +122,9 @@ def _cuts(sizes: Column, rows: int) -> Iterator[tuple[int, int]]:
         begin, before = end, int(totals[end - 1])
 
 
-def _batch(name: str, file: LogBytes, done: Committed, part: slice, names: Names) -> pa.RecordBatch:
-    columns, group = done.columns[:, part], done.group[part]
+def batch_of_rows(name: str, file: LogBytes, done: Committed, names: Names) -> pa.RecordBatch:
+    """Return changes by one file of the log of a name; ``names`` are those at their commits."""
+    columns, group = done.columns, done.group
     data, count = np.frombuffer(file.data, np.uint8), group.size
     images = np.empty((kernels.IMAGE_COLUMNS, count), np.int64)
     operation, tail, size = columns[KEPT_OPERATION], columns[KEPT_TAIL], columns[KEPT_TAIL_LENGTH]
@@ -127,7 +133,7 @@ def _batch(name: str, file: LogBytes, done: Committed, part: slice, names: Names
         "system": constant(SYSTEM_NAME, count),
         "log": constant(name, count),
         "commit_sequence": numbers(done.commits[group], None),
-        "ordinal": numbers(np.ascontiguousarray(done.ordinal[part]), None),
+        "ordinal": numbers(np.ascontiguousarray(done.ordinal), None),
         "kind": coded(_kinds(operation, columns[KEPT_FLAG]), _KINDS),
         "collection": _collections(columns[KEPT_SEGMENT], columns[KEPT_CONTAINER], names),
         "key": _joined(columns[KEPT_PAGE], columns[KEPT_RECORD_ID]),

@@ -13,27 +13,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tallystick.arrow.groups import lasts_of, starts_of, sums
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns.changes import batches_of_committed
 from tallystick.systems.derby.columns.transactions import TransactionColumns
 from tallystick.systems.derby.format import operations
-from tallystick.systems.derby.format.layout import HEADER_SIZE, Group
-from tallystick.systems.derby.read.catalogue import NAMING
+from tallystick.systems.derby.format.layout import HEADER_SIZE
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.names import Names
 from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.changes import ChangeFeed
 from tallystick.systems.derby.runs.chunk import Chunk, Column, Runs
 from tallystick.systems.derby.runs.pieces import Chain
+from tallystick.systems.derby.runs.transactions import is_closed, names_tables
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
-
-_LAST = int(Group.LAST)
 
 
 class Rest(NamedTuple):
@@ -84,9 +80,9 @@ class ClosingSplit:
         """Yield transactions and changes by table."""
         for chunk in self._runs.chunks(self._file, self._begin, self._stop):
             self._end = chunk.end
-            self._plain = self._plain and not _names_branches(chunk) and not _names_tables(chunk)
-            closed = _is_closed(chunk)
-            mine = _where(chunk, closed)
+            self._plain = self._plain and not _names_branches(chunk) and not names_tables(chunk)
+            closed = is_closed(chunk)
+            mine = chunk.where(closed)
             numbers = mine.columns[walk.TRANSACTION]
             self._closed.append(np.unique(numbers))
             left = ~closed & (chunk.columns[walk.TRANSACTION] >= 0)
@@ -149,36 +145,10 @@ def _require_one_boot(rests: Sequence[Rest]) -> None:
         raise NotClosedInPartsError("the number of a transaction is used again")
 
 
-def _is_closed(chunk: Chunk) -> NDArray[np.bool_]:
-    """Tell which records are of transactions that begin and end once, with all records here."""
-    rows = chunk.by_transaction()
-    found = np.zeros(chunk.size, np.bool_)
-    if not rows.size:
-        return found
-    numbers = chunk.columns[walk.TRANSACTION, rows]
-    starts = starts_of(numbers)
-    lasts = lasts_of(starts, rows.size)
-    begins = chunk.columns[walk.OPERATION, rows] == operations.BEGIN
-    ends = chunk.columns[walk.GROUP, rows] & _LAST != 0
-    closed = begins[starts] & (sums(begins, starts) == 1) & ends[lasts] & (sums(ends, starts) == 1)
-    found[rows] = np.repeat(closed, lasts - starts + 1)
-    return found
-
-
-def _where(chunk: Chunk, wanted: NDArray[np.bool_]) -> Chunk:
-    return Chunk(chunk.file, chunk.data, chunk.columns[:, wanted], {})
-
-
 def _names_branches(chunk: Chunk) -> bool:
     """Return whether a checkpoint tells global ids, which later records may need."""
     tables = (body.fields.get("transactionTable") or () for body in chunk.bodies.values())
     return any(one["gid"] is not None for table in tables for one in table)
-
-
-def _names_tables(chunk: Chunk) -> bool:
-    """Return whether records change the catalogue, and with it perhaps names of tables."""
-    on = np.isin(chunk.columns[walk.CONTAINER], NAMING) & (chunk.columns[walk.SEGMENT] == 0)
-    return bool(on.any())
 
 
 def _transactions(found: TransactionColumns, rows: int) -> Batches:

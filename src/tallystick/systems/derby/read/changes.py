@@ -9,7 +9,7 @@ of open transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
 from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
@@ -248,19 +248,28 @@ def emptied_by(what: Emptied, end: ByteRange, log: str, names: Names) -> Iterato
             yield replace(gone, kind=Kind.ADD, key=f"{page}:{record}", values=values)
 
 
-def ended_operations(ranges: Iterable[ByteRange]) -> Iterator[Ended]:
-    """Yield all transactions with their operations on rows, those that have not ended last.
+class EndedFeed:
+    """Takes ranges, and gives transactions as they end, with their operations on rows.
 
     Memory grows with the changes of open transactions, those that they took back included.
     """
-    opened: dict[int, _Open] = {}
-    for one in ranges:
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+
+    @property
+    def open(self) -> Set[int]:
+        """The numbers of the transactions that have not ended."""
+        return self._open.keys()
+
+    def take(self, one: ByteRange) -> Ended | None:
+        """Take the next range; return the transaction that it ends."""
         body = one.body
         if body is None or body.transaction is None:
-            continue
+            return None
         if body.operation == operations.BEGIN:
-            opened.pop(body.transaction, None)
-        mine = opened.setdefault(body.transaction, _Open())
+            self._open.pop(body.transaction, None)
+        mine = self._open.setdefault(body.transaction, _Open())
         mine.xid = body.xid or mine.xid
         if body.undo is not None:
             if (undone := mine.standing.pop(body.undo, None)) is not None:
@@ -270,9 +279,12 @@ def ended_operations(ranges: Iterable[ByteRange]) -> Iterator[Ended]:
         if body.group & Group.PREPARE:
             mine.prepared = one
         if body.group & Group.LAST:
-            yield opened.pop(body.transaction).ended(body.transaction, one)
-    for number, mine in opened.items():
-        yield mine.ended(number, None)
+            return self._open.pop(body.transaction).ended(body.transaction, one)
+        return None
+
+    def rest(self) -> Iterator[Ended]:
+        """Yield the transactions that have not ended."""
+        return (mine.ended(number, None) for number, mine in self._open.items())
 
 
 def fate_of(one: Ended, lost: Container[int]) -> Fate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -235,6 +235,9 @@ _Noted = tuple[int, dict[int, _Change]]
 """A page, and what was before an operation on it, by record."""
 
 
+def _nothing() -> None: ...
+
+
 class Before(Parts):
     """The parts of a container's rows where the log begins.
 
@@ -248,6 +251,8 @@ class Before(Parts):
         self._changes: dict[int, dict[int, _Change]] = {}
         self._open: dict[int | None, dict[int, _Noted]] = {}
         """By transaction and instant what may still be undone."""
+        self.noted: Callable[[], None] = _nothing
+        """Notes all operations, before the first part is asked for."""
 
     def note(self, body: Body, place: int) -> None:
         """Note an operation on the container, and its instant."""
@@ -299,6 +304,7 @@ class Before(Parts):
                     yield key, part
 
     def _end_all(self) -> None:
+        self.noted()
         for transaction in [*self._open]:
             self.end(transaction)
 

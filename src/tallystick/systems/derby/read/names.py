@@ -76,6 +76,11 @@ class Names:
         return [*(Emptied(one, None) for one in gone), *(Emptied(*one) for one in others)]
 
     @property
+    def settled(self) -> bool:
+        """Whether the commit that was taken last has changed no name."""
+        return self._now is self.catalogue.names
+
+    @property
     def indexes(self) -> Collection[int]:
         """The containers that are indexes for the commit that was taken last."""
         return self._indexes

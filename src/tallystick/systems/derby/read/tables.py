@@ -9,18 +9,19 @@ the rows that the log changes in containers that were there before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
 
 from tallystick.errors import LogFormatError
-from tallystick.records import Change, Kind
+from tallystick.records import Change, Fate, Kind, Row, jsonable
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, Group
 from tallystick.systems.derby.format.page_rows import images_of
 from tallystick.systems.derby.format.record_body import Body
-from tallystick.systems.derby.format.sql_values import Plain
+from tallystick.systems.derby.format.sql_values import Plain, SqlType
 from tallystick.systems.derby.read.catalogue import (
     CATALOGUE,
     NAMING,
@@ -31,10 +32,11 @@ from tallystick.systems.derby.read.catalogue import (
 )
 from tallystick.systems.derby.read.changes import (
     Ended,
+    EndedFeed,
     Operations,
     committed_operations,
     emptied_by,
-    ended_operations,
+    fate_of,
     raw_change,
 )
 from tallystick.systems.derby.read.containers import (
@@ -97,11 +99,9 @@ class Database:
         They are in the database's files, if the number was not given to another one since.
         """
         if self._freed.get(number, 0) <= commit:
-            before = self._files([number])
-            for _ in _noted(self._ranges([number], ()), before):
-                pass
-            for key, part in before[number].rows():
-                yield key, columns_of(part, before[number])
+            before = self._noted_files([number])[number]
+            for key, part in before.rows():
+                yield key, columns_of(part, before)
 
     def collections(self) -> list[Collection]:
         """Return the tables of users by name, with their columns at the end of the log."""
@@ -126,86 +126,24 @@ class Database:
         """
         table = self.tables.get(name)
         if table is not None:
-            found = _TableChanges(table, self._before(table), self._log)
+            found = self._changes_of(table)
             given = ranges([number for number, _ in table.containers], [*found.renewed])
             yield from found.changes(self._of_last_lives(given), after)
 
-    def transactions(
-        self, ranges: Iterable[ByteRange]
-    ) -> Iterator[tuple[Ended, list[Change], list[Change]]]:
-        """Yield all transactions with the changes that stand, and those that were taken back.
+    def row_feed(self, lost: Set[int]) -> RowFeed:
+        """Return what gives the rows of transactions; ``lost`` as for `fate_of`."""
+        tables = {table.name: self._changes_of(table) for table in self.tables.values()}
+        return RowFeed(tables, self.names(), self._freed, self._is_other, self._log, lost)
 
-        Rows of containers that the catalogue does not know (any more) are as the log has them.
-        """
-        known: dict[int, _TableChanges] = {}
-        anew: dict[int, _TableChanges] = {}
-        for table in self.tables.values():
-            changes = _TableChanges(table, self._before(table), self._log)
-            known |= dict.fromkeys((number for number, _ in table.containers), changes)
-            anew |= dict.fromkeys(changes.renewed, changes)
-        names = self.names()
-        for done in ended_operations(self._noted(ranges, known)):
-            commit = done.end if done.commits else None
-            gone = list[Change]()
-            if commit is not None:
-                for what in names.take((body for _, body in done.operations), commit.place):
-                    if what.name not in self.tables:  # else its table tells that
-                        gone += emptied_by(what, commit, self._log, names)
-            standing = self._by_table(known, done.operations)
-            if commit is not None and commit.place in anew:
-                standing.setdefault(anew[commit.place], [])
-            undone = self._by_table(known, done.undone)
-            stands = (self._of(table, mine, commit, names) for table, mine in standing.items())
-            back = (self._of(table, mine, None, names) for table, mine in undone.items())
-            yield done, [*chain.from_iterable(stands), *gone], [*chain.from_iterable(back)]
-
-    def _noted(
-        self, ranges: Iterable[ByteRange], known: Mapping[int, _TableChanges]
-    ) -> Iterator[ByteRange]:
-        """Yield the ranges; those of last lives tell the tables of pages that get another use."""
-        for one in ranges:
-            body = one.body
-            if body is not None and body.operation == operations.INIT_PAGE:
-                page = body.fields["pageId"]
-                is_last = one.place >= self._freed.get(page.container, 0)
-                if is_last and not page.segment and page.container in known:
-                    known[page.container].note_page(body)
-            yield one
-
-    def _by_table(
-        self, known: Mapping[int, _TableChanges], done: Operations
-    ) -> dict[_TableChanges | None, Operations]:
-        """Return operations by the table that they change; None for containers without one."""
-        found: dict[_TableChanges | None, Operations] = {}
-        for one in done:
-            page = one[1].fields["pageId"]
-            is_last = one[0].place >= self._freed.get(page.container, 0)
-            table = known.get(page.container) if is_last and not page.segment else None
-            row = page.number, one[1].fields["recordId"]
-            if table is not None or (row != CONTROL_ROW and not self._is_other(page.container)):
-                found.setdefault(table, []).append(one)
-        return found
-
-    def _of(
-        self,
-        table: _TableChanges | None,
-        mine: Operations,
-        commit: ByteRange | None,
-        names: Names,
-    ) -> Iterable[Change]:
-        if table is None:
-            return (raw_change(one, body, self._log, names) for one, body in mine)
-        return table.of(mine, commit)
+    def _changes_of(self, table: Table) -> _TableChanges:
+        return _TableChanges(table, self._before(table), self._log)
 
     def rows_before(self, name: str) -> Iterator[tuple[str, Values]]:
         """Yield keys and values of the rows that a table has where the log begins."""
         table = self.tables.get(name)
         if table is not None and table.containers[0][1] is None:
             number = table.containers[0][0]
-            before = self._files([number])
-            for _ in _noted(self._ranges([number], ()), before):
-                pass
-            yield from _rows(before[number], table.layouts[number])
+            yield from _rows(self._noted_files([number])[number], table.layouts[number])
 
     def _before(self, table: Table) -> dict[int, Before]:
         """Return the rows of a table's containers that the log does not hold itself."""
@@ -214,10 +152,18 @@ class Database:
         # copied without records: all its rows are in the log, and no file has to be read.
         if table.containers[0][1] is not None and len(numbers) == 1 and not table.loaded:
             return {number: Before(Container(None)) for number in numbers}
+        return self._noted_files(numbers)
+
+    def _noted_files(self, numbers: Numbers) -> dict[int, Before]:
+        """Return rows of containers before the log, which is read once somebody asks for one."""
         before = self._files(numbers)
-        # Read only for what is noted in ``before``.
-        for _ in _noted(self._ranges(numbers, ()), before):
-            pass
+
+        @cache
+        def note() -> None:
+            deque(_noted(self._ranges(numbers, ()), before), maxlen=0)
+
+        for one in before.values():
+            one.noted = note
         return before
 
     def _ranges(self, containers: Numbers, commits: Numbers) -> Iterator[ByteRange]:
@@ -232,6 +178,109 @@ class Database:
 
     def _files(self, numbers: Iterable[int]) -> dict[int, Before]:
         return {number: Before(Container(open_container(self._log, number))) for number in numbers}
+
+
+class RowFeed:
+    """Takes ranges in log order, and gives the rows of transactions as these end.
+
+    Rows of containers that the catalogue does not know (any more) are as the log has them, with
+    hex digits for bytes.
+
+    Args:
+        tables: what tells the changes of each table, by its name.
+        names: those of tables where the log begins.
+        freed: by number of a container, where it was last given up.
+        is_other: tells whether a container is none of a table of users.
+        log: the folder of the log.
+        lost: as for `fate_of`.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, _TableChanges],
+        names: Names,
+        freed: Mapping[int, int],
+        is_other: Callable[[int], bool],
+        log: str,
+        lost: Set[int],
+    ) -> None:
+        self.names, self.freed, self.is_other, self.lost = names, freed, is_other, lost
+        self._tables, self._log, self._feed = tables, log, EndedFeed()
+        self.tables: dict[int, _TableChanges] = {}
+        """By container what tells the changes of its table."""
+        self._anew: dict[int, _TableChanges] = {}
+        for changes in tables.values():
+            self.tables |= dict.fromkeys(changes.containers, changes)
+            self._anew |= dict.fromkeys(changes.renewed, changes)
+
+    @property
+    def open(self) -> Set[int]:
+        """The numbers of the transactions that have not ended."""
+        return self._feed.open
+
+    def take(self, one: ByteRange) -> list[Row]:
+        """Take the next range; return the rows of the transaction that it ends."""
+        self.note(one)
+        ended = self._feed.take(one)
+        return [] if ended is None else [*self._rows(ended)]
+
+    def rest(self) -> Iterator[Row]:
+        """Yield the rows of transactions that have not ended."""
+        return chain.from_iterable(map(self._rows, self._feed.rest()))
+
+    def note(self, one: ByteRange) -> None:
+        """Note that a page gets another use; ranges of last lives tell that."""
+        body = one.body
+        if body is None or body.operation != operations.INIT_PAGE:
+            return
+        if (table := self._table_of(one, body)) is not None:
+            table.note_page(body)
+
+    def _table_of(self, one: ByteRange, body: Body) -> _TableChanges | None:
+        page = body.fields["pageId"]
+        if page.segment or one.place < self.freed.get(page.container, 0):
+            return None
+        return self.tables.get(page.container)
+
+    def _rows(self, done: Ended) -> Iterator[Row]:
+        """Yield the changes of a transaction that stand, and those that were taken back."""
+        end = done.end if done.commits else None
+        gone = list[Change]()
+        if end is not None:
+            for what in self.names.take((body for _, body in done.operations), end.place):
+                if what.name not in self._tables:  # else its table tells that
+                    gone += emptied_by(what, end, self._log, self.names)
+        standing = self._by_table(done.operations)
+        if end is not None and end.place in self._anew:
+            standing.setdefault(self._anew[end.place], [])
+        undone = self._by_table(done.undone)
+        fate, gtrid = fate_of(done, self.lost), done.xid.gtrid if done.xid else None
+        commit = end.place if end is not None and fate is Fate.COMMITTED else 0
+        stands = (self._of(table, mine, end) for table, mine in standing.items())
+        for ordinal, one in enumerate([*chain.from_iterable(stands), *gone]):
+            placed = replace(one, commit_sequence=commit, ordinal=ordinal, gtrid=gtrid)
+            yield Row(fate, placed)
+        for table, mine in undone.items():
+            for one in self._of(table, mine, None):
+                yield Row(Fate.UNDONE, replace(one, gtrid=gtrid))
+
+    def _by_table(self, done: Operations) -> dict[_TableChanges | None, Operations]:
+        """Return operations by the table that they change; None for containers without one."""
+        found: dict[_TableChanges | None, Operations] = {}
+        for one in done:
+            page, table = one[1].fields["pageId"], self._table_of(*one)
+            row = page.number, one[1].fields["recordId"]
+            if table is not None or (row != CONTROL_ROW and not self.is_other(page.container)):
+                found.setdefault(table, []).append(one)
+        return found
+
+    def _of(
+        self, table: _TableChanges | None, mine: Operations, commit: ByteRange | None
+    ) -> Iterable[Change]:
+        if table is not None:
+            return table.of(mine, commit)
+        raw = (raw_change(one, body, self._log, self.names) for one, body in mine)
+        return (replace(one, values=jsonable(one.values) or None) for one in raw)
 
 
 def _place(column: int, key: Sequence[int]) -> int | None:
@@ -286,11 +335,21 @@ def _values(columns: dict[int, bytes | None], layout: Layout, *, whole: bool) ->
                 found[name] = None
             continue
         data = columns[number]
-        try:
-            found[name] = None if data is None else kind.read(data)
-        except LogFormatError:
-            found[name] = {LOST: (data or b"").hex()}
+        found[name] = None if data is None else plain_value(kind, data)
     return found
+
+
+def holds_parts(body: Body) -> bool:
+    """Return whether an operation that makes a page makes it for continuations of rows."""
+    return bool(body.fields["initFlag"] & _OVERFLOW)
+
+
+def plain_value(kind: SqlType, data: bytes) -> Plain | dict[str, str]:
+    """Return the value of a field; its bytes in hex where they are none of that type."""
+    try:
+        return kind.read(data)
+    except LogFormatError:
+        return {LOST: data.hex()}
 
 
 def _key_text(key: Key) -> str:
@@ -321,11 +380,12 @@ class _Continuations(Parts):
 
     def note_page(self, body: Body) -> None:
         """Note that a page gets another use."""
-        self._overflow[body.fields["pageId"].number] = bool(body.fields["initFlag"] & _OVERFLOW)
+        self._overflow[body.fields["pageId"].number] = holds_parts(body)
 
     def holds(self, page: int) -> bool:
         """Return whether a page holds continuations."""
-        return self._overflow.get(page, bool(self._before.overflow(page)))
+        known = self._overflow.get(page)
+        return bool(self._before.overflow(page)) if known is None else known
 
     def own(self, key: Key, part: Part) -> None:
         """Note where a row goes on."""
@@ -385,6 +445,24 @@ class _TableChanges:
             if body is not None and made and _is_on(self._before, body):
                 self.note_page(body)
             yield one
+
+    @property
+    def containers(self) -> Set[int]:
+        """The numbers of the table's containers."""
+        return self._more.keys()
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._table.name
+
+    def layout(self, container: int) -> Layout:
+        """Return the columns of the rows in one of its containers."""
+        return self._table.layouts[container]
+
+    def holds_parts(self, container: int, page: int) -> bool:
+        """Return whether a page of one of its containers holds continuations of rows."""
+        return self._more[container].holds(page)
 
     def note_page(self, body: Body) -> None:
         """Note that a page of one of its containers gets another use."""
@@ -454,7 +532,7 @@ class _TableChanges:
         layout, values = self._table.layouts[written.container], None
         if written.kind is not Kind.DELETE:
             columns = columns_of(written.part, self._more[written.container])
-            values = _values(columns, layout, whole=written.kind is Kind.ADD)
+            values = _values(columns, layout, whole=written.kind is Kind.ADD) or None
         images = images_of(body)
         yield Change(
             SYSTEM_NAME, self._log, 0, 0, written.kind, self._table.name, _key_text(written.key),

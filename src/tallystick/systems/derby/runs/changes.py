@@ -231,16 +231,20 @@ class Committed:
         for group in np.unique(self.group[naming]).tolist():
             # The groups rise, so the rows of one lie between it and the next number.
             first, last = np.searchsorted(self.group, (group, group + 1)).tolist()
-            yield self._rows(begin, first), False
-            yield self._rows(first, last), True
+            yield self.of(slice(begin, first)), False
+            yield self.of(slice(first, last)), True
             begin = last
-        yield self._rows(begin, self.group.size), False
+        yield self.of(slice(begin, self.group.size)), False
 
-    def _rows(self, begin: int, end: int) -> Committed:
-        part = slice(begin, end)
+    def of(self, part: slice | Column) -> Committed:
+        """Return some of the changes, with the numbers that they have."""
         return replace(
             self, columns=self.columns[:, part], group=self.group[part], ordinal=self.ordinal[part]
         )
+
+    def numbered(self) -> Committed:
+        """Return the changes with numbers in the order in which they are."""
+        return replace(self, ordinal=ordinals(self.group))
 
     def of_rows(self, names: Names) -> Committed:
         """Return those of them that are rows, as `Names.is_row` says."""
@@ -253,9 +257,7 @@ class Committed:
         others &= self.columns[KEPT_SEGMENT] == 0
         if not others.any():
             return self
-        group = self.group[~others]
-        columns = self.columns[:, ~others]
-        return replace(self, columns=columns, group=group, ordinal=ordinals(group))
+        return self.of(np.flatnonzero(~others)).numbered()
 
     def as_object(self, log: LogFiles) -> objects.Committed:
         """Return the changes of one commit as objects."""

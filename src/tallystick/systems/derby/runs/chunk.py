@@ -135,6 +135,10 @@ class Chunk:
         bodies = {row - begin: body for row, body in self.bodies.items() if begin <= row < end}
         return replace(self, columns=self.columns[:, begin:end], bodies=bodies)
 
+    def where(self, wanted: NDArray[np.bool_]) -> Chunk:
+        """Return the records that are wanted, as the walk has decoded them."""
+        return replace(self, columns=self.columns[:, wanted], bodies={})
+
     def body(self, row: int) -> Body:
         """Decode the body of a record."""
         return self.bodies.get(row) or decode_body(_clear(self.file, self.columns, row))

@@ -21,6 +21,7 @@ from tallystick.systems.derby.format.page_rows import (
     FIELD_FIXED_LENGTH,
     FIELD_NONEXISTENT,
     FIELD_NULL,
+    FIELD_OVERFLOW,
     ROW_FIRST_FIELD,
     ROW_OVERFLOW,
 )
@@ -35,6 +36,9 @@ PENDING, DROPPED = -1, -2
 BEFORE, BEFORE_SIZE, AFTER, AFTER_SIZE, JSON_SIZE = range(5)
 """Rows of the array that `find_images` fills: ranges, and the size of the values; -1 for none."""
 IMAGE_COLUMNS = 5
+
+NULL, ABSENT, ODD = -1, -2, -3
+"""In place of the size of a field, or of the last column of a row; see `find_fields`."""
 
 _LAST, _COMMIT = int(Group.LAST), int(Group.COMMIT)
 _COMPENSATION = int(Group.COMPENSATION)
@@ -159,6 +163,69 @@ def put_values(
         if images[JSON_SIZE, row] > 0:
             begin = int64(tail[row])
             _put_row(data, begin, begin + int64(size[row]), out, int64(offsets[row]), 1)
+
+
+@kernel
+def find_fields(
+    data: Bytes, operation: Any, tail: Any, size: Any, fields: Any, last: Any, none: Bytes
+) -> None:
+    """Find the fields of rows that are inserted, or as an update leaves them.
+
+    Args:
+        data: the bytes of the file.
+        operation: of each row.
+        tail: begins of the optional data.
+        size: sizes of these.
+        fields: array of two parts with a row for each column of the table: takes begin and size;
+            a size of `ABSENT`, or `NULL`.
+        last: takes the number of the last column of each row; `ODD` for a row that goes on
+            elsewhere, or of which nothing or too little is there.
+        none: nothing is written to it.
+    """
+    for row in range(len(operation)):
+        begin = int64(tail[row])
+        end = begin + int64(size[row])
+        for column in range(fields.shape[1]):
+            fields[0, column, row] = 0
+            fields[1, column, row] = ABSENT
+        last[row] = ODD
+        if operation[row] == operations.DELETE:
+            if begin == end or _put_row(data, begin, end, none, 0, 0)[0] >= 0:
+                last[row] = ABSENT
+            continue
+        after, json = _put_row(data, begin, end, none, 0, 0)
+        if after < 0 or json <= 0 or data[uint64(begin)] & ROW_OVERFLOW:
+            continue
+        before = operation[row] == operations.UPDATE_ROW
+        if before and _put_row(data, after, end, none, 0, 0)[0] < 0:
+            continue
+        last[row] = _find_row(data, begin, end, fields, row)
+
+
+@kernel
+def _find_row(data: Bytes, begin: Number, end: Number, fields: Any, row: Number) -> Number:
+    """Find the fields of a row that is whole; return its last column, or `ODD`."""
+    place = _after_int(data, begin + 1, end)
+    column = int64(0)
+    if data[uint64(begin)] & ROW_FIRST_FIELD:
+        column = int64(compressed_int(data, place))
+        place += int_size(data, place)
+    count = int64(compressed_int(data, place))
+    place += int_size(data, place)
+    last = int64(ODD)
+    for number in range(column, column + count):
+        status = data[uint64(place)]
+        after = _after_field(data, place, end)
+        if status & FIELD_OVERFLOW:
+            return ODD
+        if status & FIELD_NONEXISTENT != FIELD_NONEXISTENT:
+            last = int64(number)
+            if number < fields.shape[1]:
+                value = int64(_value_begin(data, place))
+                fields[0, number, row] = value
+                fields[1, number, row] = NULL if status & FIELD_NULL else after - value
+        place = after
+    return last
 
 
 @kernel

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tallystick.arrow.groups import firsts, last_where, lasts_of, sums
+from tallystick.arrow.groups import firsts, last_where, lasts_of, starts_of, sums
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.read.catalogue import NAMING
 from tallystick.systems.derby.read.transactions import (
     ABORTED,
     COMMITTED,
@@ -190,3 +191,25 @@ def last_of(wanted: NDArray[np.bool_], values: Column, starts: Column) -> Column
     last = last_where(wanted, starts)
     found: Column = np.where(last >= 0, values[last], -1)
     return found
+
+
+def is_closed(chunk: Chunk) -> NDArray[np.bool_]:
+    """Tell which records are of transactions that begin and end once, with all records here."""
+    rows = chunk.by_transaction()
+    found = np.zeros(chunk.size, np.bool_)
+    if not rows.size:
+        return found
+    numbers = chunk.columns[walk.TRANSACTION, rows]
+    starts = starts_of(numbers)
+    lasts = lasts_of(starts, rows.size)
+    begins = chunk.columns[walk.OPERATION, rows] == operations.BEGIN
+    ends = chunk.columns[walk.GROUP, rows] & _LAST != 0
+    closed = begins[starts] & (sums(begins, starts) == 1) & ends[lasts] & (sums(ends, starts) == 1)
+    found[rows] = np.repeat(closed, lasts - starts + 1)
+    return found
+
+
+def names_tables(chunk: Chunk) -> bool:
+    """Return whether records change the catalogue, and with it perhaps names of tables."""
+    on = np.isin(chunk.columns[walk.CONTAINER], NAMING) & (chunk.columns[walk.SEGMENT] == 0)
+    return bool(on.any())

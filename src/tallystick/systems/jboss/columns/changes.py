@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, repeated, table_batch
+from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, in_order, repeated, table_batch
 from tallystick.arrow.groups import marked, ordinals
 from tallystick.arrow.schemas import (
     BATCH_ROWS,
@@ -122,14 +122,7 @@ class ChangeColumns:
         found = list(self._one_by_one(where, place, records.at(others)))
         if len(effects.ends):
             found.append((effects.ends | place, self._of_effects(where, place, effects)))
-        batches = [batch for _, batch in found]
-        if len(found) > 1:
-            # Either way yields in the order of commits; a stable sort mixes the two and leaves the
-            # changes of one commit in the order of their ordinals.
-            order = np.argsort(np.concatenate([places for places, _ in found]), kind="stable")
-            table = pa.Table.from_batches(batches).take(pa.array(order))
-            batches = table.combine_chunks().to_batches()
-        yield from batches
+        yield from in_order(found)
 
     def rest(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of transactions that did not end."""
