@@ -19,7 +19,7 @@ from tests.indoubt.estates import EXAMPLES
 CASE = EXAMPLES / "h2-commit-not-flushed"
 PARTS = (CASE / "bitronix", CASE / "h2")
 """A coordinator that has closed a decision, and the database that holds the branch prepared."""
-LISTING = ("rows", "dump", "export")
+LISTING = ("rows", "dump", "export", "asof")
 
 
 @pytest.fixture
@@ -69,6 +69,11 @@ def test_a_log_counts_once_however_often_its_path_is_given(
     paths = SAME[name](store)
     assert run("triage", *paths).out.splitlines()[-1] == "1 SAFE"
     assert len([*tallystick.scan(paths)]) == len([*tallystick.scan(store)])
+    counts = "SELECT (SELECT count(*) FROM records) AS records, (SELECT count(*) FROM rows) AS rows"
+    assert run("sql", *paths, counts, "--json").lines == [
+        {"records": len([*tallystick.scan(store)]), "rows": 1}
+    ]
+    assert run("asof", "--lsn", "9", *paths).out == run("asof", "--lsn", "9", store).out
 
 
 @pytest.mark.parametrize("part", sorted(EXAMPLES.glob("*/")), ids=lambda path: path.name)
@@ -85,7 +90,8 @@ def test_what_a_star_names_is_what_lies_below(part: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [("triage",), ("explain",), ("inspect",), ("verify",), ("scrub",), ("dump",), ("rows",),
-     ("export", "--to", "csv"), ("indoubt", "list"), ("runbook",), ("backlog",)],
+     ("export", "--to", "csv"), ("asof", "--lsn", "1"), ("indoubt", "list"), ("runbook",),
+     ("backlog",)],
     ids=" ".join,
 )  # fmt: skip
 def test_a_path_that_is_not_there_is_named_and_the_others_are_judged(
@@ -100,6 +106,35 @@ def test_a_path_that_is_not_there_is_named_and_the_others_are_judged(
         assert len(run(*command, "--json", store.parent / "gone", store).json["logs"]) == 1
     if command[0] == "triage":
         assert answer.out.splitlines()[-1] == "1 SAFE, 1 not read"
+
+
+@pytest.mark.parametrize("command", [("sql", "FROM logs"), ("bundle", "-o", "ticket.zip")])
+def test_an_answer_in_one_piece_is_not_made_of_a_part_of_the_paths(
+    run: Run, store: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store.parent)
+    answer = run(command[0], store, store.parent / "gone", *command[1:])
+    assert (answer.code, answer.out) == (2, "")
+    assert f"{store.parent}/gone" in answer.err
+    assert not (store.parent / "ticket.zip").exists()
+
+
+@pytest.mark.parametrize("mistyped", ["gone", "./my logs", "/no (such) place"])
+def test_what_comes_last_and_is_no_statement_is_a_path(
+    run: Run, store: Path, mistyped: str
+) -> None:
+    answer = run("sql", store, mistyped)
+    assert (answer.code, answer.out) == (2, "")
+    assert mistyped in answer.err
+    assert "syntax" not in answer.err
+
+
+def test_statements_come_after_all_paths(run: Run, store: Path) -> None:
+    (other := store.parent / "a folder (old)").mkdir()
+    with tallystick.Journal(other) as log:
+        log.append(b"two")
+    for query in ("FROM logs", "/* all */FROM logs", "(FROM logs)"):
+        assert len(run("sql", store, other, query, "--json").lines) == 2
 
 
 def test_paths_of_which_none_is_there_are_each_named(run: Run, tmp_path: Path) -> None:

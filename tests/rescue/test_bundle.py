@@ -60,6 +60,24 @@ def test_every_spelling_of_a_path_gives_the_same_zip(
     assert _packed(Path(file.name)) == _packed(Path("../h2", file.name)) == _packed(file)
 
 
+def test_several_paths_are_one_estate_each_file_once_under_its_path(tmp_path: Path) -> None:
+    logs = unpacked(LOGS, tmp_path / "logs")
+    file = logs / "h2/bank.h2.db"
+    out = io.BytesIO()
+    bundle([logs / "derby", f"{logs}/derby/", logs, file], out)
+    members = _members(out.getvalue())
+    told = [one["file"] for one in json.loads(members["files.json"])]
+    inside = {f"PATH2/{one}" for one in content(logs) if not one.startswith("derby/")}
+    inside |= {
+        f"PATH1/{one.removeprefix('derby/')}" for one in content(logs) if one[:6] == "derby/"
+    }
+    assert set(told) == inside
+    assert len(told) == len(inside)
+    whole, apart = json.loads(_members(_packed(logs))["explain.json"]), members["explain.json"]
+    assert len(json.loads(apart)["logs"]) == len(whole["logs"])
+    assert all(str(tmp_path).encode() not in data for data in members.values())
+
+
 @pytest.mark.parametrize(
     ("system", "case"),
     [
@@ -98,7 +116,7 @@ def test_no_body_is_in_it_in_any_spelling(system: str, case: str) -> None:
     ],
 )
 def test_secrets_are_masked(text: str, shown: str) -> None:
-    hidden = _Hidden(Path("/srv/logs")).text(text)
+    hidden = _Hidden({Path("/srv/logs"): "PATH"}).text(text)
     assert shown in hidden
     assert "secret" not in hidden
     assert "alice" not in hidden

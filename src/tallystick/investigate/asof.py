@@ -18,7 +18,7 @@ from tallystick.errors import TallystickError, TransactionUsageError, Unsupporte
 from tallystick.investigate.rows import meant_name, require_table, rows_of
 from tallystick.reading.filters import TIME_OF_DAY, Filter, ns_of, time_text
 from tallystick.reading.names import log_name
-from tallystick.reading.survey import Path, Survey, deliver, survey
+from tallystick.reading.survey import Paths, Survey, deliver, survey
 from tallystick.records import Change, Fate, Finding, Kind, jsonable
 from tallystick.systems.protocol import Catalogued, KnowsRowsBefore, LogReading, ReadOptions
 
@@ -72,7 +72,7 @@ class RowThen:
 
 
 def asof(
-    path: Path,
+    path: Paths,
     moment: Moment,
     table: str | None = None,
     *,

@@ -11,6 +11,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import duckdb
@@ -21,7 +22,7 @@ import pyarrow.dataset as ds
 from tallystick.errors import TallystickError
 from tallystick.investigate.rows import row_batches, row_schema
 from tallystick.pipeline.change_feed import SOURCE_TABLES
-from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.options import SourceOptions, matching
 from tallystick.pipeline.planning import Piece, Plan, Task, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
@@ -223,11 +224,11 @@ class RowTable(LogTable):
         self, columns: tuple[str, ...], wanted: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
         left = {log_name(one) for one in self._logs(wanted)}
-        for path in self._options.paths:
-            found = survey(path, options=self._options.reading)
-            found.logs = [one for one in found.logs if log_name(one) in left]
-            for batch in row_batches(found):
-                yield batch.select(columns)
+        paths = [*chain.from_iterable(map(matching, self._options.paths))]
+        found = survey(paths, options=self._options.reading)
+        found.logs = [one for one in found.logs if log_name(one) in left]
+        for batch in row_batches(found):
+            yield batch.select(columns)
 
 
 def _columns_of(wanted: pc.Expression, schema: pa.Schema) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
 from tallystick.pipeline.options import OptionError, SourceOptions, matching
-from tallystick.reading.discovery import parent
+from tallystick.reading.discovery import once, parent
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.settled import settled_findings
@@ -119,13 +119,13 @@ def find(paths: Iterable[str]) -> Plan:
     Raises `LogUnreadableError` if a path itself cannot be read, or nothing matches a pattern.
     """
     plan = Plan()
-    seen: dict[LogSource, None] = {}
-    for path in chain.from_iterable(matching(path) or [path] for path in paths):
+    each = [*chain.from_iterable(matching(path) or [path] for path in paths)]
+    for path in each:
         found = survey(path)
-        seen |= dict.fromkeys(found.logs)
+        plan.logs += found.logs
         plan.problems += found.problems
         plan.problems += _stranger_findings(found.others, found.logs)
-    plan.logs = list(seen)
+    plan.logs = once(plan.logs, aliased=len(each) > 1)
     return plan
 
 

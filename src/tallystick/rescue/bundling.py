@@ -1,6 +1,6 @@
 """A zip for a ticket: what the logs below a path are and what is said of them, without secrets.
 
-In: a path. Out: a zip of text and JSON with versions, answers, findings, and a list of files with
+In: paths. Out: a zip of text and JSON with versions, answers, findings, and a list of files with
 digests of their first and last bytes. The same logs give the same bytes. No body of a record, no
 key and no password is in it; names of hosts and users in addresses are masked.
 """
@@ -20,10 +20,12 @@ from typing import IO, Any
 
 from tallystick import __version__
 from tallystick.arguments import a_path
-from tallystick.errors import LogWriteError
+from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.investigate.export import refuse_input, write_whole
 from tallystick.posix import O_NOATIME, O_PLAIN
 from tallystick.reading import explain, triage
+from tallystick.reading.discovery import PATH_UNREAD
+from tallystick.reading.survey import Paths
 from tallystick.systems.protocol import ReadOptions
 
 SIZE_MAX = 16 << 20
@@ -49,7 +51,7 @@ quotations and for more hex digits than an id has."""
 
 
 def bundle(
-    path: str | os.PathLike[str],
+    path: Paths,
     target: str | os.PathLike[str] | IO[bytes],
     *,
     options: ReadOptions | None = None,
@@ -58,21 +60,27 @@ def bundle(
     """Write the zip for a ticket about the logs below ``path``; return how many members it has.
 
     It appears under its name when it is complete, and replaces an older one. It is the same for
-    every spelling of ``path``.
+    every spelling of ``path``. Several paths are one estate.
 
     Raises:
-        LogUnreadableError: ``path`` cannot be read.
-        LogWriteError: the target is a log, or lies inside ``path``.
+        LogUnreadableError: a path cannot be read.
+        LogWriteError: the target is a log, or lies inside one of the paths.
     """
+    given = [path] if isinstance(path, str | os.PathLike) else path
+    origins = [*dict.fromkeys(map(_origin, given))]
+    refuse_input(target, origins, options)
+    within = {*Path(target).resolve().parents} if isinstance(target, str | os.PathLike) else set()
+    if within.intersection(origins):
+        advice = "Name a place outside them"
+        raise LogWriteError("the zip would lie among the logs", file=str(target), advice=advice)
+    members = dict(_members(origins, options))
+    return write_whole(target, lambda out: _pack(out, members, size_max))
+
+
+def _origin(path: str | os.PathLike[str]) -> Path:
     origin = Path(a_path(path))
     # The name of a file stays: by it logs are known.
-    origin = origin.resolve() if origin.is_dir() else origin.parent.resolve() / origin.name
-    refuse_input(target, origin, options)
-    if isinstance(target, str | os.PathLike) and origin in Path(target).resolve().parents:
-        advice = "Name a place outside it"
-        raise LogWriteError("the zip would lie among the logs", file=str(target), advice=advice)
-    members = dict(_members(origin, options))
-    return write_whole(target, lambda out: _pack(out, members, size_max))
+    return origin.resolve() if origin.is_dir() else origin.parent.resolve() / origin.name
 
 
 def _pack(out: IO[bytes], members: Mapping[str, str], size_max: int) -> int:
@@ -96,10 +104,16 @@ def _add(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
     packed.writestr(info, data)
 
 
-def _members(origin: Path, options: ReadOptions | None) -> Iterator[tuple[str, str]]:
+def _members(origins: Sequence[Path], options: ReadOptions | None) -> Iterator[tuple[str, str]]:
     """Yield names and texts, what is asked for first at the beginning."""
-    hidden = _Hidden(origin)
-    answers, explained = triage(origin, options=options), explain(origin, options=options)
+    names = {path: f"PATH{number}" for number, path in enumerate(origins, 1)}
+    if len(origins) == 1:
+        names = {origins[0]: "PATH"}
+    hidden = _Hidden(names)
+    answers, explained = triage(origins, options=options), explain(origins, options=options)
+    for problem in explained.problems:
+        if problem.code == PATH_UNREAD:
+            raise LogUnreadableError(problem.message, file=problem.file, advice=problem.advice)
     versions = {
         "tallystick": __version__,
         "python": platform.python_version(),
@@ -107,21 +121,25 @@ def _members(origin: Path, options: ReadOptions | None) -> Iterator[tuple[str, s
     }
     yield "versions.json", hidden.json(versions)
     yield "triage.json", hidden.json(answers.to_dict())
-    yield "files.json", hidden.json(list(_files(origin)))
+    yield "files.json", hidden.json(list(_files(names)))
     for at, (verdict, found) in enumerate(zip(explained.logs, explained.findings, strict=True), 1):
         lines = [str(verdict), *map(str, found)]
         yield f"logs/{at:04}-{verdict.system}.txt", hidden.text("\n".join(lines)) + "\n"
     yield "explain.json", hidden.json(explained.to_dict())
 
 
-def _files(origin: Path) -> Iterator[dict[str, Any]]:
+def _files(origins: Mapping[Path, str]) -> Iterator[dict[str, Any]]:
     """Yield every regular file with its size and digests of its ends; links are not followed."""
-    folders = [(str(origin.parent), [], [origin.name])] if origin.is_file() else os.walk(origin)
-    for folder, below, names in folders:
-        below.sort()
-        for name in sorted(names):
-            path = Path(folder, name)
-            told: dict[str, Any] = {"file": os.path.relpath(path, origin)}
+    seen = set[Path]()
+    for origin, called in origins.items():
+        for path in _files_below(origin):
+            if path in seen:
+                continue
+            seen.add(path)
+            name = os.path.relpath(path, origin)
+            if len(origins) > 1:
+                name = os.path.normpath(f"{called}/{name}")
+            told: dict[str, Any] = {"file": name}
             try:
                 status = path.lstat()
                 if not stat.S_ISREG(status.st_mode):
@@ -134,6 +152,13 @@ def _files(origin: Path) -> Iterator[dict[str, Any]]:
             except OSError as error:
                 told["error"] = type(error).__name__
             yield told
+
+
+def _files_below(origin: Path) -> Iterator[Path]:
+    folders = [(str(origin.parent), [], [origin.name])] if origin.is_file() else os.walk(origin)
+    for folder, below, names in folders:
+        below.sort()
+        yield from (Path(folder, name) for name in sorted(names))
 
 
 def _opened(path: str, flags: int) -> int:
@@ -150,9 +175,13 @@ def _digest(data: bytes) -> str:
 class _Hidden:
     """Texts and values without what is secret, and without where on this machine they are."""
 
-    def __init__(self, origin: Path) -> None:
-        places = {str(origin): "PATH", os.path.realpath(origin): "PATH", str(Path.home()): "~"}
-        self._places = {place: name for place, name in places.items() if len(place) > 1}
+    def __init__(self, origins: Mapping[Path, str]) -> None:
+        places = {str(origin): name for origin, name in origins.items()}
+        places |= {os.path.realpath(origin): name for origin, name in origins.items()}
+        places[str(Path.home())] = "~"
+        # What lies in another comes before it.
+        inner = sorted(places.items(), key=lambda one: -len(one[0]))
+        self._places = {place: name for place, name in inner if len(place) > 1}
 
     def text(self, text: str) -> str:
         """Return a text of any length."""

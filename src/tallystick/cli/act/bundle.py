@@ -8,7 +8,7 @@ import click
 
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
-    path_argument,
+    paths_argument,
     progress,
     read_options,
     reading_options,
@@ -19,18 +19,19 @@ from tallystick.rescue import bundle
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), required=True, help="The zip to write."
 )
 @reading_options
-def command(path: str, output: str, **options: Any) -> None:
-    """Pack what a ticket about the logs below PATH needs into a zip, without secrets.
+def command(paths: tuple[str, ...], output: str, **options: Any) -> None:
+    """Pack what a ticket about the logs below PATHS needs into a zip, without secrets.
 
     In it are versions, what triage and explain say as JSON and as text, and each file with its size
     and digests of its first and last 4 KiB. Bodies of records, keys and passwords never are; hosts
-    and users of URLs are masked, paths begin at PATH. The same logs give the same zip.
+    and users of URLs are masked, paths begin at PATH, of several at PATH1 and so on. The same logs
+    give the same zip.
     """
     with ended_by_signals(), progress("Packing"):
-        count = bundle(path, output, options=read_options(**options))
+        count = bundle(paths, output, options=read_options(**options))
     say(f"{counted(count, 'file')} in {output}", err=True)

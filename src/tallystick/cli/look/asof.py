@@ -18,7 +18,7 @@ from tallystick.cli.output import (
     as_json,
     end_listing,
     listed,
-    path_argument,
+    paths_argument,
     print_json_lines,
     read_options,
     reading_options,
@@ -34,7 +34,7 @@ _KNOWN = {
 
 
 @click.command()
-@path_argument
+@paths_argument
 @click.option("--time", metavar="TIME", callback=moment_of, help="After all commits up to it.")
 @click.option("--lsn", type=int, help="After all commits up to this one.")
 @click.option("--before", metavar="TX", help="Before a transaction: its number, or its global id.")
@@ -43,9 +43,9 @@ _KNOWN = {
 @reading_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, path: str, table: str | None, as_json: bool, **options: Any
+    ctx: click.Context, /, paths: tuple[str, ...], table: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Print the rows below PATH as they were at a moment, and what of them cannot be known.
+    """Print the rows below PATHS as they were at a moment, and what of them cannot be known.
 
     Rows that were last written before the log began are known where the database is beside it.
     """
@@ -53,7 +53,7 @@ def command(
     if [moment.time, moment.lsn, moment.before].count(None) != 2:
         raise click.UsageError("name one moment: --time, --lsn or --before")
     problems: list[Finding] = []
-    found = asof(path, moment, table, options=read_options(**options), problems=problems)
+    found = asof(paths, moment, table, options=read_options(**options), problems=problems)
     if as_json:
         print_json_lines((one.to_dict() for one in found), streams=True)
     else:

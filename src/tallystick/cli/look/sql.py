@@ -1,9 +1,11 @@
-"""``tallystick sql PATH "select ..."`` asks the tables of all logs below a path."""
+"""``tallystick sql PATH "select ..."`` asks the tables of all logs below some paths."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
+import re
 import shutil
 import sys
 from typing import Any
@@ -16,7 +18,6 @@ from tallystick.cli.output import (
     as_json,
     output_option,
     output_target,
-    path_argument,
     read_options,
     reading_options,
     say,
@@ -31,25 +32,25 @@ from tallystick.printable import counted
 
 ROWS = 40
 """Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
+_QUERY = re.compile(r"(/\*|[^./~]).*[\s(;]", re.DOTALL)
+"""How a statement begins; what is none, and not there, is a path that was mistyped."""
 _PROMPT, _MORE = "sql> ", "...> "
 
 
 @click.command()
-@path_argument
-@click.argument("query", required=False)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATHS... [QUERY]")
 @click.option("--to", "form", type=click.Choice(FORMATS), help="Form of the output, not a table.")
 @output_option
 @as_json
 @reading_options
 def command(
-    path: str,
-    query: str | None,
+    paths: tuple[str, ...],
     form: str | None,
     output: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Ask the logs below PATH in SQL: DuckDB, with their tables as views.
+    """Ask the logs below PATHS in SQL: DuckDB, with their tables as views.
 
     `SHOW ALL TABLES` lists them: logs, files, records, transactions, changes, findings,
     collections, global_transactions, profile, and the collections of each system, such as
@@ -58,12 +59,13 @@ def command(
     """
     from tallystick.investigate.sql import sql
 
+    paths, query = _apart(paths)
     form = form or ("jsonl" if as_json else None)
     if output is not None and form is None:
         raise click.UsageError("--output needs a form: --to jsonl, csv, parquet or arrow")
     if output is not None:
-        refuse_input(output, path)
-    with sql(path, options=read_options(**options)) as connection:
+        refuse_input(output, paths)
+    with sql(paths, options=read_options(**options)) as connection:
         from tallystick.investigate.sql_views import Error, statements
 
         if query is None and sys.stdin.isatty():
@@ -77,6 +79,14 @@ def command(
                 _answer(connection, one, form, output)
         except Error as error:
             raise TallystickError(_sentence(error)) from error
+
+
+def _apart(given: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Return the paths, and the query that comes last, if there is one."""
+    last = given[-1]
+    if len(given) > 1 and _QUERY.match(last) and not os.path.lexists(last):
+        return given[:-1], last
+    return given, None
 
 
 def _answer(connection: Any, statement: str, form: str | None, output: str | None) -> None:
