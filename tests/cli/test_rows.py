@@ -7,10 +7,13 @@ import io
 import json
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from tallystick.cli.look.rows import row_lines
+from tallystick.printable import printable
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.indoubt.estates import EXAMPLES
@@ -35,6 +38,15 @@ def test_every_line_fits_whatever_a_row_is() -> None:
     lines = at_terminal(24, 80, "", "rows", str(ESTATE))
     assert not [line for line in lines if len(line) > 80 and str(EXAMPLES) not in line]
     assert lines[-1] == "248 rows: 219 committed, 17 undone, 12 in doubt"
+
+
+@pytest.mark.parametrize("text", ["x" * 60, "x" * 61, "x " * 31, "a  b ", "a\u00a0b", "\u2028"])
+def test_a_line_that_fits_is_as_the_others_are(text: str) -> None:
+    row = {"kind": "add", "collection": "T", "key": "1", "values": {"A": text}, "after": None}
+    shown = textwrap.wrap(
+        printable(f"add T 1: A {text}"), 80, initial_indent=" " * 4, subsequent_indent=" " * 6
+    )
+    assert row_lines(row | {"before": None}) == shown
 
 
 def test_json_and_csv_have_the_same_rows(run: Run) -> None:

@@ -35,6 +35,7 @@ from tallystick.systems.protocol import LOST
 
 VALUE_MAX = 200
 """Characters of a value that a person is shown."""
+_INDENT = "    "
 STYLES = {
     "in_doubt": "bold yellow", "lost": "bold red", "undone": "dim", "unknown": "yellow",
 }  # fmt: skip
@@ -146,10 +147,10 @@ def row_lines(row: Mapping[str, Any]) -> list[str]:
         said.append(_cut(body_text(bytes.fromhex(body))))
     key = None if row["kind"] == Kind.DECISION else row["key"]  # it is the global transaction
     named = " ".join(part for part in (row["kind"], row["collection"], key) if part)
-    return textwrap.wrap(
-        printable(f"{named}: {', '.join(said)}" if said else named), WIDTH, initial_indent="    ",
-        subsequent_indent="      ",
-    )  # fmt: skip
+    text = printable(f"{named}: {', '.join(said)}" if said else named)
+    if len(text) <= WIDTH - len(_INDENT) and text.isprintable():
+        return [f"{_INDENT}{text.rstrip()}"]  # as `textwrap` does, whose cost is most of a row
+    return textwrap.wrap(text, WIDTH, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  ")
 
 
 def _value(value: Any) -> str:
