@@ -16,7 +16,7 @@ from tallystick.records import Answer, Clock, Judgement, State, Transaction
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
-from tallystick.systems.answers import BY_COORDINATOR, NO_REASONS
+from tallystick.systems.answers import ENDS_IN_PREPARE, NO_REASONS
 from tallystick.systems.protocol import LogReading, LogSource
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES, damaged_decision
@@ -66,9 +66,9 @@ def test_a_coordinator_that_would_lose_a_commit_is_not_shown_as_safe() -> None:
     assert triage(coordinator).logs[0].judgement.answer is Answer.SAFE  # alone it cannot know
 
 
-def test_what_the_log_of_the_coordinator_decides_is_decided_where_it_is_there() -> None:
+def test_a_commit_that_its_coordinator_has_closed_is_lost_where_its_log_is_there() -> None:
     for case, own, reason in (
-        ("mid-phase-two", "ends-in-prepare", "coordinator-decides"),
+        ("mid-phase-two", "ends-in-prepare", "ends-in-prepare"),
         ("h2-commit-not-flushed", "ends-in-prepare", "commit-lost"),
         ("orphan", "ends-in-prepare", "ends-in-prepare"),
         ("heuristic-h2-rolled-back", "flushed-end", "flushed-end"),
@@ -175,7 +175,7 @@ def _gravity(answer: Answer) -> int:
 
 
 def test_every_reason_of_an_estate_occurs() -> None:
-    shown = {name.partition(" ")[0] for name in TABLE} | {"too-many", "coordinator-decides"}
+    shown = {name.partition(" ")[0] for name in TABLE} | {"too-many", "later-commit-missing"}
     assert set(REASONS) - set(NO_REASONS) == shown
 
 
@@ -278,9 +278,9 @@ def _branch(log: str, number: int, state: State) -> Transaction:
     return Transaction("made", log, str(number), state, gtrid=_gtrid(number), bqual=log.encode())
 
 
-@pytest.mark.parametrize(("last", "decided"), [(2, True), (9, False)])
+@pytest.mark.parametrize(("last", "open_"), [(2, False), (9, True)])
 def test_a_later_commit_that_is_missing_leaves_the_end_of_a_log_open(
-    last: int, decided: bool
+    last: int, open_: bool
 ) -> None:
     """It may have stood where nothing stands now, after the branch that is prepared."""
     committed, prepared = State.COMMITTED, State.PREPARED
@@ -291,10 +291,11 @@ def test_a_later_commit_that_is_missing_leaves_the_end_of_a_log_open(
         Reading("/db", _branch("/db", 1, committed), _branch("/db", 5, prepared)),
         Reading("/queue", *(_branch("/queue", n, committed) for n in (1, last, 5))),
     )
-    own = Judgement(Answer.CANNOT_TELL, "open", decided_by=BY_COORDINATOR)
+    own = Judgement(Answer.SAFE, ENDS_IN_PREPARE)
     gathered = Gatherer(["/"], [one.source for one in made])
     for one in made:
         gathered.add(cast(LogReading, one), (), own if one.source.path == "/db" else None)
     answer = gathered.judged(())
     assert answer is not None
-    assert set(answer.logs) == ({"/db"} if decided else set())
+    reasons = {log: one.reason for log, one in answer.logs.items()}
+    assert reasons == ({"/db": "later-commit-missing"} if open_ else {})

@@ -419,6 +419,13 @@ def _later_log(_reading: H2Reading, data: bytearray) -> None:
     data += h2.encode_data(number + 1, number, key, b"", 512)
 
 
+def _page_begun_at_the_end(reading: H2Reading, data: bytearray) -> None:
+    """Let the page with which the log would go on hold something."""
+    assert reading._log is not None
+    stream = reading._log.stream
+    data[stream.fault_page * stream.pages.page_size + 100] = 1
+
+
 def _record_after_fill(reading: H2Reading, data: bytearray) -> None:
     """Put a prepare without a name on the last byte but two of the last log page."""
     assert reading._log is not None
@@ -668,6 +675,11 @@ PROOFS = [
         Row("h2", "large-log-512", zeroed(first=-1), "full-last-page"),
         zeroed(first=-2, last=-1),
         "changes-lost",
+    ),
+    (
+        Row("h2", "indoubt-one-2048", as_it_is, "ends-in-prepare"),
+        h2_change(_page_begun_at_the_end),
+        "no-proof",
     ),
     (
         Row("h2", "committed-2048", zeroed(), "log-begun"),

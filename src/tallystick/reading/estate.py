@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from tallystick.roles.coordinator_files import (
 )
 from tallystick.storage.local import LOCAL
 from tallystick.storage.source import is_remote
-from tallystick.systems.answers import BY_COORDINATOR, NOTHING, Reason, reasons
+from tallystick.systems.answers import ENDS_IN_PREPARE, NOTHING, Reason, reasons
 from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSource
 from tallystick.systems.registry import NATIVE
@@ -102,11 +102,11 @@ REASONS = reasons(
     ),
     Reason(NOTHING_DUE, Answer.SAFE, "No global transaction waits for anything."),
     Reason(
-        "coordinator-decides",
-        Answer.SAFE,
-        "The log ends in prepared transactions, and the log of their coordinator shows that none "
-        "was reported as committed.",
-        after_crash=True,
+        "later-commit-missing",
+        Answer.CANNOT_TELL,
+        "The log ends in a prepared transaction, and has nothing of a later one that was committed "
+        "there, as its coordinator says: it may have stood where nothing stands now.",
+        "a copy of the log; the rows of the later transaction",
     ),
 )
 """The reasons of the answers about an estate; the last one is of a log in it."""
@@ -269,7 +269,7 @@ class Gatherer:
             lines,
             tuple(waiting),
             tuple(_finding(row) for row in found),
-            answers_of(rows, self._own, self.systems, {one["log"] for one in self.estate.unnamed}),
+            answers_of(rows, self._own, self.systems),
             self._command(),
             len(self.logs),
         )
@@ -458,10 +458,7 @@ def _list(words: Sequence[str]) -> str:
 
 
 def answers_of(
-    rows: Iterable[Row],
-    own: Mapping[str, Judgement],
-    systems: Mapping[str, str],
-    unnamed: Container[str],
+    rows: Iterable[Row], own: Mapping[str, Judgement], systems: Mapping[str, str]
 ) -> dict[str, Judgement]:
     """Return the answers about single logs that the others change.
 
@@ -470,43 +467,30 @@ def answers_of(
             of a branch that was decided to commit.
         own: the answer about each log alone.
         systems: the system of each log.
-        unnamed: logs with prepared branches whose names are no XA ids.
     """
     lost: Counter[str] = Counter()
-    told: dict[str, list[Row]] = defaultdict(list)
-    newest: dict[str, bytes] = defaultdict(bytes)
     texts: dict[str, str] = {}
+    prepared: dict[str, bytes] = {}
+    missing: dict[str, bytes] = {}
     for row in rows:
         if row["alarm"] == alarms.LOST_COMMIT:
             for log in concerned(row):
                 lost[log] += 1
                 texts[log] = _lost_text([row], systems)
+        # What is after the node in a gtrid grows with time.
+        age = copies.age(row["gtrid"])
         for branch in row["branches"]:
+            log = branch["log"] or ""
             if branch["state"] == "prepared":
-                told[branch["log"]].append(row)
+                prepared[log] = max(prepared.get(log, b""), age)
             elif branch["state"] == "unknown" and row["decision"] == Decision.COMMIT:
-                log = branch["log"] or ""
-                newest[log] = max(newest[log], copies.age(row["gtrid"]))
+                missing[log] = max(missing.get(log, b""), age)
     found = {}
     for log, judgement in own.items():
         if judgement.answer in (Answer.LOSES, Answer.REFUSES):
             continue
         if lost[log]:
-            text = texts[log] if lost[log] == 1 else ""
-            found[log] = _said("commit-lost", text, lost[log])
-            continue
-        open_ = judgement.decided_by == BY_COORDINATOR and log not in unnamed
-        if open_ and _decides(told[log], newest[log]):
-            found[log] = _said("coordinator-decides")
+            found[log] = _said("commit-lost", texts[log] if lost[log] == 1 else "", lost[log])
+        elif judgement.reason == ENDS_IN_PREPARE and missing.get(log, b"") > prepared.get(log, b""):
+            found[log] = _said("later-commit-missing")
     return found
-
-
-def _decides(prepared: Sequence[Row], newest: bytes) -> bool:
-    """Return True if coordinators tell that none of these branches was reported as committed.
-
-    ``newest`` is the age (what is after the node in a gtrid grows with time) of the newest commit
-    of which the log should have a branch and has none: one that is later than the prepared branches
-    may have stood where the log has nothing now.
-    """
-    due = all(kind_of(row) == "due" for row in prepared)
-    return bool(prepared) and due and newest <= max(copies.age(row["gtrid"]) for row in prepared)

@@ -238,8 +238,6 @@ class _Loaded:
         self._folder = folder
         self.whole = ReportData()
         self._of_log: dict[str | None, ReportData] = {}
-        self._unnamed: set[str] = set()
-        """Logs with prepared branches whose names are no XA ids."""
 
     def _parts(self, *logs: str | None) -> Iterator[ReportData]:
         """Yield what a row of these logs goes into."""
@@ -256,17 +254,13 @@ class _Loaded:
     def load_transactions(self) -> None:
         """Count transactions by log and state."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         whole, keys = self.whole, ["system", "log", "state"]
-        for batch in self._batches("transactions", [*keys, "gtrid"]):
+        for batch in self._batches("transactions", keys):
             table = pa.table(batch)
             for row in table.group_by(keys).aggregate([([], "count_all")]).to_pylist():
                 counts = whole.states.setdefault((row["system"], row["log"]), Counter())
                 counts[row["state"]] += row["count_all"]
-            nameless = pc.equal(table["state"], State.PREPARED.value)
-            nameless = pc.and_(nameless, pc.is_null(table["gtrid"]))
-            self._unnamed.update(table.filter(nameless)["log"].to_pylist())
         if whole.logs > PAGES_FROM:
             for key, counts in whole.states.items():
                 self._of_log[key[1]] = ReportData(LOG_ROWS_MAX, states={key: counts})
@@ -288,7 +282,7 @@ class _Loaded:
         """Take in the answers, those that the other logs change as they are then."""
         rows = {row["log"]: row for row in self._rows("logs")}
         own = {log: _judgement(row) for log, row in rows.items()}
-        told = answers_of(self._open(), own, self.whole.systems, self._unnamed)
+        told = answers_of(self._open(), own, self.whole.systems)
         for log, row in rows.items():
             for part in self._parts(log):
                 part.add_answer(

@@ -94,9 +94,8 @@ _EVERYWHERE = (
     PART_LOST,
 )
 
-BY_COORDINATOR = "the log of the coordinator: what it decided for the prepared transactions"
-"""What would decide an answer that hangs on prepared transactions: reading the logs together does.
-"""
+ENDS_IN_PREPARE = "ends-in-prepare"
+"""The reason that the log of a coordinator may take away: reading the logs together does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallystick.records import Answer, Severity
-from tallystick.systems.answers import BY_COORDINATOR, Reason, reasons
+from tallystick.systems.answers import ENDS_IN_PREPARE, Reason, reasons
 from tallystick.systems.engine_errors import EngineError, engine_errors
 from tallystick.systems.findings import Code, codes
 
@@ -236,14 +236,6 @@ REASONS = reasons(
         "a copy of the file that was taken at one moment",
     ),
     Reason(
-        "ends-in-prepare",
-        Answer.CANNOT_TELL,
-        "The log ends in a prepared transaction, and the page after it is empty: nothing followed, "
-        "or what followed is gone. H2 answers that such a transaction is committed before that "
-        "commit is on disk.",
-        BY_COORDINATOR,
-    ),
-    Reason(
         "odd-size",
         Answer.CANNOT_TELL,
         "The file ends inside a page, and the engine makes it larger by whole pages: it was cut.",
@@ -281,6 +273,14 @@ REASONS = reasons(
         Answer.SAFE,
         "Every log page is whole, and the last one ends in the zeros of a flush, which only the "
         "last page has. " + _PRESUMED,
+        after_crash=True,
+    ),
+    Reason(
+        ENDS_IN_PREPARE,
+        Answer.SAFE,
+        "Every log page is whole, the last one ends in a prepared transaction, which is in doubt "
+        f"now, and nothing of the log was written after it. {_PRESUMED} The commit of the prepared "
+        "transaction may be one of them: its coordinator knows.",
         after_crash=True,
     ),
     Reason(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Finding, Severity
-from tallystick.systems.answers import Ground
+from tallystick.systems.answers import ENDS_IN_PREPARE, Ground
 from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.format.entries import Type
@@ -97,10 +97,9 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
             yield Ground("log-begun")
     elif digest.filled and digest.last.code not in _PAGE_ENDS:
         yield Ground("flushed-end")
-    elif digest.last.code == Type.PREPARE_COMMIT:
-        yield Ground("ends-in-prepare")
     elif stream.ends_unwritten:
-        yield Ground("full-last-page")
+        prepare = digest.last.code == Type.PREPARE_COMMIT
+        yield Ground(ENDS_IN_PREPARE if prepare else "full-last-page")
 
 
 def _of_different_times(stream: LogStream, header: VariableHeader | None) -> Iterator[Ground]:
