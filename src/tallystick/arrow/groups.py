@@ -77,7 +77,7 @@ def distinct(values: Column) -> tuple[list[int], Longs]:
     if not len(values):
         return [], np.empty(0, np.int64)
     least = values.min()
-    if values.max() - least >= _NEAR:
+    if int(values.max()) - int(least) >= _NEAR:
         found, places = np.unique(values, return_inverse=True)
         return found.tolist(), places
     # Sessions and tables have small numbers near each other: to count them is cheaper than to sort.

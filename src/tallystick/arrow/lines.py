@@ -30,7 +30,7 @@ def json_texts(column: pa.Array) -> pa.Array:
     if pa.types.is_string(column.type):
         quoted = _by_text(column, json.dumps, IN_JSON, _in_quotes)
     elif pa.types.is_binary(column.type):
-        quoted = _in_quotes(_hex(column))
+        quoted = _in_quotes(hex_texts(column))
     else:
         quoted = column.cast(_TEXT)
     return quoted.fill_null("null")
@@ -39,7 +39,7 @@ def json_texts(column: pa.Array) -> pa.Array:
 def csv_texts(column: pa.Array) -> pa.Array:
     """Return each value as a field of a line, in quotes where it needs them."""
     if pa.types.is_binary(column.type):
-        return _hex(column).fill_null("")
+        return hex_texts(column).fill_null("")
     if not pa.types.is_string(column.type):
         return column.cast(_TEXT).fill_null("")
     return _by_text(column, csv_text, _IN_CSV, lambda one: one).fill_null("")
@@ -91,7 +91,8 @@ def _by_text(
     return pa.array(map(write, texts.to_pylist()), _TEXT, size=len(texts)).take(coded.indices)
 
 
-def _hex(column: pa.Array) -> pa.Array:
+def hex_texts(column: pa.Array) -> pa.Array:
+    """Return the digits of each value."""
     column = column.cast(pa.large_binary())
     _, ends, data = column.buffers()
     found = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]

@@ -176,6 +176,9 @@ CHANGES = pa.schema(
 FATED = CHANGES.append(pa.field("fate", pa.string()))
 """One row is a change of any fate, as `Fate` has them."""
 
+NAMED = FATED.append(pa.field("names", pa.string()))
+"""Of some systems, with what else a row's collection is called: a list in JSON, or null."""
+
 COLLECTIONS = pa.schema(
     [
         ("system", pa.string()),

@@ -7,6 +7,7 @@ byte for byte, at a fraction of the time. Memory holds a part of a batch.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,15 +32,26 @@ _KINDS = {one.value: one for one in Kind}
 _FATES = {one.value: one for one in Fate}
 
 
+_CALLED = "names"
+
+
+def names_in(batch: pa.RecordBatch) -> dict[str, tuple[str, ...]]:
+    """Return what each text in a batch of the `NAMED` schema says that a collection is called."""
+    if _CALLED not in batch.schema.names:
+        return {}
+    texts = batch.column(_CALLED).unique().drop_null().to_pylist()
+    return {one: (*json.loads(one),) for one in texts}
+
+
 @dataclass(frozen=True, slots=True)
 class RowColumns:
     """Rows of a log.
 
     Attributes:
-        batch: their columns, in the `FATED` schema.
+        batch: their columns, in the `FATED` or the `NAMED` schema.
         log: takes the place of the name of the log, if there is one.
         clock: that of the log.
-        stored: by collection what else it is called.
+        stored: by collection what else it is called; and `names_in` the batch.
     """
 
     batch: pa.RecordBatch
@@ -63,7 +75,10 @@ class RowColumns:
             columns = part._lists(Change.__slots__)
             columns["kind"] = [*map(_KINDS.__getitem__, columns["kind"])]
             fates = map(_FATES.__getitem__, part.batch.column("fate").to_pylist())
-            names = (self.stored.get(one, ()) for one in columns["collection"])
+            names = [self.stored.get(one, ()) for one in columns["collection"]]
+            if _CALLED in part.batch.schema.names:
+                also = (self.stored.get(one, ()) for one in part.batch.column(_CALLED).to_pylist())
+                names = [*map(operator.add, also, names)]
             yield from rows_in_columns(fates, names, columns)
 
     def dicts(self) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ from tallystick.reading.survey import Paths, Survey, deliver, survey
 from tallystick.records import Change, Clock, Fate, Finding, Row
 from tallystick.systems.protocol import (
     Catalogued,
+    DecodesLater,
     FateBatches,
     KnowsFates,
     KnowsRowsBefore,
@@ -249,19 +250,21 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
     if isinstance(reading, FateBatches) and find_spec("pyarrow") is not None:
         batches = reading.fated_batches(BATCH_ROWS)
     if batches is not None:
-        from tallystick.investigate.row_columns import RowColumns
+        from tallystick.investigate.row_columns import RowColumns, names_in
 
         known = wanted if meant is None or meant.exact else replace(wanted, key=None)
         for batch in batches:
+            stored |= names_in(batch)
             for one in batch.column("collection").unique().to_pylist():
                 names.update((one, *stored.get(one, ())))
             taken = known.taken_of_rows(batch, reading.clock, stored)
-            columns = RowColumns(taken, name, reading.clock, stored)
-            if known is wanted and wanted.body is None:
-                if taken.num_rows:
-                    yield columns
-            elif some := [one for one in columns.rows() if is_asked_for(one)]:
-                yield some
+            for part in reading.decoded(taken) if isinstance(reading, DecodesLater) else [taken]:
+                columns = RowColumns(part, name, reading.clock, stored)
+                if known is wanted and wanted.body is None:
+                    if part.num_rows:
+                        yield columns
+                elif some := [one for one in columns.rows() if is_asked_for(one)]:
+                    yield some
         return
     for row in _every_row(reading):
         collection = row.change.collection

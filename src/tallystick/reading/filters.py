@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from functools import reduce
+from functools import partial, reduce
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -213,13 +213,14 @@ class Filter:
     ) -> pa.RecordBatch:
         """Return what `of_rows` takes of a batch of rows, whatever stands in bodies and values.
 
-        ``names`` are further ones of collections.
+        ``names`` are further ones of collections, and what the texts of the `NAMED` schema say.
         """
-        named = {self.table, self.resource} - {None}
+        named = [one for one in (self.table, self.resource) if one is not None]
         of_change = replace(self, table=None, resource=None, body=None)
         tests = {COLUMNS["rows"][name]: test for name, test in of_change._tests(clock).items()}
-        if named:
-            tests["collection"] = lambda one: named <= {one, *names.get(one, ())}
+        calling = [name for name in ("collection", "names") if name in batch.schema.names]
+        for each in named:
+            batch = _fitting(batch, calling, partial(_is_called, names, each))
         for name, test in tests.items():
             batch = _fitting(batch, [name], test)
         return _fitting(batch, ["fate"], self.fates.__contains__) if self.fates else batch
@@ -300,6 +301,10 @@ def _fits(column: pa.Array, test: Test) -> pa.Array:
     fits = map(test, values.dictionary.to_pylist())
     known = pyarrow.array(fits, pyarrow.bool_(), size=len(values.dictionary))
     return known.take(values.indices).fill_null(False)
+
+
+def _is_called(names: Mapping[str, Iterable[str]], name: str, one: str) -> bool:
+    return name in (one, *names.get(one, ()))
 
 
 def _is(text: str) -> Test:

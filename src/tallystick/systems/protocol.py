@@ -697,6 +697,18 @@ class FateBatches(KnowsFates, Protocol):
 
 
 @runtime_checkable
+class DecodesLater(FateBatches, Protocol):
+    """A `FateBatches` whose batches lack what is decoded of rows that are asked for, and no others.
+
+    They may be of the `NAMED` schema.
+    """
+
+    def decoded(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Return some rows of a batch with all of their ``values``."""
+        ...
+
+
+@runtime_checkable
 class Importable(Protocol):
     """A `LogReading` of which the original can import what is in it, where it is running."""
 

@@ -44,7 +44,6 @@ from tallystick.systems.jboss.applications.surroundings import (
 )
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
-    FOLLOWED,
     bindings_beside,
     collection_changes,
     collection_rows,
@@ -440,15 +439,24 @@ class JournalReading:
     def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
         """Return all of `fated_changes` in the same order.
 
-        None of short and odd journals, and of those that hold what an application keeps.
+        Messages are not decoded: see `decoded`. None of short and odd journals, and of those that
+        hold what other applications keep.
         """
-        followed = FOLLOWED.get(self._extension, ())
-        found = self._in_runs if followed or not self.collections() else None
+        known = self.holds_messages or not self.collections()
+        found = self._in_runs if known else None
         if found is None or not found.loaded_alike:
             return None
         from tallystick.systems.jboss.columns.changes import fated_batches
+        from tallystick.systems.jboss.columns.messages import message_batches
 
-        return fated_batches(self.journal, self.source.path, rows, followed)
+        raw = fated_batches(self.journal, self.source.path, rows)
+        return message_batches(raw, self._queue_names, rows) if self.collections() else raw
+
+    def decoded(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Return rows that `fated_batches` gave with all that they have in ``values``."""
+        from tallystick.systems.jboss.columns.messages import decoded
+
+        return decoded(batch) if "names" in batch.schema.names else [batch]
 
     @property
     def holds_messages(self) -> bool:

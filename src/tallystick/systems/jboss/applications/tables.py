@@ -31,7 +31,7 @@ def _columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name, kind, kind) for name, kind in pairs)
 
 
-_MESSAGES = Collection(
+MESSAGES = Collection(
     "messages",
     _columns(
         "message_id bigint, address string, protocol string, type string, durable boolean, "
@@ -39,7 +39,7 @@ _MESSAGES = Collection(
         "properties string, text string, body binary"
     ),
 )
-_REFERENCES = Collection("references", _columns("message_id bigint, queue_id bigint, queue string"))
+REFERENCES = Collection("references", _columns("message_id bigint, queue_id bigint, queue string"))
 _QUEUES = Collection(
     "queues",
     _columns(
@@ -64,15 +64,11 @@ _PARTICIPANTS = Collection(
 )
 
 COLLECTIONS = {
-    "amq": (_MESSAGES, _REFERENCES),
+    "amq": (MESSAGES, REFERENCES),
     "bindings": (_ADDRESSES, _QUEUES),
     "txlog": (_STATES, _PARTICIPANTS),
 }
 """Collections by the extension of a journal's files."""
-
-
-FOLLOWED = {"amq": (*messages.MESSAGES, messages.REFERENCE)}
-"""By the extension the user types without which a journal holds rows of no collection."""
 
 
 def collection_changes(name: str, changes: Iterable[Change], names: Names) -> Iterator[Change]:
@@ -121,7 +117,7 @@ class _Follower(Protocol):
 
 
 def _follower(name: str, names: Names) -> _Follower:
-    if name == _REFERENCES.name:
+    if name == REFERENCES.name:
         return _References(names)
     return _Participants() if name == _PARTICIPANTS.name else _Records(name)
 
@@ -174,7 +170,7 @@ def _state(one: Change) -> Values | None:
 
 
 _ROWS: dict[str, Callable[[Change], Values | None]] = {
-    _MESSAGES.name: _message,
+    MESSAGES.name: _message,
     _QUEUES.name: partial(_binding, messages.QUEUE, messages.queue),
     _ADDRESSES.name: partial(_binding, messages.ADDRESS, messages.address),
     _STATES.name: _state,
@@ -211,7 +207,7 @@ class _References:
 
 def _reference(one: Change, number: int, kind: Kind, values: Values | None) -> Change:
     return replace(
-        one, collection=_REFERENCES.name, kind=kind, key=f"{one.key}:{number}", values=values
+        one, collection=REFERENCES.name, kind=kind, key=f"{one.key}:{number}", values=values
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, in_order, repeated, table_batch
-from tallystick.arrow.groups import marked, ordinals
+from tallystick.arrow.groups import ordinals
 from tallystick.arrow.schemas import (
     BATCH_ROWS,
     CHANGES,
@@ -55,22 +55,11 @@ def change_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.Re
     return rebatched(_followed(journal, follower), rows)
 
 
-def fated_batches(
-    journal: JournalFiles, log: str, rows: int, followed: Sequence[int]
-) -> Iterator[pa.RecordBatch] | None:
-    """Return the rows of all fates of a journal whose loader sees every whole record.
-
-    None where a record has one of the user types ``followed``.
-    """
-    if followed and any(_holds(records, followed) for _, records in _chunks(journal)):
-        return None
+def fated_batches(journal: JournalFiles, log: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """Return the rows of all fates of a journal whose loader sees every whole record."""
     paths = [file.path for file in journal.ordered()]
     follower = ChangeColumns(log, journal.generation.shape, paths, every=True)
     return chain(rebatched(_followed(journal, follower), rows), follower.rest(rows))
-
-
-def _holds(records: Chunk, user_types: Sequence[int]) -> bool:
-    return bool((np.isin(records.counts, user_types) & _TYPED[records.kinds]).any())
 
 
 def _followed(journal: JournalFiles, follower: ChangeColumns) -> Iterator[pa.RecordBatch]:
@@ -195,8 +184,6 @@ _KIND_NAMES = pa.array(
     [KINDS[one].value for one in layout.RecordType if one >= layout.ADD], pa.string()
 )
 """By the type byte, from `ADD` on."""
-_TYPED = marked((layout.ADD, layout.UPDATE, layout.ADD_TX, layout.UPDATE_TX))
-"""Types of records that have a user type."""
 # All 256 user types once, so that no JSON is written per row.
 _VALUES = pa.array(
     [json_text({"user_type": number + _USER_TYPE_MIN}) for number in range(256)], pa.string()

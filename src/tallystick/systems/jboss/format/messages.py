@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -35,14 +35,16 @@ Values = dict[str, Plain]
 
 _LARGE_SIZE, _PACKED = "_AMQ_LARGE_SIZE", "_AMQ_LARGE_COMPRESSED"
 """Properties of a large message: the size of its body, and whether its file is packed."""
-_CORE = 1
+CORE = 1
+"""The number of the protocol core."""
 _AMQP = range(2, 6)
-_HEAD_AFTER_BODY = 13
+HEAD_AFTER_BODY = 13
 """What the number before the body counts besides the body."""
 BODY_KINDS = {0: "default", 2: "object", 3: "text", 4: "bytes", 5: "map", 6: "stream"}
 _ROUTING = {0: "multicast", 1: "anycast"}
 
-_FIXED = {2: ">?", 3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
+FIXED = {2: ">?", 3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
+"""The numbers among properties, as `struct` spells them, by the code of the type."""
 NULL, BYTES, STRING, CHAR = 0, 4, 10, 11
 """Types of properties, besides those of fixed length."""
 
@@ -69,7 +71,7 @@ class _Reader:
         return self.take(1) != b"\0"
 
     def text(self) -> str:
-        return self.take(self.number(">i")).decode("utf-16-le", self.errors)
+        return decoded(self.take(self.number(">i")), self.errors)
 
     def text_or_none(self) -> str | None:
         return self.text() if self.flag() else None
@@ -80,8 +82,8 @@ class _Reader:
         return {self.text(): self._value(self.number(">b")) for _ in range(count)}
 
     def _value(self, kind: int) -> tuple[int, object]:
-        if kind in _FIXED:
-            form = _FIXED[kind]
+        if kind in FIXED:
+            form = FIXED[kind]
             return kind, struct.unpack(form, self.take(struct.calcsize(form)))[0]
         if kind == STRING:
             return kind, self.text()
@@ -92,6 +94,21 @@ class _Reader:
         if kind == NULL:
             return kind, None
         raise LogFormatError("unknown type of a property", offset=self.at, found=str(kind))
+
+
+def decoded(text: bytes, errors: str = "replace") -> str:
+    """Return a text; ``errors`` says what becomes of a half of a surrogate pair."""
+    return text.decode("utf-16-le", errors)
+
+
+def properties_text(data: bytes) -> str:
+    """Return the column of properties in JSON. Raises `LogFormatError`."""
+    return json.dumps(_shown(_Reader(data).properties()))
+
+
+def _shown(properties: Mapping[str, tuple[int, object]]) -> str:
+    named = {name: value for name, (_, value) in properties.items()}
+    return json.dumps(named, ensure_ascii=False)
 
 
 @dataclass(slots=True)
@@ -119,17 +136,16 @@ class CoreMessage:
 
     def columns(self) -> Values:
         """Return the columns of the collection of messages that the headers fill."""
-        named = {name: value for name, (_, value) in self.properties.items()}
         return {
             "message_id": self.message_id,
             "address": self.address,
             "user_id": None if self.user_id is None else str(UUID(bytes=self.user_id)),
             "type": BODY_KINDS.get(self.kind, str(self.kind)),
             "durable": self.durable,
-            "expiration": _moment(self.expiration),
-            "timestamp": _moment(self.timestamp),
+            "expiration": moment(self.expiration),
+            "timestamp": moment(self.timestamp),
             "priority": self.priority,
-            "properties": json.dumps(named, ensure_ascii=False),
+            "properties": _shown(self.properties),
         }
 
 
@@ -139,12 +155,12 @@ def core_message(user_type: int, body: bytes, errors: str = "replace") -> CoreMe
     try:
         if user_type == LARGE_MESSAGE:
             return _headers(reader)
-        if user_type != MESSAGE or reader.number(">b") != _CORE:
+        if user_type != MESSAGE or reader.number(">b") != CORE:
             return None
         reader.number(">q")
         reader.text_or_none()
         encoded = _Reader(reader.take(reader.number(">i")), errors)
-        content = encoded.take(encoded.number(">i") - _HEAD_AFTER_BODY)
+        content = encoded.take(encoded.number(">i") - HEAD_AFTER_BODY)
         found = _headers(encoded)
     except LogFormatError:
         return None
@@ -157,7 +173,7 @@ def message(user_type: int, body: bytes) -> Values | None:
     if user_type == OLD_MESSAGE:
         return {"protocol": "core, before 2.0"}
     protocol = int.from_bytes(body[:1], signed=True)
-    if user_type == MESSAGE and protocol != _CORE:
+    if user_type == MESSAGE and protocol != CORE:
         name = "amqp" if protocol in _AMQP else f"number {protocol}"
         return None if len(body) < 9 else {
             "protocol": name, "message_id": int.from_bytes(body[1:9], signed=True)
@@ -179,8 +195,7 @@ def _content(found: CoreMessage) -> Values:
             case "text":
                 text["text"] = inside.text_or_none()
             case "map":
-                named = {name: value for name, (_, value) in inside.properties().items()}
-                text["text"] = json.dumps(named, ensure_ascii=False)
+                text["text"] = _shown(inside.properties())
     except LogFormatError:
         pass  # another client may have given the type and put in something else
     return text | {"body": content.hex()}
@@ -282,7 +297,7 @@ def counted(user_type: int, body: bytes) -> int:
     return int.from_bytes(body[8:end], signed=True) if len(body) >= end else 0
 
 
-def _moment(milliseconds: int) -> str | None:
+def moment(milliseconds: int) -> str | None:
     """Return a time in UTC as Spark writes it; None for 0, and for what no calendar has."""
     if milliseconds <= 0:
         return None
