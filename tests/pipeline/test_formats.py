@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tallystick.errors import TallystickError
@@ -13,7 +14,10 @@ from tallystick.indoubt.listing import InDoubtReport, gathered
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import own_errors
-from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.source.batch import spark_schema
+from tallystick.pipeline.tables import output_dir
+from tallystick.pipeline.tables.output_dir import SCHEMAS, TableFolder, TableSpace
+from tallystick.reading.tables import TABLES
 from tests.fixtures import fixture_dir
 
 if TYPE_CHECKING:
@@ -37,6 +41,45 @@ def test_json_holds_the_same_tables(spark: SparkSession, tmp_path: Path) -> None
     assert {(bytes(row.gtrid), row.resolution) for row in rows} == expected
     assert summary.resolutions
     assert run(spark).read == []  # nothing new: the tables are there, and read again
+
+
+def _without(table: str, *columns: str) -> pa.Schema:
+    return pa.schema([one for one in SCHEMAS[table] if one.name not in columns])
+
+
+@pytest.mark.parametrize(
+    ("there", "refused"),
+    [
+        ({}, None),
+        ({"records": TABLES["records"], "files": TABLES["files"]}, None),
+        ({"records": _without("records", "body")}, None),  # of an older version
+        ({"records": pa.schema([("id", pa.int64())]), "files": TABLES["files"]}, "records"),
+        ({"files": None}, "files"),
+    ],
+)
+def test_a_remote_folder_is_overwritten_where_it_holds_tables_of_a_run(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: dict[str, pa.Schema | None],
+    refused: str | None,
+) -> None:
+    """Through a local folder: Spark lists both alike."""
+    monkeypatch.setattr(output_dir, "is_remote", lambda path: path == str(tmp_path))
+    place = TableFolder(spark, TableSpace(str(tmp_path)))
+    for table, schema in there.items():
+        if schema is None:
+            (tmp_path / table).mkdir()
+            (tmp_path / table / "notes.txt").write_text("theirs, and of more than eight bytes")
+        else:
+            place.space.write(spark.createDataFrame([], spark_schema(schema)), table)
+    (tmp_path / "changes" / "_temporary").mkdir(parents=True)  # of a run that was killed
+    (tmp_path / "theirs").mkdir()
+    if refused is None:
+        assert place.open() is None
+        return
+    with pytest.raises(OptionError, match=f"no run has written it; found {refused}"):
+        place.open()
 
 
 def test_a_failure_says_its_own_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -242,6 +242,38 @@ def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
     assert len(objects) == 5  # what killed publishers and older runs left is gone
 
 
+@pytest.mark.parametrize(
+    ("theirs", "refusal"),
+    [
+        ("files/theirs.parquet", "no run has written it; found files"),
+        ("files/2026/notes.txt", "no run has written it; found files"),
+        ("_tables.json", "no manifest of tables"),
+        ("theirs/one.parquet", None),
+        ("one.parquet", None),
+    ],
+)
+@pytest.mark.usefixtures("bucket")
+def test_what_nobody_published_is_neither_replaced_nor_removed(
+    tmp_path: Path, theirs: str, refusal: str | None
+) -> None:
+    import s3fs
+
+    url, store = f"s3://live/shared-{theirs.replace('/', '-')}", s3fs.S3FileSystem()
+    store.pipe(f"{url}/{theirs}", b"[]")
+    _written(tmp_path, "files", "0-0", [1])
+    _written(tmp_path, "records", "0-0", [2])
+    for _ in range(3):
+        if refusal is None:
+            publish(str(tmp_path), url, ("files", "records"))
+            assert _read(url) == {"files": [1], "records": [2]}
+            _written(tmp_path, "files", "0-0", [1])  # another time, so another name
+        else:
+            with pytest.raises(OptionError, match=refusal):
+                publish(str(tmp_path), url, ("files", "records"))
+            assert len(store.find(url)) == 1
+        assert store.cat_file(f"{url}/{theirs}") == b"[]"
+
+
 @pytest.mark.usefixtures("bucket")
 def test_a_store_that_refuses_an_object_is_one_sentence_of_what_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,22 +8,24 @@ somebody removed is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from tallystick.errors import LogUnreadableError, MissingExtraError
 from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.tables.output_dir import require_none
+from tallystick.pipeline.tables.write_task import SUFFIX
 from tallystick.storage.source import as_unreadable, is_remote
 
 MANIFEST = "_tables.json"
 
 
-def publish(folder: str, url: str, tables: Iterable[str]) -> int:
+def publish(folder: str, url: str, tables: Collection[str]) -> int:
     """Bring the tables in a folder into an object store, all at once for who reads the manifest.
 
-    Objects that neither this manifest nor the one before it names are removed: who has just read
-    the old manifest can still read its tables. One publisher at a time.
+    Objects of these tables that neither this manifest nor the one before it names are removed: who
+    has just read the old manifest can still read its tables. One publisher at a time.
 
     Returns:
         The number of objects that were sent.
@@ -31,13 +33,19 @@ def publish(folder: str, url: str, tables: Iterable[str]) -> int:
     Raises:
         LogUnreadableError: the store cannot be reached.
         MissingExtraError: the package for the store is not installed.
+        OptionError: something there has the name of a table, and nothing was published.
     """
     store, root = _connect(url)
     with as_unreadable(url, "publish"):
         old = _manifest(store, root)
         new: dict[str, list[str]] = {}
         sent = 0
-        found = _objects(store, root)
+        found = _objects(store, root, tables)
+        if old is None:
+            require_none(url, sorted({name.partition("/")[0] for name in found}))
+            # Names nothing yet: what a publisher sends that is killed is known as one's.
+            store.pipe_file(f"{root}/{MANIFEST}", json.dumps({"tables": {}}).encode())
+            old = {}
         there = found.intersection(name for names in old.values() for name in names)
         for table in tables:
             new[table] = []
@@ -52,7 +60,8 @@ def publish(folder: str, url: str, tables: Iterable[str]) -> int:
             store.pipe_file(f"{root}/{MANIFEST}", json.dumps({"tables": new}).encode())
         if new != old or sent:  # of older runs, and of killed ones
             for name in found.difference(there, *new.values()):
-                store.rm_file(f"{root}/{name}")
+                if name.endswith(SUFFIX):
+                    store.rm_file(f"{root}/{name}")
     return sent
 
 
@@ -85,19 +94,24 @@ def _connect(url: str) -> tuple[Any, str]:
     return store, str(root).rstrip("/")
 
 
-def _manifest(store: Any, root: str) -> dict[str, list[str]]:
-    """Return names of objects by table; nothing before the first publication."""
+def _manifest(store: Any, root: str) -> dict[str, list[str]] | None:
+    """Return names of objects by table; None before the first publication."""
     try:
         tables: dict[str, list[str]] = json.loads(store.cat_file(f"{root}/{MANIFEST}"))["tables"]
     except FileNotFoundError:
-        return {}
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise OptionError(
+            f"{root}/{MANIFEST} is no manifest of tables",
+            advice="Name a place of the tables' own, or a new one",
+        ) from error
     return tables
 
 
-def _objects(store: Any, root: str) -> set[str]:
-    """Return the names of the objects of tables that are there."""
+def _objects(store: Any, root: str, tables: Collection[str]) -> set[str]:
+    """Return the names of the objects that are there in the folders of tables."""
     try:
-        paths = map(str, store.find(root))
+        names = {str(path).removeprefix(f"{root}/") for path in store.find(root)}
     except FileNotFoundError:
         return set()
-    return {path.removeprefix(f"{root}/") for path in paths if path.endswith(".parquet")}
+    return {name for name in names if name.partition("/")[0] in tables}

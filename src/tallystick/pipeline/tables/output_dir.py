@@ -2,8 +2,8 @@
 
 In: tables written one by one. Out: all of them in place at once. On a local file system
 new tables are staged beside the old and swapped in after a note of intent, which the next
-run completes if this one was interrupted. Remote folders, and forms that are no files, are
-overwritten in place, table by table; Delta and Iceberg are `lakehouse`'s.
+run completes if this one was interrupted. Remote folders are overwritten in place, table by
+table, unless what is there is none of ours; Delta and Iceberg are `lakehouse`'s.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import PROFILE_TABLE
+from tallystick.reading.profiling import PROFILE
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.alarms import COPY_CODE, SEVERITIES
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
@@ -45,6 +46,10 @@ STATE = "_tallystick.json"
 _SCHEMA = "_schema.json"
 """The types of a table in json. Else they are guessed: text for bytes, none where it is empty."""
 
+_NO_ROWS, _OTHER_FORM = ("[PATH_NOT_FOUND]", "[UNABLE_TO_INFER_SCHEMA]"), "[FAILED_READ_FILE"
+"""What Spark says of a folder that is not there, or has only what a killed writer leaves; and of
+files in another form."""
+
 _INTENT = "_swap.json"
 _STAGING = "_staging"
 _OLD = "_old"
@@ -52,6 +57,8 @@ _OLD = "_old"
 
 SCHEMAS = {**TABLES, "global_transactions": GLOBAL_TRANSACTIONS}
 """Of the tables that a task can write whole."""
+
+_COLUMNS = {table: {*known.names} for table, known in {**SCHEMAS, PROFILE_TABLE: PROFILE}.items()}
 
 
 def check_form(form: str) -> None:
@@ -61,6 +68,16 @@ def check_form(form: str) -> None:
             f"the format {form} cannot hold the tables: ids and bodies are bytes, participants and "
             "branches are lists and structures",
             advice="Use parquet, orc or json",
+        )
+
+
+def require_none(root: str, found: Collection[str]) -> None:
+    """Check that nothing was found that a run would replace. Raises `OptionError`."""
+    if found:
+        raise OptionError(
+            f"{root} holds what has the name of a table, and no run has written it",
+            found=", ".join(found),
+            advice="Name a folder of the tables' own, or a new one",
         )
 
 
@@ -106,13 +123,10 @@ class TableSpace:
         """Check that what a run would replace is of an earlier run, which leaves its state."""
         if any((home / name).exists() for name in (STATE, _INTENT)):
             return
-        names = (*SCHEMAS, PROFILE_TABLE, _OLD)
-        if found := [name for name in names if os.path.lexists(home / name)]:
-            raise OptionError(
-                f"{self.root} holds what has the name of a table, and no run has written it",
-                found=", ".join(found),
-                advice="Name a folder of the tables' own, or a new one",
-            )
+        require_none(
+            self.root,
+            [name for name in (*_COLUMNS, _OLD) if os.path.lexists(home / name)],
+        )
 
     def has(self, table: str) -> bool:
         """Return True if the table is there."""
@@ -121,6 +135,10 @@ class TableSpace:
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """Return the table as the last good run left it."""
         return self._load(spark, table)
+
+    def read_as_found(self, spark: SparkSession, table: str) -> DataFrame:
+        """Return what lies there under the name of a table, in the columns that its files have."""
+        return spark.read.format(self.form).load(f"{self.root}/{table}")
 
     def write(self, frame: DataFrame, table: str) -> None:
         """Write a table; it is visible after `commit` where tables are staged."""
@@ -185,9 +203,29 @@ class TableFolder:
     space: TableSpace
 
     def open(self) -> RunState | None:
-        """Return what the tables hold; None if they must all be made."""
+        """Return what the tables hold; None if they must all be made.
+
+        Raises `OptionError` where tables would replace what no run has written.
+        """
         last = self.space.open()
-        return last if all(map(self.space.has, (*SCHEMAS, PROFILE_TABLE))) else None
+        if is_remote(self.space.root):
+            require_none(self.space.root, [table for table in _COLUMNS if not self._is_ours(table)])
+        return last if all(map(self.space.has, _COLUMNS)) else None
+
+    def _is_ours(self, table: str) -> bool:
+        """Return False if a remote folder of that name holds other files than those of the table.
+
+        A run leaves no state there: the columns tell, some of which an older run may not have.
+        """
+        try:
+            there = {*self.space.read_as_found(self.spark, table).columns}
+        except Exception as error:  # each engine, and Java, has types of its own
+            if any(one in str(error) for one in _NO_ROWS):
+                return True
+            if _OTHER_FORM in str(error):
+                return False
+            raise
+        return there <= _COLUMNS[table] or _COLUMNS[table] <= there
 
     def begin(self, now: RunState, last: RunState | None) -> None:
         """Do nothing: what is staged by a run that is killed is in nobody's way."""
