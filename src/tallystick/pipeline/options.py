@@ -161,6 +161,8 @@ class SourceOptions:
     """Where what is wanted begins and ends."""
     latest: bool = False
     """True if a stream begins with what is written after it began."""
+    declared: tuple[str, ...] = ()
+    """Names of ``columns`` in a query's schema: as they are, or in other letters of case."""
 
     @property
     def feeds(self) -> bool:
@@ -176,6 +178,11 @@ class SourceOptions:
         return selected_columns(
             self.table, self.columns, feeds=self.feeds, timestamps=self.timestamps
         )
+
+    def wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of a batch that are wanted, called as the query calls them."""
+        found = batch.select(self.schema.names)
+        return found.rename_columns(self.declared) if self.declared else found
 
     @property
     def reading(self) -> ReadOptions:

@@ -58,18 +58,17 @@ JOINED_BYTES = 1 << 20
 
 def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the task's pieces, then of its findings, in the columns that are wanted."""
-    names = options.schema.names
     planned = options.table != "findings"  # which say themselves what is gone
     pieces = (current(piece, options) if planned else piece for piece in task.pieces)
     if options.table == "global_transactions":
-        yield from (batch.select(names) for batch in judged_batches(pieces, options))
+        yield from map(options.wanted, judged_batches(pieces, options))
         return
     read = (batch for _, batch in tables_of(pieces, options, [options.table], planned=planned))
     batches = fed(read, options) if options.feeds else bounded(read, options)
     if options.timestamps:
         batches = map(stamped, batches)
     for batch in _joined(chain(batches, finding_batches(list(task.problems)))):
-        yield batch.select(names)
+        yield options.wanted(batch)
     _freeze_loaded_objects()
 
 

@@ -275,6 +275,57 @@ def test_filters_skip_logs_and_are_all_handed_back(logs: Path) -> None:
     assert [part.task for part in other.partitions()] == [Task()]
 
 
+def test_a_column_of_a_collection_is_no_reason_to_skip_a_log() -> None:
+    from pyspark.sql.datasource import EqualTo
+
+    path = str(fixture_dir("h2") / "ddl-1024")
+    reader = PruningReader(SourceOptions((path,), "changes", collection="PUBLIC.T"))
+    reader.pushFilters([EqualTo(("system",), "solar"), EqualTo(("file",), "a.txt")])
+    assert [piece.source.system for part in reader.partitions() for piece in part.task.pieces] == [
+        "h2"
+    ]
+
+
+@pytest.mark.parametrize("names", [("OFFSET", "Kind"), ("kind", "offset")])
+def test_names_of_a_schema_may_be_in_other_letters_of_case(
+    logs: Path, names: tuple[str, str]
+) -> None:
+    from pyspark.sql.datasource import EqualTo
+    from pyspark.sql.types import StructType
+
+    types = {"offset": "long", "kind": "string"}
+    schema = StructType()
+    for name in names:
+        schema = schema.add(name, types[name.lower()])
+    readers: list[Any] = [
+        TallystickDataSource({"path": str(logs), "splitBytes": "4096"}).reader(schema),
+        PruningReader(SourceOptions((str(logs),), columns=tuple(map(str.lower, names)))),
+    ]
+    named, plain = (
+        [
+            list(batch.to_pylist()[row].items())
+            for part in reader.partitions()
+            for batch in reader.read(part)
+            for row in range(batch.num_rows)
+        ]
+        for reader in readers
+    )
+    assert [[name for name, _ in row] for row in named] == [list(names)] * 1_020
+    values = [sorted(str([value for _, value in row]) for row in rows) for rows in (named, plain)]
+    assert values[0] == values[1]
+    reader = PruningReader(SourceOptions((str(logs),)))
+    reader.pushFilters([EqualTo(("SYSTEM",), "h2")])
+    assert [part.task for part in reader.partitions()] == [Task()]
+
+
+def test_a_schema_with_a_column_twice_is_refused(logs: Path) -> None:
+    from pyspark.sql.types import StructType
+
+    schema = StructType().add("body", "binary").add("BODY", "binary")
+    with pytest.raises(Exception, match="a column is named twice; found body"):
+        TallystickDataSource({"path": str(logs)}).reader(schema)
+
+
 def test_a_plain_reader_defines_no_filters() -> None:
     from pyspark.sql.datasource import DataSourceReader
 
@@ -324,6 +375,8 @@ class TestInSpark:
         assert declared.columns == named.columns == ["offset", "kind"]
         rows = [sorted(frame.collect()) for frame in (whole[["offset", "kind"]], declared, named)]
         assert rows[0] == rows[1] == rows[2]
+        shouted = spark.read.format("tallystick").schema("`OFFSET` bigint, KIND string").load(path)
+        assert sorted(shouted.where("kind > ''").collect()) == rows[0]
         filtered = declared.where("kind = 'decision'")
         assert filtered.count() == whole.where("kind = 'decision'").count()
 

@@ -187,11 +187,12 @@ class PruningReader(TableReader):
         """Note what can be skipped, and hand every filter back: skipping is only a hint."""
         for one in filters:
             values = _allowed(one)
-            if values is None:
+            if values is None or self.options.collection is not None:  # whose columns these are
                 continue
-            if one.attribute == ("system",):  # type: ignore[attr-defined]
+            name = ".".join(one.attribute).lower()  # type: ignore[attr-defined]
+            if name == "system":
                 self.systems = values if self.systems is None else self.systems & values
-            elif one.attribute == ("file",) and self.options.table in ("files", "records"):  # type: ignore[attr-defined]
+            elif name == "file" and self.options.table in ("files", "records"):
                 self.files = values if self.files is None else self.files & values
         return filters
 
@@ -229,13 +230,17 @@ def as_spark(schema: StructType | pa.Schema) -> StructType:
 def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
     """Return the options with the columns of a schema: what a query declares is all that is made.
 
+    A name may be in other letters of case, as everywhere in Spark: its rows are called so.
+
     Raises `OptionError` for a column that the table has not, or has in another type.
     """
     whole = replace(options, columns=()).schema
-    require_once(schema.names)
     known = {field.name: field.dataType for field in spark_schema(whole)}
+    alike = {name.lower(): name for name in known}
+    columns = []
     for field in schema:
-        if known.get(field.name) != field.dataType:
+        name = field.name if field.name in known else alike.get(field.name.lower())
+        if name is None or known[name] != field.dataType:
             raise OptionError(
                 f"the schema does not fit the table {options.table}",
                 expected="columns of "
@@ -244,7 +249,9 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
             )
         if not field.nullable:  # Spark would fail in a task, with the traceback of its own
             raise OptionError("a column of a log may be null", found=f"{field.name} NOT NULL")
-    return replace(options, columns=tuple(schema.names))
+        columns.append(name)
+    require_once(columns)
+    return replace(options, columns=tuple(columns), declared=tuple(schema.names))
 
 
 def _with_options(schema: StructType, options: Mapping[str, str], key: Sequence[str]) -> StructType:

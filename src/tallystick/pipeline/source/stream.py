@@ -110,10 +110,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one partition, in the columns that are wanted."""
         assert isinstance(partition, RangePartition)
-        names = self.options.schema.names
         with one_sentence():
             for batch in read(partition.ranges, self.options):
-                yield (stamped(batch) if self.options.timestamps else batch).select(names)
+                yield self.options.wanted(stamped(batch) if self.options.timestamps else batch)
 
     @one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
