@@ -31,6 +31,7 @@ from tallystick.systems import runs
 from tallystick.systems.protocol import (
     AttributeBatches,
     ClosesBySplit,
+    JudgedBySplit,
     NotClosedInPartsError,
     judgement_on,
 )
@@ -184,7 +185,7 @@ def _all_of(reading: LogReading, rows: int) -> dict[str, Any]:
 
 
 def closed_alike(reading: LogReading, target_bytes: int, rows: int = 100) -> bool:
-    """Assert that splits of about a size close what the whole log does, unless they refuse.
+    """Assert that splits of about a size tell what the whole log does, unless they refuse.
 
     Returns:
         False if they refuse.
@@ -192,6 +193,7 @@ def closed_alike(reading: LogReading, target_bytes: int, rows: int = 100) -> boo
     assert isinstance(reading, ClosesBySplit)
     found: dict[str, list[str]] = {"transactions": [], "changes": []}
     rests: list[bytes] = []
+    told: LogReading | None = None
     try:
         for split in reading.splits(target_bytes):
             closed = reading.close_split(split, rows)
@@ -200,8 +202,13 @@ def closed_alike(reading: LogReading, target_bytes: int, rows: int = 100) -> boo
                 return False
             rests.append(rest)
         _collect(reading.close_rests(rests, rows), found, rows)
+        if isinstance(reading, JudgedBySplit):
+            told = reading.knowing(rests)
     except NotClosedInPartsError:
         return False
+    for table in ("files", "findings", "logs") if told is not None else ():
+        assert told is not None
+        found[table] = _texts(table, batches_of(told, table))
     for table, ours in found.items():
         whole = _texts(table, batches_of(reading, table))
         assert sorted(ours) == sorted(whole), table

@@ -28,6 +28,7 @@ from tallystick.storage.source import PACKINGS, is_remote, read_part
 from tallystick.systems.protocol import (
     AttributeBatches,
     ClosesBySplit,
+    JudgedBySplit,
     LogReading,
     LogSource,
     Ordered,
@@ -49,6 +50,9 @@ NAMES_MAX = 10
 LOSING = ("records", "transactions", "changes", "global_transactions")
 """The tables that lack rows where a log lost records; the others describe what is there."""
 
+CLOSED, JUDGED = ("transactions", "changes"), ("files", "findings", "logs")
+"""Tables that splits of a log may give together: one by one in most part, or by what they tell."""
+
 END = 1 << 62
 """The end of a file that is read whole."""
 
@@ -63,13 +67,13 @@ class RecordsLostError(LogUnreadableError):
 class Piece:
     """A log, or one split of it, with its size in stored bytes.
 
-    ``closes`` is True for a split that can give transactions and changes, too.
+    ``closes`` are the tables besides the records that all splits of the log can give together.
     """
 
     source: LogSource
     split: Split | None = None
     size: int = 0
-    closes: bool = False
+    closes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +92,11 @@ class Bundle:
     parts: tuple[Task, ...] = ()
 
     @property
-    def closes_in_parts(self) -> bool:
-        """True if the parts give transactions and changes, too: they are splits of one log."""
-        return (
-            len(self.parts) > 1
-            and len(self.whole.pieces) == 1
-            and all(piece.closes for part in self.parts for piece in part.pieces)
-        )
+    def closes(self) -> tuple[str, ...]:
+        """The tables besides the records that the parts give together: splits of one log do."""
+        if len(self.parts) < 2 or len(self.whole.pieces) > 1:
+            return ()
+        return self.parts[0].pieces[0].closes
 
 
 @dataclass(slots=True)
@@ -227,7 +229,9 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
         splits = reading.splits(options.split_bytes)
     except (TallystickError, OSError):
         return [Piece(log, None, size)]  # the task will meet the error and report it
-    closes = isinstance(reading, ClosesBySplit)
+    closes: tuple[str, ...] = CLOSED if isinstance(reading, ClosesBySplit) else ()
+    if isinstance(reading, JudgedBySplit):
+        closes += JUDGED
     return [
         Piece(_with_needed_files(log, reading, split), split, _size(split), closes)
         for split in splits

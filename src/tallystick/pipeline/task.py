@@ -18,7 +18,15 @@ from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes
 from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import EVERYTHING, NEEDED, TIMESTAMP, feed, stamped, within
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import LOSING, Piece, Task, current, require_undamaged, went
+from tallystick.pipeline.planning import (
+    JUDGED,
+    LOSING,
+    Piece,
+    Task,
+    current,
+    require_undamaged,
+    went,
+)
 from tallystick.pipeline.row_images import images_of, without_images
 from tallystick.pipeline.typed import collection_rows, typed
 from tallystick.reading.names import log_name
@@ -39,6 +47,7 @@ from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.records import Answer, Judgement
 from tallystick.systems.protocol import (
     ClosesBySplit,
+    JudgedBySplit,
     KnowsRowsBefore,
     LogReading,
     LogSource,
@@ -156,9 +165,18 @@ class SplitClosing:
 def rest_batches(
     source: LogSource, options: SourceOptions, rests: Sequence[bytes]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the transactions and changes that no split of the log closed alone, by table."""
-    batches = _closing(source, options).close_rests(rests, BATCH_ROWS)
-    return named_batches(batches, source)
+    """Yield what no split of the log gave alone, by table.
+
+    These are transactions and changes that no split closed, and the tables that all splits tell
+    together, where the system can.
+    """
+    reading = _closing(source, options)
+    yield from named_batches(reading.close_rests(rests, BATCH_ROWS), source)
+    if isinstance(reading, JudgedBySplit):
+        known = reading.knowing(rests)
+        for table in JUDGED:
+            for batch in _read(known, Piece(source), table, options):
+                yield table, batch
 
 
 def _closing(source: LogSource, options: SourceOptions) -> ClosesBySplit:

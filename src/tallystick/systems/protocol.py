@@ -448,6 +448,22 @@ class ClosesBySplit(Protocol):
 
 
 @runtime_checkable
+class JudgedBySplit(Protocol):
+    """A `ClosesBySplit` whose splits together tell the files, findings and answer of the log."""
+
+    def knowing(self, rests: Sequence[bytes]) -> LogReading:
+        """Return a reading of the log that does not read again what its splits have read.
+
+        Its ``files()``, ``findings()`` and answer are those of the whole log. ``rests`` are those
+        of all splits of the log, in log order.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        ...
+
+
+@runtime_checkable
 class Judged(Protocol):
     """A `LogReading` that gives its answer without the rest of the verdict.
 

@@ -37,7 +37,6 @@ PARTS = "_parts"
 
 _RECORDS = ("records",)
 _OTHERS = tuple(table for table in TABLES if table not in _RECORDS)
-_CLOSED = ("transactions", "changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +63,25 @@ class BundleTasks:
                 self.profile,
             )  # fmt: skip
             return
-        closing = bundle.closes_in_parts
-        tables = tuple(one for one in _OTHERS if not closing or one not in _CLOSED)
-        yield self._part(self.name, bundle.whole, tables, closing=False)
+        if self._whole:
+            yield self._part(self.name, bundle.whole, self._whole, closing=False)
         for name, part in zip(self._parts, bundle.parts, strict=True):
-            yield self._part(name, part, _RECORDS, closing=closing)
+            yield self._part(name, part, _RECORDS, closing=bool(bundle.closes))
 
     @property
     def folds(self) -> Iterator[WriteTask]:
         """The tasks that come after them."""
-        if self.bundle.parts and (self.profile or self.bundle.closes_in_parts):
+        if self.bundle.parts and (self.profile or self.bundle.closes):
+            notes = (self.name,) if self._whole else ()
             yield BundleFold(
-                self.root, self.name, self._parts, self.bundle.whole, self.options, self.codec,
-                self.profile, self.bundle.closes_in_parts,
+                self.root, self.name, notes, self._parts, self.bundle.whole, self.options,
+                self.codec, self.profile, self.bundle.closes,
             )  # fmt: skip
+
+    @property
+    def _whole(self) -> tuple[str, ...]:
+        """The tables that one task makes of the whole log, beside the parts."""
+        return tuple(one for one in _OTHERS if one not in self.bundle.closes)
 
     @property
     def _parts(self) -> tuple[str, ...]:
@@ -162,31 +166,33 @@ class BundleFold:
     Attributes:
         root: the folder of the tables.
         name: the name of the bundle's files.
+        beside: that of the task beside the parts, if there was one.
         parts: the names of those of its parts, in the order of the log.
         whole: the whole log.
         options: how it is read.
         codec: of the files.
         profile: whether the profile is written.
-        closing: whether the parts closed transactions and changes.
+        tables: those that it makes of what the parts handed on.
     """
 
     root: str
     name: str
+    beside: tuple[str, ...]
     parts: tuple[str, ...]
     whole: Task
     options: SourceOptions
     codec: str
     profile: bool
-    closing: bool
+    tables: tuple[str, ...]
 
     def __call__(self) -> None:
         """Write what the parts did not; doing it again gives the same files."""
-        notes = [self._note(name) for name in (self.name, *self.parts)]
+        notes = [self._note(name) for name in (*self.beside, *self.parts)]
         profiles = Profiles()
         for note in notes:
             profiles.merge(note.profiles)
-        if self.closing:
-            profiles.merge(self._closed(notes[1:]))
+        if self.tables:
+            profiles.merge(self._closed(notes[len(self.beside) :]))
         if self.profile:
             write_profile(profiles, self.root, self.name, self.codec)
 
@@ -194,7 +200,7 @@ class BundleFold:
         return _Note.unpacked(Path(self.root, PARTS, name).read_text())
 
     def _closed(self, notes: list[_Note]) -> Profiles:
-        """Write the rows of both tables; return the profile of their transactions."""
+        """Write the rows of the tables; return the profile of their transactions."""
         rests = [rest for note in notes for rest in note.rests]
         known = [rest for rest in rests if rest is not None]
         if len(known) == len(rests):
@@ -216,7 +222,7 @@ class BundleFold:
 
     def _publish(self, part: str) -> None:
         """Bring what a part closed into the tables; it stays where it is for another attempt."""
-        for table in _CLOSED:
+        for table in self.tables:
             file = Path(self.root, PARTS, table, part + SUFFIX)
             if file.exists():
                 Path(self.root, table).mkdir(exist_ok=True)
@@ -224,11 +230,11 @@ class BundleFold:
 
     def _read_whole(self) -> Profiles:
         self._remove(*self.parts)
-        batches = tables_of(self.whole.pieces, self.options, _CLOSED)
+        batches = tables_of(self.whole.pieces, self.options, self.tables)
         return write_tables(batches, self.root, self.name, self.codec, count=self.profile)
 
     def _remove(self, *names: str) -> None:
         """Remove what an earlier attempt put into the tables."""
-        for table in _CLOSED:
+        for table in self.tables:
             for name in names:
                 Path(self.root, table, name + SUFFIX).unlink(missing_ok=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import (
@@ -53,7 +54,7 @@ from tallystick.systems.tally.columns.splits import (
 )
 from tallystick.systems.tally.format.layout import DATA_OFFSET, VERSION, segment_number
 from tallystick.systems.tally.read.changes import ChangeFeed, changes_between, placed_rows
-from tallystick.systems.tally.read.closing import Rest, closed_rests
+from tallystick.systems.tally.read.closing import Rest, closed_rests, require_plain
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import (
     Catalog,
@@ -71,9 +72,10 @@ from tallystick.systems.tally.read.spans import (
     segment_spans,
 )
 from tallystick.systems.tally.read.walk import ReadRun
+from tallystick.systems.tally.runs.known import KnownGroups
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.systems.tally.runs.transactions import transactions_of
-from tallystick.systems.tally.verdict.strict import JudgedLog, judge, live_ids
+from tallystick.systems.tally.verdict.strict import JudgedLog, judge, judge_known, live_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,6 +101,7 @@ class TallyReading:
         self.source = source
         self._key = (options or ReadOptions()).encryption_key
         self._access = access or FileAccess(open=WrittenEnds().open)
+        self._told: JudgedLog | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -120,7 +123,7 @@ class TallyReading:
 
     def files(self) -> Sequence[LogFile]:
         """Return the control file, the segments by number, then freed, spare and foreign files."""
-        judged = self._judged.spans
+        judged = self._found.spans
         found = [self._control_file()] if self.catalog.control_path else []
         for file in (*self.catalog.segments, *self.catalog.others):
             found.append(self._file(file, judged.get(file.path, []), len(found)))
@@ -221,7 +224,7 @@ class TallyReading:
 
     def _file(self, file: SegmentFile, judged: list[Span], order: int) -> LogFile:
         try:
-            source = self._access.open(file.path)
+            source = self._found.scan.access.open(file.path)
         except LogUnreadableError:
             return LogFile(file.path, 0, file.status.value, order)
         with source:
@@ -366,6 +369,11 @@ class TallyReading:
 
     # -- verdicts -----------------------------------------------------------------------
 
+    @property
+    def _found(self) -> JudgedLog:
+        """What splits have told, or a pass over the log; without its transactions."""
+        return self._judged if self._told is None else self._told
+
     @cached_property
     def _judged(self) -> JudgedLog:
         return judge(self._scan(), self._key)
@@ -375,7 +383,7 @@ class TallyReading:
 
     def findings(self) -> Sequence[Finding]:
         """Return what is wrong with the log, heads of files first."""
-        return self._judged.findings
+        return self._found.findings
 
     def verdict(self) -> Verdict:
         """Return what recovery does with the log, and what its bytes prove.
@@ -387,7 +395,7 @@ class TallyReading:
     @property
     def judgement(self) -> Judgement:
         """The answer; files, findings and the verdict are found with it, in one pass."""
-        return self._judged.judgement
+        return self._found.judgement
 
     @property
     def run_count(self) -> RunCount:
@@ -456,6 +464,19 @@ class TallyReading:
 
         found = [unpacked(one, Rest.built) for one in rests]
         return batches_of_closed(closed_rests(self.catalog, self.source.path, found), rows)
+
+    def knowing(self, rests: Sequence[bytes]) -> Self:
+        """Return the log as a reading that takes from splits what their groups hold.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        found = [unpacked(one, Rest.built) for one in rests]
+        require_plain(self.catalog, found)
+        known = copy(self)
+        groups = KnownGroups(self.catalog, self._access, found)
+        known._told = judge_known(Scan(self.catalog, groups.access, read_run=groups))
+        return known
 
     def needed(self, split: Split) -> Sequence[str]:
         """Return the control file, the segment and its successor; more where that is damaged."""

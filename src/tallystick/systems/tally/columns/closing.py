@@ -27,7 +27,7 @@ from tallystick.systems.tally.read.closing import (
 )
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.records import step_records
-from tallystick.systems.tally.read.walk import Expected
+from tallystick.systems.tally.read.walk import Expected, Place
 from tallystick.systems.tally.runs.chunk import Numbers
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 
@@ -43,6 +43,9 @@ class ClosingSplit:
     rows: int
     _closer: SplitCloser = field(init=False)
     _plain: bool = True
+    _told: bool = True
+    _count: int = 0
+    _clear: int = 0
     _numbers: list[Numbers] = field(default_factory=list)
 
     def batches(self) -> Batches:
@@ -62,6 +65,7 @@ class ClosingSplit:
         for step in self.walk.steps(Runs(size, self.key)):
             if step.place.case is Case.CORRUPT:
                 raise NotPlainError("a split is damaged", file=file.path)
+            self._look_at(step.place)
             chunk = chunk_of(step.place)
             if chunk is None:
                 yield from self._closer.take(step_records(step, self.key))
@@ -74,6 +78,14 @@ class ClosingSplit:
             yield from sliced(chunk_changes(log, file.path, work), self.rows)
             yield from self._closer.take(work.other_records(file.path))
 
+    def _look_at(self, place: Place) -> None:
+        """Count the records of whole groups, as long as nothing has to be said of a group."""
+        if place.case is Case.VALID:
+            self._count += place.count
+            self._clear += place.count_in_clear
+            self._told = self._told and (self.key is not None or self._clear == self._count)
+        self._told = self._told and place.case is not Case.REPAIRED
+
     def rest(self) -> bytes | None:
         """Return what the split leaves open; None if it is not plain."""
         begin, end, file = self.walk.begin, self.walk.end, self.walk.file
@@ -81,7 +93,9 @@ class ClosingSplit:
             return None
         numbers = np.unique(np.concatenate([*self._numbers, np.empty(0, np.int64)]))
         closed, handed = self._closer.close(numbers.tolist())
-        return Rest(Edges(file.header.number, _due(begin), _due(end)), closed, handed).packed()
+        edges = Edges(file.header.number, _due(begin), _due(end))
+        counts = (self._count, self._clear) if self._told else (-1, -1)
+        return Rest(edges, closed, handed, counts).packed()
 
 
 def _due(one: Expected) -> tuple[int, int, int]:

@@ -122,24 +122,28 @@ class Rest(NamedTuple):
         edges: the place of the split in the chain of groups.
         closed: the numbers of the transactions that the split has closed.
         records: what it hands on, in the order of the log for each transaction.
+        counts: how many records it has, and how many of them are in clear text; -1 for both where
+            something about its groups has to be said.
     """
 
     edges: Edges
     closed: Runs
     records: list[HandedRecord]
+    counts: tuple[int, int]
 
     def packed(self) -> bytes:
         """Return the rest as bytes."""
-        return packed((self.edges, self.closed, self.records))
+        return packed((self.edges, self.closed, self.records, self.counts))
 
     @classmethod
     def built(cls, value: Any) -> Rest:
         """Return the rest whose value was packed, for `unpacked`."""
-        edges, closed, records = items(value, list, list, list)
+        edges, closed, records, counts = items(value, list, list, list, list)
         segment, *dues = items(edges, int, list, list)
         begin, end = (tuple(items(due, int, int, int)) for due in dues)
         runs = [(first, last) for first, last in (items(run, int, int) for run in closed)]
-        return cls(Edges(segment, begin, end), runs, [HandedRecord.of(one) for one in records])
+        handed, (count, clear) = [HandedRecord.of(one) for one in records], items(counts, int, int)
+        return cls(Edges(segment, begin, end), runs, handed, (count, clear))
 
 
 class NotPlainError(TallystickError):
@@ -250,8 +254,7 @@ def closed_rests(catalog: Catalog, log: str, rests: Sequence[Rest]) -> Iterator[
     Raises:
         NotClosedInPartsError: before anything else, if the whole log has to be read.
     """
-    _require_chain(catalog, [rest.edges for rest in rests])
-    _require_whole(catalog, rests)
+    require_plain(catalog, rests)
     table = TransactionTable(log, {}, lambda _lsn, _one: None)
     feed = ChangeFeed(log, ())
     for record in (one.record() for rest in rests for one in rest.records):
@@ -259,6 +262,16 @@ def closed_rests(catalog: Catalog, log: str, rests: Sequence[Rest]) -> Iterator[
             yield ended
         yield from feed.take((record,))
     yield from table.kept
+
+
+def require_plain(catalog: Catalog, rests: Sequence[Rest]) -> None:
+    """Check that splits are all of a log that lacks nothing, heads of files and elements included.
+
+    Raises:
+        NotClosedInPartsError: the whole log has to be read.
+    """
+    _require_chain(catalog, [rest.edges for rest in rests])
+    _require_whole(catalog, rests)
 
 
 def _require_chain(catalog: Catalog, edges: Sequence[Edges]) -> None:

@@ -30,6 +30,7 @@ from tallystick.storage.source import logical_name
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.held_back import held_back
+from tallystick.systems.protocol import NotClosedInPartsError
 from tallystick.systems.runs import RunCount
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
@@ -37,6 +38,7 @@ from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyErr
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import add_place
+from tallystick.systems.tally.runs.known import KnownPlace
 from tallystick.systems.tally.runs.pieces import chunk_of
 from tallystick.systems.tally.runs.state import JudgedState, apply_step
 from tallystick.systems.tally.runs.transactions import States, records_with_work
@@ -174,6 +176,31 @@ def judge(scan: Scan, key: bytes | None) -> JudgedLog:
     return _judge(scan, key, JudgedState.before(scan.catalog.control))
 
 
+def judge_known(scan: Scan) -> JudgedLog:
+    """Return findings, spans and the answer of a log of which splits have read every group.
+
+    Raises:
+        NotClosedInPartsError: groups came since, or something is wrong: the log has to be read.
+    """
+    log = JudgedLog(scan, JudgedState(), States(scan.catalog.folder, {}))
+    clear = 0
+    for step in scan.steps():
+        if step.place.case.whole and not isinstance(step.place, KnownPlace):
+            raise NotClosedInPartsError("groups that no split has read", file=step.file.path)
+        _count(step, log)
+        clear += step.place.count_in_clear if step.place.case.whole else 0
+    if scan.broken:
+        raise NotClosedInPartsError("the log is damaged", file=scan.catalog.folder)
+    scan.findings += _in_clear(scan, clear, log.outcomes[Outcome.VALID.value])
+    return log
+
+
+def _in_clear(scan: Scan, clear: int, count: int) -> Iterator[Finding]:
+    if 0 < clear < count:
+        message = f"{counted(clear, 'record')} of an encrypted log are in clear text"
+        yield scan.catalog.finding("clear-text", message)
+
+
 def _judge(scan: Scan, key: bytes | None, state: JudgedState) -> JudgedLog:
     log = JudgedLog(scan, state, States(scan.catalog.folder, state.incomplete))
     finding = scan.catalog.finding
@@ -199,9 +226,7 @@ def _judge(scan: Scan, key: bytes | None, state: JudgedState) -> JudgedLog:
             "only their envelopes were verified"
         )
         scan.findings.append(finding("encrypted", message))
-    if 0 < clear < log.outcomes[Outcome.VALID.value]:
-        message = f"{counted(clear, 'record')} of an encrypted log are in clear text"
-        scan.findings.append(finding("clear-text", message))
+    scan.findings += _in_clear(scan, clear, log.outcomes[Outcome.VALID.value])
     scan.findings += [
         finding(
             "incomplete-transaction", f"transaction {number} ended with elements missing: {holes}"
