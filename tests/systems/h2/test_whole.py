@@ -7,6 +7,7 @@ the answers about the database, and what is no log.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shutil
 import struct
 import tarfile
@@ -18,6 +19,7 @@ import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import discover
 from tallystick.records import Answer, Finding, Severity
+from tallystick.systems.h2.format import secure
 from tallystick.systems.h2.format.catalogue import Catalogue
 from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
 from tallystick.systems.h2.format.layout import MAGIC
@@ -210,6 +212,42 @@ def test_the_blocks_of_a_large_object_fill_its_file(name: str, tmp_path: Path) -
     found = surroundings_of(source, [lob])
     assert found is not None
     assert [part.fits for part in found.parts] == [whole]
+
+
+def encrypted(clear: bytes, cipher: secure._Cipher) -> bytes:
+    """A file that H2 writes with a cipher, marks and all."""
+    salt = bytes(range(16))
+    key = secure._file_key(PASSWORD, salt)
+    data = clear[32:]
+    places = b"".join(at.to_bytes(8, "big") for at in range(32 >> 3, len(clear) >> 3))
+    vectors = cipher(hashlib.sha256(key).digest()[:16], places, False)
+    mixed = int.from_bytes(data) ^ int.from_bytes(vectors)
+    return MAGIC + salt + cipher(key[:16], mixed.to_bytes(len(data)), False)
+
+
+@pytest.mark.parametrize("cipher", [secure._aes, secure._xtea])
+@pytest.mark.parametrize(
+    ("size", "password", "fits"),
+    [
+        (None, PASSWORD, True),
+        (-16, PASSWORD, False),
+        (-3, PASSWORD, False),
+        (48 + 8208, PASSWORD, False),
+        (48, PASSWORD, False),
+        (None, "another", False),
+        (None, None, False),
+    ],
+)
+def test_an_encrypted_file_of_a_large_object_is_looked_at_as_a_clear_one(
+    size: int | None, password: str | None, fits: bool, cipher: secure._Cipher, tmp_path: Path
+) -> None:
+    (tmp_path / "db.lobs.db").mkdir()
+    data = encrypted(MAGIC * 3 + b"".join([*WHOLE, block(b"x", 1)]), cipher)[:size]
+    (tmp_path / "db.lobs.db/7.t3.lob.db").write_bytes(data)
+    source = LogSource("h2", str(tmp_path), (f"{tmp_path}/db.h2.db",))
+    found = surroundings_of(source, [LobFile(3, 7, 16_385)], password)
+    assert found is not None
+    assert [part.fits for part in found.parts] == [fits]
 
 
 @pytest.mark.parametrize("lost", [None, 1, 2])

@@ -313,7 +313,7 @@ class H2Reading:
         lobs = result.redo.lob_files()
         if tables := result.opening.tables.of_lob_files:
             lobs |= result.redo.lob_files_of(result.redone(tables))
-        return surroundings_of(self.source, lobs)
+        return surroundings_of(self.source, lobs, self._options.boot_password)
 
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000

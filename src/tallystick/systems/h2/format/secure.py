@@ -33,19 +33,44 @@ _Cipher = Callable[[bytes, bytes, bool], bytes]
 
 
 def decrypted(data: Bytes, password: str) -> bytearray | None:
-    """Return the clear bytes of a file; None if the password opens it with no cipher.
+    """Return the clear bytes of a database; None if the password opens it with no cipher.
 
     Raises:
         MissingExtraError: a package for ciphers is not installed.
     """
-    if len(data) < layout.PAGE_SIZE_MIN:
+    found = None if len(data) < layout.PAGE_SIZE_MIN else _key_and_cipher(data, password)
+    return None if found is None else _whole(data, *found)
+
+
+def decrypted_object(data: Bytes, password: str) -> bytearray | None:
+    """Return the clear bytes of the file of a large object; None if the password does not open it.
+
+    Every block of it was written; what ends inside one stays as it is.
+
+    Raises:
+        MissingExtraError: a package for ciphers is not installed.
+    """
+    found = _key_and_cipher(data, password)
+    if found is None:
         return None
+    clear = bytearray(data)
+    clear[2 * BLOCK : _HEADER] = layout.MAGIC
+    end = len(data) - len(data) % BLOCK
+    for begin in range(_HEADER, end, _PIECE):
+        piece = slice(begin, min(end, begin + _PIECE))
+        clear[piece] = _decrypt(data, piece.start, piece.stop, *found)
+    return clear
+
+
+def _key_and_cipher(data: Bytes, password: str) -> tuple[bytes, _Cipher] | None:
     key = _file_key(password, bytes(data[BLOCK : 2 * BLOCK]))
-    for cipher in (_aes, _xtea):
-        clear = _decrypt(data, 2 * BLOCK, _HEADER, key, cipher)
-        if clear == layout.MAGIC:
-            return _whole(data, key, cipher)
-    return None
+    opens = (
+        cipher
+        for cipher in (_aes, _xtea)
+        if _decrypt(data, 2 * BLOCK, _HEADER, key, cipher) == layout.MAGIC
+    )
+    cipher = next(opens, None)
+    return None if cipher is None else (key, cipher)
 
 
 def _file_key(password: str, salt: bytes) -> bytes:

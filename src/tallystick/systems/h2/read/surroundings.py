@@ -17,8 +17,10 @@ from typing import Final, NamedTuple
 
 from tallystick.printable import counted
 from tallystick.records import Answer, Part, Surroundings
+from tallystick.storage.files import Bytes
 from tallystick.storage.source import logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
+from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.detect import PART, SUFFIX
 from tallystick.systems.protocol import LogSource
@@ -87,10 +89,12 @@ def joined_parts(source: LogSource) -> list[str]:
     return paths
 
 
-def surroundings_of(source: LogSource, lobs: Iterable[LobFile]) -> Surroundings | None:
+def surroundings_of(
+    source: LogSource, lobs: Iterable[LobFile], password: str | None = None
+) -> Surroundings | None:
     """Return what the engine opens besides the first file; None where that is the database."""
     first, parts = numbered(source)
-    found = (*_split(first, parts), *_large_objects(first, sorted(lobs)))
+    found = (*_split(first, parts), *_large_objects(first, sorted(lobs), password))
     return Surroundings(first, "database", found) if found else None
 
 
@@ -121,7 +125,7 @@ def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:
             yield Part(name, path, _SPLIT, fits=True, why=text)
 
 
-def _large_objects(first: str, lobs: Sequence[LobFile]) -> Iterator[Part]:
+def _large_objects(first: str, lobs: Sequence[LobFile], password: str | None) -> Iterator[Part]:
     folder = _folder_of(first)
     listed = cache(lambda path: frozenset(map(logical_name, names_beside(path))))
     name = folder.rpartition("/")[2]
@@ -134,7 +138,7 @@ def _large_objects(first: str, lobs: Sequence[LobFile]) -> Iterator[Part]:
         text = f"{of} of large objects that rows name not there: {some}."
         yield Part(name, folder, _LAYOUT, there=there, fits=False, why=text, answer=Answer.LOSES)
         return
-    short = [text for one in lobs if (text := _problem(folder, one, listed))]
+    short = [text for one in lobs if (text := _problem(folder, one, listed, password))]
     if short:
         of = counted(len(short), "file")
         text = f"{of} of large objects not as rows say: {'; '.join(short[:_MISSING_MAX])}."
@@ -149,7 +153,9 @@ def _folder_of(first: str) -> str:
     return f"{logical_path(first).removesuffix(SUFFIX)}.lobs.db"
 
 
-def _problem(folder: str, lob: LobFile, listed: Callable[[str], frozenset[str]]) -> str:
+def _problem(
+    folder: str, lob: LobFile, listed: Callable[[str], frozenset[str]], password: str | None
+) -> str:
     """Return what is wrong with the file of a large object; empty if nothing is seen."""
     place, name = _place(folder, lob)
     parts = (f"{name}.{number}.part" for number in count(1))  # with split: these have parts, too
@@ -163,11 +169,15 @@ def _problem(folder: str, lob: LobFile, listed: Callable[[str], frozenset[str]])
         marks = bytes(data[:_MARKS_END])
         if len(marks) < _MARKS_END or marks[:MAGIC_SIZE] != MAGIC:
             return f"{name} does not begin as one"
-        encrypted = marks[INNER_MAGIC_OFFSET:] != MAGIC
-        return "" if encrypted or _is_whole(data, lob) else f"{name} has another length"
+        clear: Bytes | None = data
+        if marks[INNER_MAGIC_OFFSET:] != MAGIC:
+            clear = None if password is None else decrypted_object(data, password)
+        if clear is None:
+            return f"{name} does not open with the file password"
+        return "" if _is_whole(clear, lob) else f"{name} has another length"
 
 
-def _is_whole(data: memoryview, lob: LobFile) -> bool:
+def _is_whole(data: Bytes, lob: LobFile) -> bool:
     """Return whether blocks fill a file and hold what the row says.
 
     Letters that are compressed are not counted: each is one to three bytes.
