@@ -13,7 +13,13 @@ from dataclasses import replace
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, Judgement, Part, Surroundings, Verdict
 from tallystick.storage.source import PACKINGS, ByteSource, list_names, open_source
-from tallystick.systems.answers import BESIDE_THE_LOG, DECIDES_FIRST, PART_LOST, PART_REFUSED
+from tallystick.systems.answers import (
+    BESIDE_THE_LOG,
+    DECIDES_FIRST,
+    PART_LOST,
+    PART_REFUSED,
+    stake_beside,
+)
 
 ALONE = "log"
 """The kind of a log with nothing of its database or broker beside it."""
@@ -51,7 +57,9 @@ def joined(own: Judgement, around: Surroundings) -> Judgement:
     Of equally grave ones the log's own stands, then the first part.
     """
     answers = [own, *(_judgement(one) for one in around.parts if one.answer in _ROWS)]
-    return min(answers, key=lambda one: DECIDES_FIRST.index(one.answer))
+    found = min(answers, key=lambda one: DECIDES_FIRST.index(one.answer))
+    others = {one.answer for one in answers if one is not found}
+    return replace(found, at_stake=stake_beside(found.at_stake, others))
 
 
 def _judgement(one: Part) -> Judgement:
