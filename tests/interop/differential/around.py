@@ -27,13 +27,17 @@ PAGE_SIZES = (4096, 8192, 16384, 32768)
 
 
 def damage_beside(
-    kinds: dict[str, Damage], copy: Path, whole: Whole, other: Path, rng: random.Random
+    kinds: dict[str, Damage], copy: Path, whole: Whole, other: Path, rng: random.Random, turn: int
 ) -> str:
-    """Damage what lies beside the log; return what was done."""
-    found = (
-        one for one in rng.sample(list(kinds), len(kinds)) if kinds[one](copy, whole, other, rng)
-    )
-    return next(found, UNDAMAGED)
+    """Damage what lies beside the log; return what was done.
+
+    Kinds take turns, so that each comes as often as another; one that finds nothing to damage
+    leaves its turn to the next.
+    """
+    names = list(kinds)
+    first = turn % len(names)
+    in_turn = names[first:] + names[:first]
+    return next((one for one in in_turn if kinds[one](copy, whole, other, rng)), UNDAMAGED)
 
 
 def _put(path: Path, content: bytes) -> bool:
@@ -298,6 +302,7 @@ H2: dict[str, Damage] = {
     "cut at a page": _cut_at_a_page,
     "empty pages after the end": _grown,
     "temporary file beside": _beside_the_other_store,
+    WHOLE_OLDER: _file_of_yesterday,
 }
 
 ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER)

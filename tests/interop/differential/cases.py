@@ -169,7 +169,9 @@ def run(
                 elif number == 0:
                     done = UNDAMAGED
                 elif how == BESIDE:
-                    done = damage_beside(kinds_of(system), copied, whole, other.folder, rng)
+                    turn = workload * (per_workload - 1) + number - 1
+                    kinds = kinds_of(system)
+                    done = damage_beside(kinds, copied, whole, other.folder, rng, turn)
                 else:
                     done = damage(system.files(copied), whole.older, rng)
                 alike = crash_alike(system, whole, copied)

@@ -11,7 +11,7 @@ import pytest
 
 from tallystick.systems.jboss.format.layout import Item
 from tests.interop.differential import around
-from tests.interop.differential.around import DERBY, NARAYANA, Damage
+from tests.interop.differential.around import DERBY, NARAYANA, Damage, damage_beside
 from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
@@ -286,6 +286,19 @@ def test_damage_beside_a_log_of_derby_changes_something_or_says_that_it_did_not(
     copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
     changed = DERBY[kind](copy, whole, other.folder, random.Random(3))
     assert changed is (files_of(copy) != files_of(whole.folder))
+
+
+def test_kinds_of_damage_take_turns_and_one_without_anything_to_damage_leaves_its_turn(
+    tmp_path: Path,
+) -> None:
+    whole = derby(tmp_path / "one")
+    kinds: dict[str, Damage] = dict.fromkeys("abd", lambda *_: True) | {"c": lambda *_: False}
+    kinds = dict(sorted(kinds.items()))
+    rng = random.Random(1)
+    done = [damage_beside(kinds, tmp_path, whole, tmp_path, rng, turn) for turn in range(8)]
+    assert done == ["a", "b", "d", "d"] * 2
+    nothing: dict[str, Damage] = {"c": lambda *_: False}
+    assert damage_beside(nothing, tmp_path, whole, tmp_path, rng, 3) == around.UNDAMAGED
 
 
 @pytest.mark.parametrize("kind", NARAYANA)
