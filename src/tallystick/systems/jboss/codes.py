@@ -151,7 +151,7 @@ REASONS = reasons(
         "state-cut",
         Answer.CANNOT_TELL,
         "The state of a transaction is empty, cut, damaged or that of another one: its first write "
-        "did not end, and nothing was told to commit; or a later one did not, before which Narayana "
+        "did not end, and nothing was told to commit; or a later one did not, for which Narayana "
         "empties the file; or something else destroyed a decision.",
         "which of its branches the resources hold prepared, and which have committed",
     ),
