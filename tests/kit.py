@@ -33,7 +33,6 @@ from tallystick.systems.protocol import (
     ClosesBySplit,
     JudgedBySplit,
     NotClosedInPartsError,
-    judgement_on,
 )
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def same_both_ways(
 
 def _all_of(reading: LogReading, rows: int) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "answer": judgement_on(reading).to_dict(),
+        "answer": reading.judgement.to_dict(),
         "verdict": reading.verdict().to_dict(),
         "spans": [repr(one) for one in reading.files()],
         "objects": [repr(one) for one in (*reading.transactions(), *reading.changes())],

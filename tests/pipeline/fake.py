@@ -39,6 +39,7 @@ from tallystick.systems.protocol import (
     LogSource,
     Missing,
     Reached,
+    Reading,
     ReadOptions,
     Split,
     System,
@@ -63,16 +64,13 @@ def detect(folder: Folder) -> list[LogSource]:
 
 
 @dataclass
-class FakeReading:
+class FakeReading(Reading):
     """One folder of the fake system."""
 
     source: LogSource
     options: ReadOptions
     format: str = "1"
     clock: Clock = Clock.WALL_MS
-
-    log_identity = None
-    damage_ends_log = False
 
     def number(self, path: str) -> int:
         """A file is named by its number."""

@@ -19,7 +19,7 @@ from tallystick.reading.results import headline, is_severe
 from tallystick.reading.settled import Observer, settled_findings
 from tallystick.records import Answer, Finding, Outcome, Record, Severity, Verdict
 from tallystick.systems.findings import BEING_WRITTEN
-from tallystick.systems.protocol import Folder, LogReading, LogSource, ReadOptions, System
+from tallystick.systems.protocol import Folder, LogReading, LogSource, Reading, ReadOptions, System
 from tests.systems.live_logs import LIVE
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def test_a_log_that_recycles_files_while_it_is_read_is_never_called_damaged(
 # -- a log that changes at given moments --------------------------------------------------
 
 
-class _Reading:
+class _Reading(Reading):
     """A reading that changes files, and finds what the script says."""
 
     def __init__(self, source: LogSource, system: _Scripted) -> None:

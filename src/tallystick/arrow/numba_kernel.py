@@ -42,7 +42,6 @@ from tallystick.printable import logger
 
 _LOGGER = logger("tallystick.compiling")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_Loaded = TypeVar("_Loaded")
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
 _SMALL: dict[str, Any] = _OPTIONS | {"inline": "always"}
 _OPTIONS_AT, _TWIN_AT = "_kernel_options", "_kernel_twin"
@@ -230,15 +229,12 @@ def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
     return work >= (loaded_from if "numba" in sys.modules else compiled_from)
 
 
-def loaded_compiled(load: Callable[[], _Loaded]) -> _Loaded | None:
-    """Return what ``load`` imports from a module of kernels.
+def has_compiler() -> bool:
+    """Return whether numba is installed; if it is not, say once what it would bring.
 
-    None without a compiler, where kernels are slower than reading record by record.
+    Without a compiler kernels are slower than reading record by record.
     """
-    if find_spec("numba") is None:
+    found = find_spec("numba") is not None
+    if not found:
         _say("long logs are read 10 to 40 times as fast with: pip install 'tallystick[arrow]'")
-        return None
-    try:
-        return load()
-    except ImportError:
-        return None
+    return found

@@ -34,7 +34,7 @@ from tallystick.storage.local import LOCAL, made_whole
 from tallystick.storage.opening import require_apart, writing_backup
 from tallystick.storage.source import is_remote
 from tallystick.systems.folders import how_to_open
-from tallystick.systems.protocol import LogReading, ReadOptions, judgement_on
+from tallystick.systems.protocol import LogReading, ReadOptions
 from tallystick.systems.registry import system, systems_with
 
 CONVERTIBLE = tuple(CARRIERS)
@@ -178,7 +178,7 @@ def _account(reading: LogReading, damage: list[Finding], report: ConversionRepor
     """Count the transactions that are over, and name what the source has lost."""
     of = system(reading.source.system)
     codes = of.code_table
-    if of.reason_table[judgement_on(reading).reason].archive:
+    if of.reason_table[reading.judgement.reason].archive:
         report.notes.append(
             "these are archived segments: what is open in them may have ended in later ones"
         )

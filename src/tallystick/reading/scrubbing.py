@@ -15,7 +15,7 @@ from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Paths, Progress, survey
 from tallystick.records import Answer, Finding, Judgement, Verdict
 from tallystick.storage.pace import Pace, paced
-from tallystick.systems.protocol import LogReading, ReadOptions, judgement_on
+from tallystick.systems.protocol import LogReading, ReadOptions
 
 RATE: float = 20_000_000
 """Bytes a second that are read where no other rate is given."""
@@ -129,5 +129,5 @@ def _scrubbed(log: Observer) -> ScrubbedLog:
 
 def _taken(reading: LogReading) -> Judgement | Verdict:
     """Return the answer; the whole verdict, which counts what is at stake, if it is not safe."""
-    judgement = judgement_on(reading)
+    judgement = reading.judgement
     return judgement if judgement.answer is Answer.SAFE else reading.verdict()

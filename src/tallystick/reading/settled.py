@@ -27,7 +27,7 @@ from tallystick.records import Answer, Difference, Finding, Judgement, Verdict
 from tallystick.storage.source import is_remote, packing_damage, require_whole
 from tallystick.systems.answers import NO_REASONS, being_written, judgement_of
 from tallystick.systems.findings import BEING_WRITTEN, PACKED, UNREADABLE
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System, judgement_on
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Time before each further reading of a log that changed while it was read."""
@@ -273,7 +273,7 @@ def settled_judgement(
     reading: LogReading, known: Mapping[str, System], options: ReadOptions
 ) -> Judgement:
     """Return the answer about a log; any but safe is asked again if a file was just written."""
-    one = judgement_on(reading)
+    one = reading.judgement
     if one.answer is not Answer.SAFE and picture(reading.source).recent:
         observer = Observer(reading.source, known, options)
         return observer.observe(lambda again: again.verdict()).value.judgement

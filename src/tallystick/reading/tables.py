@@ -18,12 +18,9 @@ from tallystick.records import Finding, Judgement, Outcome
 from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import (
     AttributeBatches,
-    ChangeBatches,
     LogReading,
     LogSource,
     Split,
-    TransactionBatches,
-    judgement_on,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +47,7 @@ def batches_of(
     schema: pa.Schema | None = None,
     *,
     attributes: bool = True,
-    judged: Judging = judgement_on,
+    judged: Judging = lambda reading: reading.judgement,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
@@ -79,14 +76,10 @@ def batches_of(
 def _other_batches(
     reading: LogReading, table: str, rows: int, judged: Judging
 ) -> Iterator[pa.RecordBatch]:
-    if table == "transactions" and isinstance(reading, TransactionBatches):
-        return reading.transaction_batches(rows)
     if table == "transactions":
-        return schemas.batches_of_transactions(reading.transactions(), reading.clock.value, rows)
-    if table == "changes" and isinstance(reading, ChangeBatches):
-        return reading.change_batches(rows)
+        return reading.transaction_batches(rows)
     if table == "changes":
-        return schemas.batches_of_changes(reading.changes(), reading.clock.value, rows)
+        return reading.change_batches(rows)
     return batches_of_rows(_small_rows(reading, table, judged), TABLES[table], rows)
 
 

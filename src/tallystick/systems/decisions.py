@@ -1,14 +1,20 @@
 """Decisions of coordinators as rows: one for each resource that a decision names.
 
-In: what a log says of a global transaction. Out: `Row`s whose collection is the resource.
+In: what a log says of a global transaction. Out: `Row`s whose collection is the resource; and what
+the readings of all such logs have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tallystick.records import Change, Fate, Kind, Record, Row, State, Transaction
+from tallystick.systems.protocol import LogSource, Reading, Split
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Longs
 
 FATES = {
     State.COMMITTED: Fate.COMMITTED,
@@ -59,3 +65,27 @@ def _of_each(
     for ordinal, resource in enumerate(tuple(resources) or ("",)):
         values = {"decision": state} | ({"open": True} if resource in still else {})
         yield Row(fate, replace(change, ordinal=ordinal, collection=resource, values=values))
+
+
+class CoordinatorReading(Reading):
+    """A coordinator's log holds decisions, not data; and its files are small."""
+
+    source: LogSource
+
+    def changes(self) -> Sequence[Change]:
+        """Return none."""
+        return ()
+
+    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
+        """Return the ends of records: nothing is committed at any place."""
+        del file, sequences
+        return ends
+
+    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
+        """Yield none."""
+        del after, until
+        return iter(())
+
+    def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
+        """Return one per file."""
+        return [Split(path, 0, 1 << 62) for path in self.source.files]

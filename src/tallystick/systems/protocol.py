@@ -167,6 +167,8 @@ class Stretch(NamedTuple):
 class LogReading(Protocol):
     """Everything that can be read of one log; nothing is written, and bytes are read lazily.
 
+    What follows from the rest is in `Reading`.
+
     Memory grows with open transactions, not with the log, except in ``transactions()`` and
     ``changes()`` of logs whose format gives no other way (their docstrings say so).
     """
@@ -202,8 +204,22 @@ class LogReading(Protocol):
         """Return one `Transaction` for each transaction or decision of the log."""
         ...
 
+    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``transactions()``, in any order, as batches of the `TRANSACTIONS` schema.
+
+        A batch has at most ``rows`` rows.
+        """
+        ...
+
     def changes(self) -> Iterable[Change]:
         """Return committed changes in commit order; empty for logs that hold none."""
+        ...
+
+    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``changes()`` in the same order, as batches of the `CHANGES` schema.
+
+        A batch has at most ``rows`` rows.
+        """
         ...
 
     def findings(self) -> Sequence[Finding]:
@@ -212,6 +228,11 @@ class LogReading(Protocol):
 
     def verdict(self) -> Verdict:
         """Return what the log's own engine would do, and what the bytes prove."""
+        ...
+
+    @property
+    def judgement(self) -> Judgement:
+        """The answer of ``verdict()``, which takes less than all of it."""
         ...
 
     def batches(
@@ -232,6 +253,42 @@ class LogReading(Protocol):
         of damage in an earlier part.
         """
         ...
+
+
+class Reading:
+    """What follows from the rest of a `LogReading`; a system overrides what it can do better.
+
+    Batches are made of objects, and no record is found from the middle of a file.
+    """
+
+    damage_ends_log = False
+
+    @property
+    def log_identity(self) -> int | None:
+        """None: nothing tells the log from another one at its path."""
+        return None
+
+    def transaction_batches(self: LogReading, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``transactions()`` as batches of at most ``rows`` rows."""
+        from tallystick.arrow.schemas import batches_of_transactions
+
+        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+
+    def change_batches(self: LogReading, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all of ``changes()`` as batches of at most ``rows`` rows."""
+        from tallystick.arrow.schemas import batches_of_changes
+
+        return batches_of_changes(self.changes(), self.clock.value, rows)
+
+    @property
+    def judgement(self: LogReading) -> Judgement:
+        """The answer of ``verdict()``."""
+        return self.verdict().judgement
+
+    def resume(self, path: str, offset: int) -> int:
+        """Return 0: what a record means depends on all that lies before it in its file."""
+        del path, offset
+        return 0
 
 
 class FileLife(NamedTuple):
@@ -463,24 +520,6 @@ class JudgedBySplit(Protocol):
         ...
 
 
-@runtime_checkable
-class Judged(Protocol):
-    """A `LogReading` that gives its answer without the rest of the verdict.
-
-    The verdict of some systems lists every record; the answer is one row.
-    """
-
-    @property
-    def judgement(self) -> Judgement:
-        """The answer of ``verdict()``, found once."""
-        ...
-
-
-def judgement_on(reading: LogReading) -> Judgement:
-    """Return the answer of a reading."""
-    return reading.judgement if isinstance(reading, Judged) else reading.verdict().judgement
-
-
 @dataclass(frozen=True, slots=True)
 class Statements:
     """What a person types to end a branch in doubt; empty where there is no such thing.
@@ -530,30 +569,6 @@ class StoredEntry:
     number: int | None
     reference: str
     operations: Iterator[Operation]
-
-
-@runtime_checkable
-class ChangeBatches(Protocol):
-    """A `LogReading` that gives its changes as Arrow batches, too."""
-
-    def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all of ``changes()`` in the same order, as batches of the `CHANGES` schema.
-
-        A batch has at most ``rows`` rows.
-        """
-        ...
-
-
-@runtime_checkable
-class TransactionBatches(Protocol):
-    """A `LogReading` that gives its transactions as Arrow batches, too."""
-
-    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all of ``transactions()``, in any order, as batches of the `TRANSACTIONS` schema.
-
-        A batch has at most ``rows`` rows.
-        """
-        ...
 
 
 @runtime_checkable

@@ -7,13 +7,9 @@ record by record, and so does all of a short log, because loading the code costs
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
-from tallystick.arrow.numba_kernel import loaded_compiled, pays
-
-_Walk = TypeVar("_Walk")
+from tallystick.arrow.numba_kernel import has_compiler, pays
 
 COMPILED_FROM = 2 << 20
 """Bytes of records from which on it pays to load the compiler for them."""
@@ -28,17 +24,9 @@ def pay(size: int) -> bool:
     return pays(size, LOADED_FROM, COMPILED_FROM)
 
 
-def loaded_if_it_pays(size: int, load: Callable[[], _Walk]) -> _Walk | None:
-    """Return what ``load`` imports, if it saves time to read so many bytes in runs.
-
-    Args:
-        size: bytes of the records.
-        load: imports the code of a system that reads in runs, and NumPy and numba with it.
-
-    Returns:
-        None for few bytes, and without a compiler.
-    """
-    return loaded_compiled(load) if pay(size) else None
+def pay_here(size: int) -> bool:
+    """Return whether it does, and there is a compiler; only then is the code for runs imported."""
+    return pay(size) and has_compiler()
 
 
 @dataclass(slots=True)

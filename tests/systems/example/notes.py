@@ -30,8 +30,7 @@ def encode(body: bytes) -> bytes:
 
 def decode(data: bytes) -> list[Note]:
     """Return the notes of a file; a torn one is the last and ends with the file."""
-    found: list[Note] = []
-    place = len(MAGIC)
+    found, place = list[Note](), len(MAGIC)
     while place < len(data):
         head = data[place : place + HEAD.size].ljust(HEAD.size, b"\xff")
         body = data[place + HEAD.size : place + HEAD.size + HEAD.unpack(head)[0]]

@@ -11,7 +11,7 @@ from tallystick.arrow.schemas import record_batches
 from tallystick.storage.source import open_source
 from tallystick.systems.answers import Ground, Reason, judgement_of, reasons
 from tallystick.systems.findings import Code, FindingBuilder, codes
-from tallystick.systems.protocol import Folder, LogSource, ReadOptions, Split
+from tallystick.systems.protocol import Folder, LogSource, Reading, ReadOptions, Split
 from tests.systems.example.notes import MAGIC, Note, decode
 
 CODES = codes(Code("torn-tail", r.Severity.WARNING, "The last note was not written whole."))
@@ -24,7 +24,7 @@ def detect(folder: Folder) -> list[LogSource]:
 
 
 @dataclass
-class NotesReading:
+class NotesReading(Reading):
     source: LogSource
     options: ReadOptions
     format = "notes 1"

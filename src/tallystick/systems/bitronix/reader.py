@@ -6,14 +6,13 @@ files are open only while they are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
-    Change,
     Clock,
     Deferred,
     Finding,
@@ -45,15 +44,13 @@ from tallystick.systems.bitronix.runs.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
 from tallystick.systems.bitronix.verdict.differences import doubtful_decisions, lost_decisions
 from tallystick.systems.bitronix.verdict.evidence import Evidence
-from tallystick.systems.decisions import decision_rows
+from tallystick.systems.decisions import CoordinatorReading, decision_rows
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.protocol import FileLife, LogSource, Missing, Reached, ReadOptions, Split
-from tallystick.systems.runs import RunCount, loaded_if_it_pays
+from tallystick.systems.runs import RunCount, pay_here
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tallystick.systems.protocol import Longs
 
 _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
@@ -67,8 +64,8 @@ class _Proved:
     findings: list[Finding]
 
 
-@dataclass(slots=True)
-class BitronixReading:
+@dataclass
+class BitronixReading(CoordinatorReading):
     """One journal.
 
     Memory grows with the open transactions; in `transactions` with all, and in the engine's part of
@@ -126,16 +123,12 @@ class BitronixReading:
         log, clock = self.source.path, self.clock
         with self._opened() as pair:
             size = sum(part.counted_end for part in pair.parts)
-            if (compiled := loaded_if_it_pays(size, _load_batches)) is not None:
-                yield from compiled(pair, log, clock, rows)
+            if pay_here(size):
+                from tallystick.systems.bitronix.columns.transactions import transaction_batches
+
+                yield from transaction_batches(pair, log, clock, rows)
                 return
-            from tallystick.arrow.schemas import batches_of_transactions
-
-            yield from batches_of_transactions(transactions(pair, log), clock.value, rows)
-
-    def changes(self) -> Sequence[Change]:
-        """Return none: a coordinator's journal holds decisions, not data."""
-        return ()
+        yield from super().transaction_batches(rows)
 
     def fated_changes(self) -> Iterator[Row]:
         """Yield decisions by resource; lost are those to commit that a restart does not know."""
@@ -146,14 +139,6 @@ class BitronixReading:
     def lives(self) -> Mapping[str, FileLife]:
         """Return timestamp and size of every file."""
         return Lives(self.source.files)
-
-    def resume(self, path: str, offset: int) -> int:
-        """Return 0: which records 2.1.4 reaches depends on all that lies before."""
-        del path, offset
-        return 0
-
-    log_identity = None
-    damage_ends_log = False
 
     def number(self, path: str) -> int | None:
         """Return the timestamp in the header of a file."""
@@ -166,16 +151,6 @@ class BitronixReading:
             return None
         expected = f"the end of the file of {reached.number}"
         return Missing(expected, f"a file of {self.number(path)}", certain=False)
-
-    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
-        """Return the ends of records: nothing is committed at any place."""
-        del file, sequences
-        return ends
-
-    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
-        """Yield none, as `changes`."""
-        del after, until
-        return iter(())
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings about the files, their order, damage and server ids."""
@@ -229,10 +204,6 @@ class BitronixReading:
                         part.data, part.path, log, clock, rows, attributes=attributes
                     )
 
-    def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
-        """Return one per file: which records 2.1.4 reaches depends on all that lies before."""
-        return [Split(path, 0, 1 << 62) for path in self.source.files]
-
     # -- opening -------------------------------------------------------------------------------
 
     @contextmanager
@@ -279,12 +250,6 @@ class BitronixReading:
     def _engine_verdict(self) -> dict[str, Any]:
         with self._opened() as pair:
             return engine_verdict(pair.data)
-
-
-def _load_batches() -> Callable[[DualFiles, str, Clock, int], Iterator[pa.RecordBatch]]:
-    from tallystick.systems.bitronix.columns.transactions import transaction_batches
-
-    return transaction_batches
 
 
 def merge_records(readings: Iterable[BitronixReading]) -> Iterator[Record]:

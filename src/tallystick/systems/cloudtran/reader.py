@@ -74,6 +74,7 @@ from tallystick.systems.protocol import (
     LogSource,
     Missing,
     Reached,
+    Reading,
     ReadOptions,
     Split,
 )
@@ -100,7 +101,7 @@ class LogContents:
     run_count: RunCount
 
 
-class CloudtranReading:
+class CloudtranReading(Reading):
     """One block log.
 
     ``options.settings`` may give ``signature`` (128 hex digits), ``disk_block_size`` and
@@ -225,13 +226,10 @@ class CloudtranReading:
 
         Memory grows with the transactions.
         """
-        from tallystick.arrow.schemas import batches_of_transactions
         from tallystick.systems.cloudtran.columns.transactions import TransactionBatcher
 
         found = TransactionBatcher(self.source.path, rows).batches(self.pieces())
-        if found is None:
-            return batches_of_transactions(self.transactions(), self.clock.value, rows)
-        return found
+        return super().transaction_batches(rows) if found is None else found
 
     def changes(self) -> Iterator[Change]:
         """Yield the operations of every transaction by ascending number, pending ones included.
@@ -261,14 +259,6 @@ class CloudtranReading:
                 size = 0
             found[file.path] = FileLife(serial, None, size)
         return found
-
-    def resume(self, path: str, offset: int) -> int:
-        """Return 0: a block is found from the start of its file."""
-        del path, offset
-        return 0
-
-    log_identity = None
-    damage_ends_log = False
 
     def number(self, path: str) -> int | None:
         """Return the serial of a file."""

@@ -83,6 +83,7 @@ from tallystick.systems.protocol import (
     LogSource,
     Missing,
     Reached,
+    Reading,
     ReadOptions,
     Split,
 )
@@ -107,7 +108,7 @@ def _open_at(runs: Runs) -> OpenAt:
     return partial(open_at, runs)
 
 
-class DerbyReading:
+class DerbyReading(Reading):
     """Reading of one log; its files are opened at first use and stay open."""
 
     clock = Clock.NONE
@@ -207,9 +208,7 @@ class DerbyReading:
             found = plain_transactions(self._runs, self.source.path)
             if found is not None:
                 return found.batches(rows)
-        from tallystick.arrow.schemas import batches_of_transactions
-
-        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+        return super().transaction_batches(rows)
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes of table rows; memory grows with open transactions."""
@@ -221,14 +220,11 @@ class DerbyReading:
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield committed changes in batches; memory grows with open transactions."""
         if self._runs is None:
-            from tallystick.arrow.schemas import batches_of_changes
-
-            return batches_of_changes(self.changes(), self.clock.value, rows)
+            return super().change_batches(rows)
         from tallystick.systems.derby.columns.changes import change_batches
 
         return change_batches(self._runs, self.scan, self.source.path, self._names(), rows)
 
-    log_identity = None
     damage_ends_log = True
 
     def number(self, path: str) -> int | None:

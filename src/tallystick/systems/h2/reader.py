@@ -58,6 +58,7 @@ from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, 
 from tallystick.systems.protocol import (
     Collection,
     LogSource,
+    Reading,
     ReadOptions,
     Split,
 )
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class H2Reading:
+class H2Reading(Reading):
     """A `LogReading` of one page store file."""
 
     clock = Clock.NONE
@@ -157,13 +158,10 @@ class H2Reading:
         """Yield all of `transactions` as batches of at most ``rows`` rows, in nearly that order."""
         log = self._log
         if log is None or not log.in_runs:
-            from tallystick.arrow.schemas import batches_of_transactions
-
-            yield from batches_of_transactions(self.transactions(), self.clock.value, rows)
-            return
+            return super().transaction_batches(rows)
         from tallystick.systems.h2.columns.transactions import TransactionColumns
 
-        yield from TransactionColumns(log, self.source.path, hand_commits_of(log)).batches(rows)
+        return TransactionColumns(log, self.source.path, hand_commits_of(log)).batches(rows)
 
     def changes(self) -> Iterable[Change]:
         """Yield committed changes in commit order."""
@@ -233,15 +231,12 @@ class H2Reading:
         result = self._result
         log = None if isinstance(result, Finding) else result.columnar_log()
         if log is None or isinstance(result, Finding):
-            from tallystick.arrow.schemas import batches_of_changes
-
-            yield from batches_of_changes(self.changes(), self.clock.value, rows)
-            return
+            return super().change_batches(rows)
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
         shown = self._presentation(result, log.stream)
         columns = ChangeColumns(log, result.opening.tables, self.source.path, shown)
-        yield from columns.batches(rows)
+        return columns.batches(rows)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of the database with their columns, from its own catalogue."""

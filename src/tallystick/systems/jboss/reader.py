@@ -6,9 +6,9 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -97,10 +97,11 @@ from tallystick.systems.protocol import (
     LogSource,
     Missing,
     Reached,
+    Reading,
     ReadOptions,
     Split,
 )
-from tallystick.systems.runs import RunCount, loaded_if_it_pays
+from tallystick.systems.runs import RunCount, pay_here
 from tallystick.systems.surroundings import joined, judged_whole, names_beside
 
 if TYPE_CHECKING:
@@ -114,44 +115,13 @@ KEPT_MAX = 1 << 24
 """Bytes of a journal of which all ended transactions are kept, for the verdict and the table."""
 
 
-def _records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
-    """Read one file for a step of a stream. Raises `CorruptLogError` where it is damaged."""
-    plain = loaded_if_it_pays(file.size, _load_plain_records)
-    return read_records(journal, file) if plain is None else plain(journal, file, read_records)
-
-
-def _valid_records_of(journal: JournalFiles, file: JournalFile) -> FileRecords:
-    """Read what is not damaged of one file for a step of a stream."""
-    plain = loaded_if_it_pays(file.size, _load_plain_records)
-    if plain is None:
-        return read_valid_records(journal, file)
-    return plain(journal, file, read_valid_records)
-
-
-def _load_plain_records() -> Callable[[JournalFiles, JournalFile, RecordsOf], FileRecords]:
+def _records_of(one_by_one: RecordsOf, journal: JournalFiles, file: JournalFile) -> FileRecords:
+    """Read one file for a step of a stream, where it is short or damaged by ``one_by_one``."""
+    if not pay_here(file.size):
+        return one_by_one(journal, file)
     from tallystick.systems.jboss.runs.records import plain_records
 
-    return plain_records
-
-
-def _load_analysis() -> Callable[[JournalFiles], AnalysisInRuns | None]:
-    from tallystick.systems.jboss.runs.analysis import analyse_in_runs
-
-    return analyse_in_runs
-
-
-def _load_changes() -> Callable[[JournalFiles, str, int], Iterator[pa.RecordBatch]]:
-    from tallystick.systems.jboss.columns.changes import change_batches
-
-    return change_batches
-
-
-def _load_transactions() -> Callable[
-    [JournalFiles, str, Callable[[], Analysis]], TransactionColumns | None
-]:
-    from tallystick.systems.jboss.columns.transactions import transactions_in_columns
-
-    return transactions_in_columns
+    return plain_records(journal, file, one_by_one)
 
 
 def reading_of(source: LogSource, options: ReadOptions) -> JournalReading | ObjectStoreReading:
@@ -161,7 +131,7 @@ def reading_of(source: LogSource, options: ReadOptions) -> JournalReading | Obje
     return JournalReading(source, options)
 
 
-class JournalReading:
+class JournalReading(Reading):
     """A `LogReading` of one circular journal.
 
     Settings: ``file_size`` and ``user_version`` as the journal was configured, ``generation`` to
@@ -216,8 +186,11 @@ class JournalReading:
     @cached_property
     def _in_runs(self) -> AnalysisInRuns | None:
         """The analysis without those that ended as they should; None of short journals."""
-        analysed = loaded_if_it_pays(self._size, _load_analysis)
-        return None if analysed is None else analysed(self.journal)
+        if not pay_here(self._size):
+            return None
+        from tallystick.systems.jboss.runs.analysis import analyse_in_runs
+
+        return analyse_in_runs(self.journal)
 
     @cached_property
     def _evidence(self) -> Evidence:
@@ -294,17 +267,20 @@ class JournalReading:
         """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
         from tallystick.arrow.schemas import batches_of_transactions
 
-        if (found := self._in_columns()) is not None:
-            own = batches_of_transactions(self._coordinated, self.clock.value, rows)
-            return chain(found.batches(rows), own)
-        return batches_of_transactions(self.transactions(), self.clock.value, rows)
+        if (found := self._in_columns()) is None:
+            return super().transaction_batches(rows)
+        own = batches_of_transactions(self._coordinated, self.clock.value, rows)
+        return chain(found.batches(rows), own)
 
     def _in_columns(self) -> TransactionColumns | None:
         """Return the transactions of a large journal; None of a short or odd one."""
         require_numbers(self._options.settings)
-        if (found := loaded_if_it_pays(self._size, _load_transactions)) is None:
+        if not pay_here(self._size):
             return None
-        return found(self.journal, self.source.path, lambda: self._evidence.analysis)
+        from tallystick.systems.jboss.columns.transactions import transactions_in_columns
+
+        log = self.source.path
+        return transactions_in_columns(self.journal, log, lambda: self._evidence.analysis)
 
     def changes(self) -> Iterator[Change]:
         """Yield the committed changes in the order of the loader's callbacks."""
@@ -313,25 +289,15 @@ class JournalReading:
 
     def change_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of ``changes()`` as batches of the `CHANGES` schema."""
-        from tallystick.arrow.schemas import batches_of_changes
+        if self.journal.generation.shape.pairs or not pay_here(self._size):
+            return super().change_batches(rows)
+        from tallystick.systems.jboss.columns.changes import change_batches
 
-        pairs = self.journal.generation.shape.pairs
-        batches = None if pairs else loaded_if_it_pays(self._size, _load_changes)
-        if batches is None:
-            return batches_of_changes(self.changes(), self.clock.value, rows)
-        return batches(self.journal, self.source.path, rows)
+        return change_batches(self.journal, self.source.path, rows)
 
     def lives(self) -> Mapping[str, FileLife]:
         """Return the life of every file; it is read when it is asked for."""
         return Lives(self.journal)
-
-    def resume(self, path: str, offset: int) -> int:
-        """Return 0: no record can be found from the middle of a file."""
-        del path, offset
-        return 0
-
-    log_identity = None
-    damage_ends_log = False
 
     def number(self, path: str) -> int | None:
         """Return the id in the header of a file."""
@@ -396,7 +362,7 @@ class JournalReading:
         if journal.generation.shape.pairs:
             size = configured_size(journal.files, self._options.settings)
             return changes_between_of_all(journal, log, size, after, until, skip_lost=skips)
-        records_of = _valid_records_of if skips else _records_of
+        records_of = partial(_records_of, read_valid_records if skips else read_records)
         return changes_between(journal, log, after, until, records_of, skip_lost=skips)
 
     @cached_property
@@ -419,7 +385,7 @@ class JournalReading:
         if collection not in {one.name for one in self.collections()}:
             return
         if until is not None and not self._options.skip_lost:
-            require_joined(self.journal, after, until, _records_of)
+            require_joined(self.journal, after, until, partial(_records_of, read_records))
         for one in collection_changes(collection, self.changes(), self._queue_names):
             place = one.commit_sequence
             if until is None or (place <= until and (after is None or place > after)):

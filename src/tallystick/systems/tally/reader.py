@@ -35,6 +35,7 @@ from tallystick.systems.protocol import (
     LogSource,
     Missing,
     Reached,
+    Reading,
     ReadOptions,
     Split,
     Stretch,
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     from tallystick.systems.protocol import Longs
 
 
-class TallyReading:
+class TallyReading(Reading):
     """Everything that can be read of one native log.
 
     ``access`` reads its files; by default from the local disk.

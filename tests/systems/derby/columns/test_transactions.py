@@ -11,7 +11,6 @@ from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions
 from tallystick.systems.derby.columns.transactions import plain_transactions
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.derby.runs import chunk
-from tallystick.systems.protocol import TransactionBatches
 from tests.kit import read_in_runs, table_rows
 from tests.systems.derby.logs import copy, cut, reading_of
 from tests.systems.derby.mixed import MixedLog, written
@@ -25,7 +24,6 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def same(log: DerbyReading, rows: int = 7) -> list[dict[str, Any]]:
     """Check that the batches have the rows of the objects; return these."""
-    assert isinstance(log, TransactionBatches)
     batches = list(log.transaction_batches(rows))
     assert all(one.schema == TRANSACTIONS and one.num_rows <= rows for one in batches)
     expected = list(batches_of_transactions(log.transactions(), log.clock.value))

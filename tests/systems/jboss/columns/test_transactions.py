@@ -16,7 +16,7 @@ from tallystick.records import Xid
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE, pack_xid
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.reader import JournalReading
-from tallystick.systems.protocol import LogSource, ReadOptions, TransactionBatches
+from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.kit import read_in_runs
 from tests.systems.jboss.build import (
     add,
@@ -55,7 +55,6 @@ def _both(source: LogSource, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any]
     expected = _rows(batches_of_transactions(slow, "none", ROWS))
     read_in_runs(monkeypatch)
     reading = JournalReading(source, ReadOptions())
-    assert isinstance(reading, TransactionBatches)
     assert _rows(reading.transaction_batches(ROWS)) == expected
     assert _rows(batches_of_transactions(reading.transactions(), "none", ROWS)) == expected
     return expected, reading._in_columns() is not None

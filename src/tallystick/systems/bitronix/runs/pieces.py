@@ -15,7 +15,6 @@ from tallystick.systems import runs
 from tallystick.systems.bitronix.read.files import Part
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
-    ReadStaleRun,
     RecordSpan,
     Stamp,
     header_span,
@@ -51,7 +50,11 @@ class Runs:
     @classmethod
     def where_they_pay(cls, data: memoryview, size: int) -> Self:
         """Return the runs of a file, of which so many bytes are to be read."""
-        return cls(data, runs.loaded_if_it_pays(size, _load_chunks), runs.RUN_MIN)
+        if not runs.pay_here(size):
+            return cls(data, None)
+        from tallystick.systems.bitronix.runs.chunk import read_chunk
+
+        return cls(data, read_chunk, runs.RUN_MIN)
 
     def chunk(self, begin: int, end: int) -> Chunk | None:
         """Return the next plain records of a run; None where the first is odd, or they are few.
@@ -92,9 +95,12 @@ def pieces(
         return
     if walk.place >= part.content_end:
         yield unused_span(walk.place, part.size)
+    elif runs.pay_here(part.content_end - walk.place):
+        from tallystick.systems.bitronix.runs.chunk import read_stale_run
+
+        yield from tail_spans(part.data, walk.place, newest, read_stale_run)
     else:
-        read_run = runs.loaded_if_it_pays(part.content_end - walk.place, _load_stale_runs)
-        yield from tail_spans(part.data, walk.place, newest, read_run)
+        yield from tail_spans(part.data, walk.place, newest)
 
 
 def counted_pieces(walk: CountedWalk, found: Runs, in_step: Callable[[], bool]) -> Iterator[Piece]:
@@ -122,15 +128,3 @@ def apply(piece: Piece, found: OpenDecisions) -> None:
         piece.decide(found)
     elif piece.record is not None and piece.outcome is Outcome.VALID:
         found.apply(piece.record)
-
-
-def _load_chunks() -> ReadChunk:
-    from tallystick.systems.bitronix.runs.chunk import read_chunk
-
-    return read_chunk
-
-
-def _load_stale_runs() -> ReadStaleRun:
-    from tallystick.systems.bitronix.runs.chunk import read_stale_run
-
-    return read_stale_run

@@ -14,7 +14,7 @@ from tallystick.systems.cloudtran.read.block_order import BlockOccurrence, Block
 from tallystick.systems.cloudtran.read.files import BlockFile
 
 if TYPE_CHECKING:
-    from tallystick.systems.cloudtran.runs.chunk import Chunk, Chunks
+    from tallystick.systems.cloudtran.runs.chunk import Chunk
 
 Piece: TypeAlias = "BlockOccurrence | Chunk"
 
@@ -27,8 +27,11 @@ def pieces(files: Iterable[BlockFile], opened: Opener, *, beyond: bool = False) 
         with opened(file) as scan:
             size += scan.end
             # Of all files so far: many small files are worth the compiler like one large one.
-            load = runs.loaded_if_it_pays(size, _load)
-            chunks = None if load is None else load(scan, order, index, file)
+            chunks = None
+            if runs.pay_here(size):
+                from tallystick.systems.cloudtran.runs.chunk import Chunks
+
+                chunks = Chunks(scan, order, index, file)
             offset = 0
             while offset < scan.end and (beyond or not order.ended):
                 chunk = None if chunks is None else chunks.next(offset, scan.end)
@@ -40,9 +43,3 @@ def pieces(files: Iterable[BlockFile], opened: Opener, *, beyond: bool = False) 
                 order.follows(block)
                 yield BlockOccurrence(index, file, block)
                 offset = block.end
-
-
-def _load() -> type[Chunks]:
-    from tallystick.systems.cloudtran.runs.chunk import Chunks
-
-    return Chunks

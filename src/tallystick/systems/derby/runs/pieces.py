@@ -31,14 +31,11 @@ Piece: TypeAlias = "ByteRange | Chunk"
 
 def runs_of(log: LogFiles, size: int) -> Runs | None:
     """Return the runs of a log, of which so many bytes are to be read; None where none pays."""
-    found = None if log.encrypted else runs.loaded_if_it_pays(size, _load)
-    return None if found is None else found(log)
-
-
-def _load() -> type[Runs]:
+    if log.encrypted or not runs.pay_here(size):
+        return None
     from tallystick.systems.derby.runs.chunk import Runs
 
-    return Runs
+    return Runs(log)
 
 
 def file_pieces(file: FileScan, found: Runs | None) -> Iterator[Piece]:

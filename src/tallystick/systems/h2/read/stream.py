@@ -8,7 +8,7 @@ in the engine. Source: docs/formats/h2.md, "Trunk and data pages".
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import repeat
@@ -17,7 +17,7 @@ from tallystick.errors import CorruptLogError
 from tallystick.storage.mapped import let_go
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
-from tallystick.systems.runs import loaded_if_it_pays
+from tallystick.systems.runs import pay_here
 
 AT_ONCE = 1 << 9
 """Pages that are looked at in one go: of no more than `mapped.NEAR` bytes as a rule."""
@@ -360,29 +360,25 @@ def _whole_pages(pages: PageFile, keys: array[int], listed: list[int]) -> int:
     At most as many as the file has pages.
     """
     known, most = 0, min(len(listed), pages.page_count)
-    compiled = loaded_if_it_pays(most * pages.page_size, _load_test)
-    while compiled is not None and known < most:
+    compiled = pay_here(most * pages.page_size)
+    while compiled and known < most:
         let_go(pages.data, listed[known] * pages.page_size)
         some = slice(known, min(known + AT_ONCE, most))
-        known += (whole := compiled(pages, keys[some], listed[some]))
-        if whole < some.stop - some.start:
-            break
+        known += (whole := _count_whole(pages, keys[some], listed[some]))
+        compiled = whole == some.stop - some.start
     while known < most and data_fault(pages, listed[known], keys[known]) is None:
         known += 1
     return known
 
 
-def _load_test() -> Callable[[PageFile, array[int], list[int]], int]:
+def _count_whole(pages: PageFile, keys: array[int], ids: list[int]) -> int:
     import numpy as np
 
     from tallystick.systems.h2.format.page_kernels import count_whole_pages
 
-    def count(pages: PageFile, keys: array[int], ids: list[int]) -> int:
-        data = np.frombuffer(pages.data, dtype=np.uint8)
-        arrays = np.array(ids, np.int64), np.array(keys, np.int64)
-        return int(count_whole_pages(data, *arrays, pages.page_size))
-
-    return count
+    data = np.frombuffer(pages.data, dtype=np.uint8)
+    arrays = np.array(ids, np.int64), np.array(keys, np.int64)
+    return int(count_whole_pages(data, *arrays, pages.page_size))
 
 
 def _pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:

@@ -15,7 +15,7 @@ from tallystick.systems.h2.read.scan import Scan, ScanEnd
 from tallystick.systems.h2.read.stream import LogStream
 
 if TYPE_CHECKING:
-    from tallystick.systems.h2.runs.chunk import Chunk, Chunks
+    from tallystick.systems.h2.runs.chunk import Chunk
 
 Piece: TypeAlias = "Entry | Chunk"
 
@@ -34,16 +34,11 @@ class LogPieces:
     def __init__(self, stream: LogStream, zone: Zone) -> None:
         self.stream, self.zone = stream, zone
         self.end = ScanEnd()
-        self._chunks = runs.loaded_if_it_pays(stream.size, _load)
-
-    @property
-    def in_runs(self) -> bool:
-        """True if the records come in chunks."""
-        return self._chunks is not None
+        self.in_runs = runs.pay_here(stream.size)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield all records in order: as chunks, or as entries; a run of no-ops is one."""
-        if self._chunks is not None:
+        if self.in_runs:
             yield from self.chunks()
             return
         scan = Scan(self.stream, self.zone)
@@ -52,8 +47,9 @@ class LogPieces:
 
     def chunks(self, rows: int = ROWS) -> Iterator[Chunk]:
         """Yield all records in order, in chunks of at most ``rows``."""
-        assert self._chunks is not None
-        found = self._chunks(self.stream, self.zone)
+        from tallystick.systems.h2.runs.chunk import Chunks
+
+        found = Chunks(self.stream, self.zone)
         yield from found.read(rows)
         self.end = found.end
 
@@ -92,9 +88,3 @@ class LogPieces:
         from tallystick.systems.h2.runs.chunk import entries_of
 
         return entries_of(chunk, self.stream, self.zone, valued, chosen)
-
-
-def _load() -> type[Chunks]:
-    from tallystick.systems.h2.runs.chunk import Chunks
-
-    return Chunks

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
     AtStake,
-    Change,
     Clock,
     Finding,
     Judgement,
@@ -39,7 +38,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source
 from tallystick.systems.answers import Ground, judgement_of
-from tallystick.systems.decisions import decision_rows
+from tallystick.systems.decisions import CoordinatorReading, decision_rows
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.jboss.applications.coordinated import (
     Place,
@@ -62,8 +61,6 @@ from tallystick.systems.protocol import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tallystick.systems.protocol import Longs
 
 _KINDS = {
     State.HEURISTIC: Kind.HEURISTIC,
@@ -143,15 +140,13 @@ class _State:
 
 
 @dataclass
-class ObjectStoreReading:
+class ObjectStoreReading(CoordinatorReading):
     """A `LogReading` of one store; every file is read once, and what is decoded is kept."""
 
     source: LogSource
     options: ReadOptions = field(repr=False)
     format = "Narayana's store of files"
     clock = Clock.WALL_MS
-    log_identity = None
-    damage_ends_log = False
 
     @cached_property
     def _states(self) -> list[_State]:
@@ -203,16 +198,6 @@ class ObjectStoreReading:
         for one in self._states:
             if one.transaction is not None and one.named.in_use and one.size:
                 yield one.transaction
-
-    def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""
-        from tallystick.arrow.schemas import batches_of_transactions
-
-        return batches_of_transactions(self.transactions(), self.clock.value, rows)
-
-    def changes(self) -> Sequence[Change]:
-        """Return none: a coordinator's store holds decisions, not data."""
-        return ()
 
     def fated_changes(self) -> Iterator[Row]:
         """Yield the decisions by participant."""
@@ -283,11 +268,6 @@ class ObjectStoreReading:
         """Return none: states are written in their place."""
         return {}
 
-    def resume(self, path: str, offset: int) -> int:
-        """Return 0."""
-        del path, offset
-        return 0
-
     def number(self, path: str) -> int | None:
         """Return None: no file continues another one."""
         del path
@@ -298,16 +278,6 @@ class ObjectStoreReading:
         del path, reached
         return None
 
-    def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
-        """Return the ends of records: nothing is committed at any place."""
-        del file, sequences
-        return ends
-
-    def changes_between(self, after: int | None, until: int) -> Iterator[Change]:
-        """Yield none, as `changes`."""
-        del after, until
-        return iter(())
-
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
@@ -316,10 +286,6 @@ class ObjectStoreReading:
 
         chosen = (one for one in self.records() if split is None or one.file == split.file)
         return record_batches(chosen, self.source.path, self.clock.value, rows)
-
-    def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - files are small
-        """Return one per file."""
-        return [Split(path, 0, 1 << 62) for path in self.source.files]
 
 
 def _record(one: _State) -> Record:

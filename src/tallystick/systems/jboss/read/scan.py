@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 from tallystick.arrow.numba_kernel import (
     compiled_of,
+    has_compiler,
     has_twin,
     lazy_kernel,
     lazy_small_kernel,
-    loaded_compiled,
     pays,
 )
 from tallystick.arrow.plain_bytes import be_int32, be_uint32, crc32_of
@@ -254,9 +254,9 @@ def chosen(walk: Any, size: int) -> tuple[Any, Callable[[Any, str], Any]]:
         walk: a lazy kernel.
         size: bytes that it is to walk over.
     """
-    wanted = pays(size, LOADED_FROM, COMPILED_FROM)
-    compiled = loaded_compiled(lambda: compiled_of(walk)) if wanted else None
-    return (walk, lambda buffer, _kind: buffer) if compiled is None else (compiled, _array)
+    if pays(size, LOADED_FROM, COMPILED_FROM) and has_compiler():
+        return compiled_of(walk), _array
+    return walk, lambda buffer, _kind: buffer
 
 
 def _array(buffer: Any, kind: str) -> Any:

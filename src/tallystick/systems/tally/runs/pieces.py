@@ -10,10 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tallystick.arrow.numba_kernel import loaded_compiled
+from tallystick.arrow.numba_kernel import has_compiler
 from tallystick.systems import runs
 from tallystick.systems.tally.format.layout import GroupHeader
 from tallystick.systems.tally.read.decision import Case
@@ -91,7 +90,7 @@ class Runs:
         """Return a place with the groups from ``due`` on; None if that one is read by itself."""
         # Asked at each group until it pays: how long a log is shows only as it is read.
         if self._pay is not None and self._pay(self._passed(view, due)):
-            self._read, self._pay = loaded_compiled(partial(_load, self._key)), None
+            self._read, self._pay = _reader(self._key) if has_compiler() else None, None
         found = self._read(view, due, stop) if self._read is not None else None
         if found is None:
             return None
@@ -119,7 +118,7 @@ def chunk_of(place: Place) -> Chunk | None:
     return place.chunk if isinstance(place, ChunkPlace) else None
 
 
-def _load(key: bytes | None) -> ReadChunk:
+def _reader(key: bytes | None) -> ReadChunk:
     from tallystick.systems.tally.runs.groups import ALL_CODES, ChunkReader
 
     return ChunkReader(known=ALL_CODES, large=True, key=key)
