@@ -16,18 +16,16 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import Change, Fate, Kind, Outcome, Row
 from tallystick.storage.source import settled_stamp
 from tallystick.systems.jboss.format.bodies import xid
 from tallystick.systems.jboss.format.layout import (
+    COMMIT,
     IN_TRANSACTION,
     ROLLBACK,
     SYSTEM_NAME,
-    Item,
-    RecordType,
     decode,
 )
 from tallystick.systems.jboss.read.classify import (
@@ -215,36 +213,63 @@ class Crossing:
         return len(self.left_open) + len(self.ended)
 
 
-class FileRecords(Protocol):
+@dataclass(frozen=True, slots=True)
+class FileRecords:
     """The records of one undamaged file, as far as a step needs them.
 
     ``low`` and ``high`` are offsets; a record counts where its end is above ``low`` and not above
     ``high``. Records that the loader drops are in `has_end` only.
+
+    Attributes:
+        kinds: the type byte of each record that the loader sees, by offset.
+        offsets: its offset.
+        ends: the offset after it.
+        transactions: the number of its transaction; 0 if it has none.
+        dropped: where whole records end that the loader drops.
     """
+
+    kinds: bytes
+    offsets: array[int]
+    ends: array[int]
+    transactions: array[int]
+    dropped: Collection[int] = ()
 
     @property
     def is_empty(self) -> bool:
         """True if the file holds no whole record."""
-        ...
+        return not self.kinds and not self.dropped
 
     def has_end(self, offsets: Collection[int]) -> bool:
         """Return whether a whole record ends at one of these offsets."""
-        ...
+        return any(one in self.ends or one in self.dropped for one in offsets)
 
-    def committed(self, low: int, high: int) -> Iterable[int]:
-        """Return the transactions of the commits in a range."""
-        ...
+    def committed(self, low: int, high: int) -> Iterator[int]:
+        """Yield the transactions of the commits in a range."""
+        for kind, end, number in zip(self.kinds, self.ends, self.transactions, strict=True):
+            if kind == COMMIT and low < end <= high:
+                yield number
 
     def chosen(self, numbers: Set[int], low: int, high: int) -> Iterator[tuple[int, int]]:
         """Yield offset and size, in bytes, of records, by offset.
 
         They are all those of these transactions, and those outside of any in a range.
         """
-        ...
+        columns = self.kinds, self.offsets, self.ends, self.transactions
+        for kind, offset, end, number in zip(*columns, strict=True):
+            if number in numbers if kind in IN_TRANSACTION else low < end <= high:
+                yield offset, end - offset
 
     def crossing(self) -> Crossing:
         """Return which transactions the file leaves open and which it ends."""
-        ...
+        left: dict[int, bool] = {}
+        ended = set()
+        for kind, number in zip(self.kinds, self.transactions, strict=True):
+            if kind in IN_TRANSACTION:
+                # The last record of a number decides, as a number may be used again after its end.
+                ends = left[number] = kind in (COMMIT, ROLLBACK)
+                ended |= {number} if ends else set()
+        open_ = (number for number, ends in left.items() if not ends)
+        return Crossing(array("q", sorted(open_)), array("q", sorted(ended)))
 
 
 RecordsOf = Callable[[JournalFiles, JournalFile], FileRecords]
@@ -455,7 +480,7 @@ def _crossing(
 
 def read_valid_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
     """Read the records of a file that are not damaged."""
-    return _ReadRecords(read_file(journal, file, last=False))
+    return _records_of(read_file(journal, file, last=False))
 
 
 def read_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
@@ -468,54 +493,20 @@ def read_records(journal: JournalFiles, file: JournalFile) -> FileRecords:
             "records are damaged", file=file.path, offset=one,
             advice="Look at the log with `tallystick explain`",
         )  # fmt: skip
-    return _ReadRecords(reading)
+    return _records_of(reading)
 
 
 def _damaged(reading: FileReading) -> list[int]:
     return [one.row.offset for one in reading.ranges if one.outcome is Outcome.CORRUPT]
 
 
-class _ReadRecords:
-    """The records of a file that was read record by record."""
-
-    def __init__(self, reading: FileReading) -> None:
-        valid = [one for one in reading.ranges if one.outcome is Outcome.VALID]
-        self._ends = {one.row.end for one in valid}
-        self._items = [reading.item(one) for one in valid if not one.dropped]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._ends
-
-    def has_end(self, offsets: Collection[int]) -> bool:
-        return not self._ends.isdisjoint(offsets)
-
-    def committed(self, low: int, high: int) -> Iterator[int]:
-        for one in self._items:
-            if one.type is RecordType.COMMIT and low < one.offset + one.length <= high:
-                yield _number(one)
-
-    def chosen(self, numbers: Set[int], low: int, high: int) -> Iterator[tuple[int, int]]:
-        for one in self._items:
-            if (
-                _number(one) in numbers
-                if one.type in IN_TRANSACTION
-                else low < one.offset + one.length <= high
-            ):
-                yield one.offset, one.length
-
-    def crossing(self) -> Crossing:
-        left: dict[int, bool] = {}
-        ended = set()
-        for one in self._items:
-            if one.type in IN_TRANSACTION:
-                # The last record of a number decides, as a number may be used again after its end.
-                ends = one.type in (RecordType.COMMIT, RecordType.ROLLBACK)
-                left[_number(one)] = not ends
-                ended |= {_number(one)} if ends else set()
-        open_ = (number for number, is_open in left.items() if is_open)
-        return Crossing(array("q", sorted(open_)), array("q", sorted(ended)))
-
-
-def _number(item: Item) -> int:
-    return item.transaction or 0
+def _records_of(reading: FileReading) -> FileRecords:
+    valid = [one for one in reading.ranges if one.outcome is Outcome.VALID]
+    items = [reading.item(one) for one in valid if not one.dropped]
+    return FileRecords(
+        bytes(one.type for one in items),
+        array("q", (one.offset for one in items)),
+        array("q", (one.offset + one.length for one in items)),
+        array("q", (one.transaction or 0 for one in items)),
+        {one.row.end for one in valid if one.dropped},
+    )
