@@ -230,11 +230,11 @@ def pays(work: int, loaded_from: int, compiled_from: int) -> bool:
 
 
 def has_compiler() -> bool:
-    """Return whether numba is installed; if it is not, say once what it would bring.
+    """Return whether numba is installed, with Arrow; if it is not, say once what it would bring.
 
     Without a compiler kernels are slower than reading record by record.
     """
-    found = find_spec("numba") is not None
+    found = all(find_spec(name) is not None for name in ("numba", "pyarrow"))
     if not found:
         _say("long logs are read 10 to 40 times as fast with: pip install 'tallystick[arrow]'")
     return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
@@ -29,6 +29,7 @@ from tallystick.records import (
     Outcome,
     Record,
     Row,
+    State,
     Transaction,
     jsonable,
 )
@@ -268,6 +269,17 @@ def batches_of_transactions(
     """Make batches of at most ``rows`` rows in the `TRANSACTIONS` schema."""
     constant = {"clock": clock}
     return _batches_of_objects(transactions, TRANSACTIONS, _TRANSACTION_COLUMNS, constant, rows)
+
+
+def transactions_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Transaction]:
+    """Yield the rows of batches in the `TRANSACTIONS` schema as objects."""
+    for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+        del row["clock"]
+        file, offset = row.pop("evidence_file"), row.pop("evidence_offset")
+        row["state"], row["evidence"] = State(row["state"]), file and (file, offset)
+        row["attributes"] = json.loads(row["attributes"] or "{}")
+        lists = {name: tuple(row[name]) for name in ("participants", "open_participants", "files")}
+        yield Transaction(**row | lists)
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
 from tallystick.systems.bitronix.read.spans import Lives, log_file
-from tallystick.systems.bitronix.runs.transactions import transactions
+from tallystick.systems.bitronix.read.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
 from tallystick.systems.bitronix.verdict.differences import doubtful_decisions, lost_decisions
 from tallystick.systems.bitronix.verdict.evidence import Evidence
@@ -116,17 +116,20 @@ class BitronixReading(CoordinatorReading):
     def transactions(self) -> Iterator[Transaction]:
         """Yield one per gtrid, from both parts. Memory grows with the gtrids of the journal."""
         with self._opened() as pair:
-            yield from transactions(pair, self.source.path)
+            if not _go_in_columns(pair):
+                yield from transactions(pair, self.source.path)
+                return
+        from tallystick.arrow.schemas import BATCH_ROWS, transactions_of
+
+        yield from transactions_of(self.transaction_batches(BATCH_ROWS))
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of `transactions` in the same order, at most ``rows`` in a batch."""
-        log, clock = self.source.path, self.clock
         with self._opened() as pair:
-            size = sum(part.counted_end for part in pair.parts)
-            if pay_here(size):
+            if _go_in_columns(pair):
                 from tallystick.systems.bitronix.columns.transactions import transaction_batches
 
-                yield from transaction_batches(pair, log, clock, rows)
+                yield from transaction_batches(pair, self.source.path, self.clock, rows)
                 return
         yield from super().transaction_batches(rows)
 
@@ -250,6 +253,10 @@ class BitronixReading(CoordinatorReading):
     def _engine_verdict(self) -> dict[str, Any]:
         with self._opened() as pair:
             return engine_verdict(pair.data)
+
+
+def _go_in_columns(pair: DualFiles) -> bool:
+    return pay_here(sum(part.counted_end for part in pair.parts))
 
 
 def merge_records(readings: Iterable[BitronixReading]) -> Iterator[Record]:

@@ -259,9 +259,11 @@ class JournalReading(Reading):
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""
-        if (found := self._in_columns()) is not None:
-            return chain(found.objects(), self._coordinated)
-        return chain(transactions(self.source.path, self._every_end), self._coordinated)
+        if (found := self._in_columns()) is None:
+            return chain(transactions(self.source.path, self._every_end), self._coordinated)
+        from tallystick.arrow.schemas import BATCH_ROWS, transactions_of
+
+        return chain(transactions_of(found.batches(BATCH_ROWS)), self._coordinated)
 
     def transaction_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all of ``transactions()`` as batches of the `TRANSACTIONS` schema."""

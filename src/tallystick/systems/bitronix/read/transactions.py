@@ -1,7 +1,6 @@
 """The last status of each global transaction, and the resources for which it is still open.
 
-In: records in the order of the journal, and the decisions that are open after them. Out:
-`Transaction` values by gtrid.
+In: both files. Out: `Transaction` values by gtrid; memory grows with their number.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tallystick.records import State, Transaction
+from tallystick.records import Outcome, State, Transaction
 from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
+from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 
 STATE_OF = {
@@ -54,30 +54,23 @@ class GtridSummary:
         if record.status == layout.COMMITTING:
             self.decision_place = place
         self.names = united(self.names, record.unique_names)
-        self.add_file(place[0])
+        if place[0] not in self.files:
+            self.files = (*self.files, place[0])
         self.records += 1
         self.bytes += record.size
 
-    def add_file(self, path: str) -> None:
-        """Note that a file holds records of it."""
-        if path not in self.files:
-            self.files = (*self.files, path)
 
-
-class Summaries(dict[bytes, GtridSummary]):
-    """A summary for each gtrid, in order of the first records."""
-
-    def of(self, gtrid: bytes, first_time: int) -> GtridSummary:
-        """Return the summary of a gtrid; a new one begins at that time."""
-        summary = self.get(gtrid)
-        if summary is None:
-            summary = self[gtrid] = GtridSummary(first_time)
-        return summary
-
-    def transactions(self, log: str, decisions: OpenDecisions) -> Iterator[Transaction]:
-        """Yield the transactions of a log, of which these decisions are open."""
-        for gtrid, summary in self.items():
-            yield _transaction(log, gtrid, summary, decisions.get(gtrid))
+def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
+    """Yield every gtrid of the journal in order of its first record."""
+    found, decisions = dict[bytes, GtridSummary](), OpenDecisions()
+    for part in pair.order():
+        for span in part.spans(pair.newest) if part.header is not None else ():
+            if (record := span.record) is not None and span.outcome is Outcome.VALID:
+                decisions.apply(record)
+                one = found.setdefault(record.gtrid, GtridSummary(record.time))
+                one.add((part.path or "", span.offset), record)
+    for gtrid, summary in found.items():
+        yield _transaction(log, gtrid, summary, decisions.get(gtrid))
 
 
 @lru_cache(maxsize=1024)

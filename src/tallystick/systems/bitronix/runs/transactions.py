@@ -1,22 +1,21 @@
-"""The global transactions of a journal: all of them, or their number by state and those in doubt.
+"""How many global transactions of a journal are in which state, and which have not ended.
 
-In: the pieces of both files. Out: `Transaction` values, for which memory grows with the gtrids; or
-`States`, for which it grows with the transactions that are open.
+In: the pieces of both files. Out: `States`; memory grows with the transactions that are open.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.records import Outcome, Transaction
+from tallystick.records import Outcome
 from tallystick.systems.bitronix.format.layout import CLOSING, GTRID_TAIL
 from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 from tallystick.systems.bitronix.read.scan import RecordSpan
-from tallystick.systems.bitronix.read.transactions import Summaries, state_of, united
-from tallystick.systems.bitronix.runs.pieces import apply, pieces
+from tallystick.systems.bitronix.read.transactions import state_of, united
+from tallystick.systems.bitronix.runs.pieces import pieces
 
 if TYPE_CHECKING:
     from tallystick.systems.bitronix.runs.chunk import Chunk
@@ -27,43 +26,6 @@ CLOSED_MAX = 1 << 16
 _TAIL_SIZE = GTRID_TAIL.size
 _ENDED = {status: state_of(status, is_open=False).value for status in CLOSING}
 """The words for the states of those that have ended; an enum takes as long as the rest to say."""
-
-
-def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
-    """Yield every gtrid of the journal in order of its first record."""
-    found, decisions = Summaries(), OpenDecisions()
-    for part in pair.order():
-        path = part.path or ""
-        for piece in pieces(part, pair.newest):
-            apply(piece, decisions)
-            if not isinstance(piece, RecordSpan):
-                _add_chunk(found, path, piece)
-            elif piece.record is not None and piece.outcome is Outcome.VALID:
-                one = found.of(piece.record.gtrid, piece.record.time)
-                one.add((path, piece.offset), piece.record)
-    yield from found.transactions(log, decisions)
-
-
-def _add_chunk(summaries: Summaries, path: str, chunk: Chunk) -> None:
-    """Add plain records: what `GtridSummary.add` does of each, gtrid by gtrid."""
-    table = [column.tolist() for column in chunk.by_gtrid()]
-    gtrids = chunk.gtrids(chunk.ends()[0])
-    found = []
-    for gtrid, first_time, status, time, last, decision, records, size in zip(
-        gtrids, *table, strict=True
-    ):
-        one = summaries.of(gtrid, first_time)
-        found.append(one)
-        one.last_status, one.last_time, one.last_place = status, time, (path, last)
-        if decision >= 0:
-            one.decision_place = (path, decision)
-        one.add_file(path)
-        one.records += records
-        one.bytes += size
-    # A record with the names of the one before it adds nothing to the union.
-    marks = chunk.groups.new_names
-    for number, names in zip(chunk.groups.of_rows[marks].tolist(), chunk.names(marks), strict=True):
-        found[number].names = united(found[number].names, names)
 
 
 class Unfinished(NamedTuple):

@@ -9,7 +9,6 @@ given before the last file was read, because the loader may drop records of it.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +21,6 @@ import pyarrow as pa
 from tallystick.arrow.columns import one_each, repeated, table_batch, whole_transactions
 from tallystick.arrow.groups import ordinals
 from tallystick.arrow.schemas import (
-    BATCH_ROWS,
     TRANSACTIONS,
     batches_of_transactions,
     plain,
@@ -227,11 +225,6 @@ class TransactionColumns:
                 yield from _with_keys(table, places, keys).to_batches()
             done += len(found)
 
-    def objects(self) -> Iterator[Transaction]:
-        """Yield the transactions as objects."""
-        for batch in self.batches(BATCH_ROWS):
-            yield from map(_transaction, batch.to_pylist())
-
     def _unended(self, ended: Any) -> Iterator[Transaction]:
         opened = self._replay.open
         if (analysis := self._analysis_of() if self._heuristics else self._known) is None:
@@ -263,12 +256,3 @@ def _with_keys(table: pa.Table, places: Any, keys: pa.Array) -> pa.Table:
     if (places[1:] < places[:-1]).any():
         table = table.take(pa.array(places))
     return table.set_column(TRANSACTIONS.get_field_index("key"), "key", keys)
-
-
-def _transaction(row: dict[str, Any]) -> Transaction:
-    del row["clock"]
-    file, offset = row.pop("evidence_file"), row.pop("evidence_offset")
-    row["state"], row["evidence"] = State(row["state"]), file and (file, offset)
-    row["attributes"] = json.loads(row["attributes"] or "{}")
-    lists = {name: tuple(row[name]) for name in ("participants", "open_participants", "files")}
-    return Transaction(**row | lists)
