@@ -17,6 +17,7 @@ from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import (
     Change,
     Clock,
+    Fate,
     Finding,
     Judgement,
     LogFile,
@@ -38,7 +39,7 @@ from tallystick.systems.h2.format.catalogue import collections
 from tallystick.systems.h2.format.entries import INCOMPLETE, Entry
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.shown import Presentation, Shown
-from tallystick.systems.h2.read.changes import by_column, changes_of, lost_row, rows_of
+from tallystick.systems.h2.read.changes import by_column, lost_row, rows_of
 from tallystick.systems.h2.read.files import OpenedFile, open_bytes, open_file
 from tallystick.systems.h2.read.records import batches_of_entries, record_of
 from tallystick.systems.h2.read.salvage import salvaged
@@ -67,6 +68,8 @@ from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tallystick.systems.h2.columns.changes import ChangeColumns
 
 
 class H2Reading(Reading):
@@ -167,10 +170,8 @@ class H2Reading(Reading):
         """Yield committed changes in commit order."""
         result = self._result
         if not isinstance(result, Finding) and result.file.stream is not None:
-            stream, shown = result.file.stream, self._presentation(result, result.file.stream)
-            tables = result.opening.tables
-            entries = Scan(stream, tables.zone(result.file.zone)).entries()
-            yield from changes_of(entries, stream, tables, shown, self.source.path)
+            rows = self._rows(result, result.file.stream, set(), [Fate.COMMITTED])
+            yield from (row.change for row in rows)
 
     def fated_changes(self) -> Iterator[Row]:
         """Yield the changes of all transactions as these end, then those that do not end.
@@ -181,12 +182,20 @@ class H2Reading(Reading):
         result = self._result
         if isinstance(result, Finding) or result.file.stream is None:
             return
-        stream, shown = result.file.stream, self._presentation(result, result.file.stream)
-        tables, log = result.opening.tables, self.source.path
-        lost, elsewhere = self._lost(result, shown)
-        entries = Scan(stream, tables.zone(result.file.zone)).entries()
-        yield from rows_of(entries, stream, tables, shown, log, lost)
+        lost, elsewhere = self._lost(result, self._presentation(result, result.file.stream))
+        yield from self._rows(result, result.file.stream, lost, [*Fate])
         yield from elsewhere
+
+    def _rows(
+        self,
+        result: EngineResult,
+        stream: LogStream,
+        lost: set[int],
+        fates: Sequence[Fate],
+    ) -> Iterator[Row]:
+        tables, shown = result.opening.tables, self._presentation(result, stream)
+        entries = Scan(stream, tables.zone(result.file.zone)).entries()
+        return rows_of(entries, stream, tables, shown, self.source.path, lost, fates)
 
     def _lost(self, result: EngineResult, shown: Presentation) -> tuple[set[int], list[Row]]:
         """Return where rows of the log are that a restart drops, and those outside of the log."""
@@ -205,13 +214,18 @@ class H2Reading(Reading):
         if log is None or isinstance(result, Finding):
             return None
         from tallystick.arrow.schemas import batch_of_fated
+
+        lost, elsewhere = self._lost(result, self._presentation(result, log.stream))
+        rest = [batch_of_fated(elsewhere, self.clock.value)] if elsewhere else []
+        return chain(self._columns(result, log, lost).batches(rows), rest)
+
+    def _columns(
+        self, result: EngineResult, log: LogPieces, lost: set[int] | None
+    ) -> ChangeColumns:
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
         shown = self._presentation(result, log.stream)
-        lost, elsewhere = self._lost(result, shown)
-        columns = ChangeColumns(log, result.opening.tables, self.source.path, shown, lost)
-        rest = [batch_of_fated(elsewhere, self.clock.value)] if elsewhere else []
-        return chain(columns.batches(rows), rest)
+        return ChangeColumns(log, result.opening.tables, self.source.path, shown, lost)
 
     def _presentation(
         self, result: EngineResult, stream: LogStream, tables: Tables | None = None
@@ -232,11 +246,7 @@ class H2Reading(Reading):
         log = None if isinstance(result, Finding) else result.columnar_log()
         if log is None or isinstance(result, Finding):
             return super().change_batches(rows)
-        from tallystick.systems.h2.columns.changes import ChangeColumns
-
-        shown = self._presentation(result, log.stream)
-        columns = ChangeColumns(log, result.opening.tables, self.source.path, shown)
-        return columns.batches(rows)
+        return self._columns(result, log, None).batches(rows)
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of the database with their columns, from its own catalogue."""

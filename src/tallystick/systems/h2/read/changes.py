@@ -7,9 +7,8 @@ order. The log itself knows tables by number only; where the SQL says nothing th
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 
-from tallystick.records import Change, Fate, Row, State
+from tallystick.records import Change, Fate, Row, State, Xid
 from tallystick.systems.h2.format.catalogue import TableLives, TableName
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
@@ -17,25 +16,7 @@ from tallystick.systems.h2.format.values.shown import Presentation, Shown
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.stream import LogStream
-from tallystick.systems.h2.read.transactions import LoggedTransaction, transactions_of
-
-
-def changes_of(
-    entries: Iterable[Entry],
-    stream: LogStream,
-    lives: TableLives,
-    presentation: Presentation,
-    log: str,
-) -> Iterator[Change]:
-    """Yield the changes of committed transactions in commit order; commits count from 1."""
-    commits = 0
-    for one in transactions_of(entries):
-        if one.state is not State.COMMITTED:
-            continue
-        commits += 1
-        for ordinal, entry in enumerate(one.changes):
-            change = _change(commits, ordinal, entry, one, stream, log)
-            yield _named(change, entry, lives, presentation)
+from tallystick.systems.h2.read.transactions import transactions_of
 
 
 def rows_of(
@@ -45,85 +26,75 @@ def rows_of(
     presentation: Presentation,
     log: str,
     lost: Container[int] = (),
+    fates: Container[Fate] = frozenset(Fate),
 ) -> Iterator[Row]:
     """Yield the changes of all transactions as these end, those that do not end last.
 
     What a rollback after a prepare record takes back is undone; the changes that take it back are
-    left out. ``lost`` are the offsets of records that a restart drops.
+    left out. ``lost`` are the offsets of records that a restart drops, ``fates`` those of the
+    transactions that are wanted. Commits count from 1.
     """
     commits = 0
     for one in transactions_of(entries):
         fate = FATES[one.state]
         commits += fate is Fate.COMMITTED
+        if fate not in fates:
+            continue
         # The inverse of each change follows the prepare record.
         kept = one.prepared_at if one.names and fate is Fate.UNDONE else len(one.changes)
         for ordinal, entry in enumerate(one.changes[:kept]):
-            change = _change(commits, ordinal, entry, one, stream, log)
-            if fate is not Fate.COMMITTED:
-                change = replace(change, commit_sequence=0, ordinal=0)
-            own = Fate.LOST if entry.start in lost else fate
-            yield Row(own, _named(change, entry, lives, presentation))
+            place = (commits, ordinal) if fate is Fate.COMMITTED else (0, 0)
+            change = _change(entry, one.xid, stream, lives, presentation, log, entry.start, place)
+            yield Row(Fate.LOST if entry.start in lost else fate, change)
 
 
 FATES = {
     State.COMMITTED: Fate.COMMITTED,
-    State.PREPARED: Fate.IN_DOUBT,
     State.ROLLED_BACK: Fate.UNDONE,
     State.ACTIVE: Fate.UNDONE,
+    State.PREPARED: Fate.IN_DOUBT,
 }
-"""By the state of a transaction what becomes of its changes."""
+"""What becomes of the changes of a transaction in a state."""
 
 
 def lost_row(
     entry: Entry, stream: LogStream, lives: TableLives, presentation: Presentation, log: str
 ) -> Row:
     """Return a change outside of the log that a restart reads; ``stream`` is where it stands."""
-    one = LoggedTransaction(entry.session)
     # Where it stands in the log is not known: the table is that of the end.
-    return Row(
-        Fate.LOST,
-        _named(_change(0, 0, entry, one, stream, log), entry, lives, presentation, 1 << 62),
-    )
-
-
-def _named(
-    change: Change,
-    entry: Entry,
-    lives: TableLives,
-    presentation: Presentation,
-    position: int | None = None,
-) -> Change:
-    """Return the change with the names of its table and columns, as they are at a position."""
-    at = entry.start if position is None else position
-    number = lives.number(entry.table, at)
-    table = lives.get(number) or TableName(lives.name(number))
-    added = entry.code == Type.ADD
-    values = by_column(entry.values, table, presentation, at) if added else None
-    return replace(change, collection=table.name, values=values)
+    return Row(Fate.LOST, _change(entry, None, stream, lives, presentation, log, 1 << 62))
 
 
 def _change(
-    commit: int,
-    ordinal: int,
     entry: Entry,
-    one: LoggedTransaction,
+    xid: Xid | None,
     stream: LogStream,
+    lives: TableLives,
+    presentation: Presentation,
     log: str,
+    position: int,
+    place: tuple[int, int] = (0, 0),
 ) -> Change:
-    xid = one.xid
+    """Return the change with the names of its table and columns as they are at a position.
+
+    ``place``: the number of its commit, and its own in that.
+    """
+    number = lives.number(entry.table, position)
+    table = lives.get(number) or TableName(lives.name(number))
+    added = entry.code == Type.ADD
     return Change(
         SYSTEM_NAME,
         log,
-        commit,
-        ordinal,
+        *place,
         KINDS[Type(entry.code)],
-        "",
+        table.name,
         "" if entry.code == Type.TRUNCATE else str(entry.key),
         stream.pages.file,
         stream.file_offset(entry.start),
         transaction=str(entry.session),
         gtrid=xid.gtrid if xid else None,
-        after=entry.row if entry.code == Type.ADD else None,
+        after=entry.row if added else None,
+        values=by_column(entry.values, table, presentation, position) if added else None,
     )
 
 
