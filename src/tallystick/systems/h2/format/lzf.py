@@ -4,9 +4,9 @@ In: a compressed image and the page size. Out: exactly one page, or what the eng
 made of a damaged one. A control byte below 32 is followed by that many literals plus one;
 any other is a back-reference of length 3 to 264 at distance 1 to 8192.
 
-`pack` and `unpack` are loops without slices, objects and exceptions, so that they can be compiled;
-they take ``bytes`` and a ``bytearray``, or arrays over them. `LateKernel` compiles them once there
-is enough to do; before, `unpack_slices` expands, three times as fast as the loop in plain Python.
+`pack` and `unpack` are loops without objects and exceptions, so that they can be compiled; they
+take ``bytes`` and a ``bytearray``, or arrays over them. `LateKernel` compiles them once there is
+enough to do; before, bytes are copied by slices: three times as fast as byte by byte.
 Source: docs/formats/h2.md, "Records".
 """
 
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
-from tallystick.arrow.numba_kernel import kernel, pays
+from tallystick.arrow.numba_kernel import compiled_of, has_twin, lazy_kernel, pays
 
 LITERALS_MAX = 32
 DISTANCE_MAX = 8192
@@ -59,6 +60,7 @@ class ExpansionError(Exception):
 # -- loops that can be compiled -------------------------------------------------------------
 
 
+@lazy_kernel
 def pack(page: Any, out: Any, places: Any) -> int:
     """Write an LZF form of ``page`` to ``out``, with a literal at its end.
 
@@ -122,6 +124,7 @@ def pack(page: Any, out: Any, places: Any) -> int:
     return done
 
 
+@lazy_kernel
 def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
     """Expand ``source`` into the first ``size`` bytes of ``out``, whatever becomes of it.
 
@@ -141,8 +144,7 @@ def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
                 return at, done, LITERALS_OVER
             if at + length > end:
                 return at, done, TOO_EARLY
-            for place in range(length):
-                out[done + place] = source[at + place]
+            put(source, at, out, done, length)
             at += length
             done += length
             continue
@@ -158,49 +160,26 @@ def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
             return at, done, BEFORE_PAGE
         if done + length >= capacity:
             return at, done, REFERENCE_OVER
-        # Byte by byte, as a reference may reach into what it writes.
-        for place in range(done, done + length):
-            out[place] = out[place - distance]
+        repeat(out, done, distance, length)
         done += length
     return at, done, WHOLE if done == size else TOO_LONG
 
 
-def unpack_slices(source: memoryview, out: bytearray, size: int) -> tuple[int, int, int]:
-    """Do what `unpack` does, in plain Python: by slices, which are faster there."""
-    end, capacity = len(source), len(out)
-    at = done = 0
-    while done < size:
-        if at >= end:
-            return at, done, TOO_EARLY
-        control = source[at]
-        at += 1
-        if control < LITERALS_MAX:
-            length = control + 1
-            if done + length > capacity:
-                return at, done, LITERALS_OVER
-            if at + length > end:
-                return at, done, TOO_EARLY
-            out[done : done + length] = source[at : at + length]
-            at += length
-            done += length
-            continue
-        length = (control >> 5) + 2
-        if length == LENGTH_CONTINUED + 2 and at < end:
-            length += source[at]
-            at += 1
-        if at >= end:
-            return at, done, TOO_EARLY
-        distance = ((control & 31) << 8 | source[at]) + 1
-        at += 1
-        if distance > done:
-            return at, done, BEFORE_PAGE
-        if done + length >= capacity:
-            return at, done, REFERENCE_OVER
-        seen = out[done - distance : done]
-        # A reference may reach into what it writes: then it repeats what it has from before.
-        out[done : done + length] = (seen * (length // distance + 1))[:length]
-        done += length
-    return at, done, WHOLE if done == size else TOO_LONG
+def put(source: Any, at: int, out: Any, done: int, length: int) -> None:
+    """Copy bytes from ``at`` of ``source`` to ``done`` of ``out``."""
+    out[done : done + length] = source[at : at + length]
+
+
+def repeat(out: Any, done: int, distance: int, length: int) -> None:
+    """Copy bytes that stand ``distance`` before ``done`` to there; they may reach into them."""
+    seen = out[done - distance : done]
+    # What they reach into repeats what is there from before.
+    out[done : done + length] = (seen * (length // distance + 1))[:length]
+
+
+_KERNELS = "tallystick.systems.h2.format.page_kernels"
+has_twin(put, _KERNELS, "put")
+has_twin(repeat, _KERNELS, "repeat")
 
 
 class LateKernel:
@@ -209,37 +188,30 @@ class LateKernel:
     Args:
         loop: what is compiled.
         compiled_from: calls from which on it pays to load the compiler.
-        plain: does the same, and is called before; by default the loop.
     """
 
-    def __init__(
-        self,
-        loop: Callable[..., Any],
-        compiled_from: int,
-        plain: Callable[..., Any] | None = None,
-    ) -> None:
+    def __init__(self, loop: Callable[..., Any], compiled_from: int) -> None:
         self.loop = loop
-        self.plain = loop if plain is None else plain
         self._from = compiled_from
         self.compiled: Callable[..., Any] | None = None
-        """The function for arrays; None as long as the plain one is called, with the buffers."""
+        """The function for arrays; None as long as the loop is called, with the buffers."""
         self._calls = 0
         self._tried = False
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the compiled function if there is one, else the plain one."""
+        """Call the compiled function if there is one, else the loop."""
         if not self._tried:
             if pays(self._calls, LOADED_FROM, self._from):
                 self._tried = True
                 self._compile()
             self._calls += 1
         if self.compiled is None:
-            return self.plain(*arguments)
+            return self.loop(*arguments)
         return self.compiled(*map(self._array, arguments))
 
     def _compile(self) -> None:
-        compiled = kernel(self.loop)
-        if compiled is not self.loop:
+        compiled = compiled_of(self.loop)
+        if not isinstance(compiled, FunctionType):
             from numpy import asarray
 
             self._asarray = asarray
@@ -250,7 +222,7 @@ class LateKernel:
 
 
 _pack = LateKernel(pack, PACKED_FROM)
-_unpack = LateKernel(unpack, UNPACKED_FROM, unpack_slices)
+_unpack = LateKernel(unpack, UNPACKED_FROM)
 
 
 # -- whole pages ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The test of log data pages as a compiled kernel.
+"""The test of log data pages as a compiled kernel, and how compiled loops of `lzf` copy bytes.
 
 In: the file as a NumPy array of bytes, page numbers and log keys. Out: how many pages are whole.
 Import this module only where a log is long, and where numba is installed: it loads the compiler,
@@ -35,3 +35,17 @@ def count_whole_pages(data: Any, ids: Any, keys: Any, page_size: int) -> int:
         if be_int32(data, start + DATA_KEY_OFFSET) != keys[index]:
             return index
     return len(ids)
+
+
+@kernel
+def put(source: Any, at: int, out: Any, done: int, length: int) -> None:
+    """Do what `lzf.put` does."""
+    for place in range(length):
+        out[done + place] = source[at + place]
+
+
+@kernel
+def repeat(out: Any, done: int, distance: int, length: int) -> None:
+    """Do what `lzf.repeat` does, byte by byte."""
+    for place in range(done, done + length):
+        out[place] = out[place - distance]
