@@ -7,9 +7,7 @@ columns; other changes are made one by one and merged with these columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -55,41 +53,40 @@ def change_batches(
     log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of the steps in batches of at most ``rows`` rows."""
-    feed = ChangeFeed(log, incomplete)
-
-    def take(records: Iterable[Record]) -> Rows:
-        changes = feed.take(records)
-        return ((one.commit_sequence, Row(Fate.COMMITTED, one)) for one in changes)
-
-    found = _Feeding(log, key, incomplete, rows, feed, take)
-    return (one.select(CHANGES.names) for one in found.batches(steps))
+    found = _Feeding(log, key, incomplete, rows, every=False).batches(steps)
+    return (one.select(CHANGES.names) for one in found)
 
 
 def fated_batches(
     log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all fates, those of transactions that did not end last, in batches."""
-    feed = ChangeFeed(log, incomplete)
-    take = partial(placed_rows, feed, log)
-    yield from _Feeding(log, key, incomplete, rows, feed, take).batches(steps)
-    yield from _merged([], [(0, row) for row in feed.rest()], rows)
+    found = _Feeding(log, key, incomplete, rows, every=True)
+    yield from found.batches(steps)
+    yield from _merged([], [(0, row) for row in found.feed.rest()], rows)
 
 
-@dataclass(frozen=True, slots=True)
 class _Feeding:
     """Makes batches of `FATED` from steps.
 
     Attributes:
+        every: whether what is not committed is wanted, too.
         feed: what knows the open transactions.
-        take: gives what records that are taken one by one change.
     """
 
-    log: str
-    key: bytes | None
-    incomplete: Mapping[int, str]
-    rows: int
-    feed: ChangeFeed
-    take: Callable[[Iterable[Record]], Rows]
+    def __init__(
+        self, log: str, key: bytes | None, incomplete: Mapping[int, str], rows: int, *, every: bool
+    ) -> None:
+        self.log, self.key, self.incomplete, self.rows = log, key, incomplete, rows
+        self.every = every
+        self.feed = ChangeFeed(log, incomplete)
+
+    def take(self, records: Iterable[Record]) -> Rows:
+        """Yield what records that are taken one by one change."""
+        if self.every:
+            return placed_rows(self.feed, self.log, records)
+        changes = self.feed.take(records)
+        return ((one.commit_sequence, Row(Fate.COMMITTED, one)) for one in changes)
 
     def batches(self, steps: Iterable[Step]) -> Iterator[pa.RecordBatch]:
         """Yield the changes of the steps in batches of at most ``rows`` rows."""

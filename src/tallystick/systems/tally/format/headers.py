@@ -8,7 +8,7 @@ drawn in `tallystick.systems.tally.format.layout`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from tallystick.roles import Role
@@ -144,51 +144,17 @@ class SegmentHeader:
 
 def encode_control(control: Control) -> bytes:
     """Encode one copy of the control block, 512 bytes."""
-    return _sealed_block(
-        _CONTROL.pack(
-            CONTROL_MAGIC,
-            VERSION,
-            0,
-            control.sector_size,
-            control.identity,
-            control.segment_size,
-            control.generation,
-            control.first_segment,
-            control.last_segment,
-            control.checkpoint_lsn,
-            control.durable_lsn,
-            control.next_transaction,
-            control.next_key,
-            control.created_us,
-            control.shard,
-            control.shards,
-            control.role,
-            len(control.owner),
-            control.owner,
-        )
-    )
+    # Most fields stand in the block in the order of the class; so in `decode_control`.
+    identity, segment_size, sector, *rest, owner = astuple(control)
+    head = CONTROL_MAGIC, VERSION, 0, sector, identity, segment_size
+    return _sealed_block(_CONTROL.pack(*head, *rest, len(owner), owner))
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
     """Encode one copy of a segment's header, 512 bytes."""
-    return _sealed_block(
-        _SEGMENT.pack(
-            SEGMENT_MAGIC,
-            VERSION,
-            0,
-            header.sector_size,
-            header.identity,
-            header.number,
-            header.first_lsn,
-            header.size,
-            header.created_us,
-            header.previous,
-            header.previous_end,
-            header.previous_lsn,
-            header.chain,
-            header.shard,
-        )
-    )
+    identity, number, first_lsn, size, sector, *rest = astuple(header)
+    head = SEGMENT_MAGIC, VERSION, 0, sector, identity, number, first_lsn, size
+    return _sealed_block(_SEGMENT.pack(*head, *rest))
 
 
 def doubled(block: bytes) -> bytes:
