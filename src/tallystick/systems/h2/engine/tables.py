@@ -305,7 +305,7 @@ class Tables:
 
     def _damaged_free_lists(self) -> Iterator[tuple[int, str]]:
         pages = self.undone.pages
-        for page_id in range(layout.FREE_LIST_ROOT, pages.page_count, self._pages_per_list):
+        for page_id in range(layout.FREE_LIST_ROOT, pages.page_count, pages.pages_per_list):
             try:
                 page = self.undone.page(page_id)
             except StoreError as error:
@@ -319,8 +319,9 @@ class Tables:
 
         False where it is damaged, which is reported once, with the page of the list.
         """
-        part, at = divmod(page_id - layout.FREE_LIST_ROOT, self._pages_per_list)
-        first = layout.FREE_LIST_ROOT + part * self._pages_per_list
+        in_list = self.undone.pages.pages_per_list
+        part, at = divmod(page_id - layout.FREE_LIST_ROOT, in_list)
+        first = layout.FREE_LIST_ROOT + part * in_list
         if first != self._free_list[0]:
             self._free_list = first, self._free_bits(first)
         bits = self._free_list[1]
@@ -336,10 +337,6 @@ class Tables:
         if page is None:  # the engine makes a new one, in which no page is in use
             return bytes(self.undone.pages.page_size)
         return bytes(page[layout.FREE_LIST_START :]) if page[0] == layout.FREE_LIST else None
-
-    @property
-    def _pages_per_list(self) -> int:
-        return (self.undone.pages.page_size - layout.FREE_LIST_START) * 8
 
     def _damaged_in_index(
         self, row: MetaRow, below: _Below, seen: set[int]

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tallystick.errors import CorruptLogError
 from tallystick.records import Outcome
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import INCOMPLETE, UNKNOWN, Type
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.scan import Scan
-from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkChain, data_fault
+from tallystick.systems.h2.read.stream import (
+    LogStream,
+    PageFile,
+    TrunkChain,
+    data_fault,
+    whole_trunks,
+)
 
 PROOF_RECORDS = 4
 """Records in sequence, no-ops apart, that must be valid for an offset to count as a beginning."""
@@ -72,14 +77,7 @@ def _is_data(pages: PageFile, page: int) -> bool:
 
 
 def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
-    for page_id in pages.of_type(layout.STREAM_TRUNK):
-        page = pages.page(page_id)
-        if not layout.checksum_ok(page, page_id):
-            continue
-        try:
-            trunk = layout.decode_trunk(page, page_id)
-        except CorruptLogError:
-            continue
+    for trunk in whole_trunks(pages):
         row: list[int] = []
         for data in trunk.data_pages:
             if data not in known and data_fault(pages, data, trunk.key) is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import repeat
@@ -41,6 +42,11 @@ class PageFile:
         """Whole pages; a trailing fragment is none."""
         return len(self.data) // self.static.page_size
 
+    @property
+    def pages_per_list(self) -> int:
+        """For how many pages a page of the free list has bits."""
+        return (self.page_size - layout.FREE_LIST_START) * 8
+
     def page(self, page_id: int) -> memoryview:
         """Return the bytes of a page that exists."""
         start = page_id * self.page_size
@@ -56,8 +62,7 @@ class PageFile:
 
     def is_reserved(self, page_id: int) -> bool:
         """Return True for a page that no log has: of headers, page index or free list."""
-        listed = (self.page_size - layout.FREE_LIST_START) * 8
-        of_list = page_id > 0 and (page_id - layout.FREE_LIST_ROOT) % listed == 0
+        of_list = page_id > 0 and (page_id - layout.FREE_LIST_ROOT) % self.pages_per_list == 0
         return 0 <= page_id <= layout.META_ROOT or of_list
 
     def types(self) -> bytes:
@@ -160,6 +165,14 @@ def _next_trunk(pages: PageFile, page_id: int, previous: int, key: int) -> Trunk
     if trunk.key != key:
         return TrunkEnd.WRONG_KEY
     return trunk if previous <= 0 or trunk.previous == previous else TrunkEnd.WRONG_PREVIOUS
+
+
+def whole_trunks(pages: PageFile) -> Iterator[Trunk]:
+    """Yield the trunk pages of all logs, by their numbers; damaged ones are left out."""
+    for page_id in pages.of_type(layout.STREAM_TRUNK):
+        if layout.checksum_ok(pages.page(page_id), page_id):
+            with suppress(CorruptLogError):
+                yield layout.decode_trunk(pages.page(page_id), page_id)
 
 
 # -- data pages -----------------------------------------------------------------------------
@@ -337,15 +350,10 @@ def _listed_after(pages: PageFile, last: int, key: int) -> Iterator[tuple[int, i
 
     They are looked for in the whole file, as the page before them leads elsewhere.
     """
-    for page_id, kind in enumerate(pages.types()):
-        if kind != layout.STREAM_TRUNK or not layout.checksum_ok(pages.page(page_id), page_id):
-            continue
-        _, _, _, previous, found, *_ = layout.TRUNK_HEADER.unpack_from(pages.page(page_id))
-        if (previous, found) == (last, key):
-            try:
-                yield from walk_trunks(pages, page_id, key).listed()
-            except CorruptLogError:
-                continue
+    for trunk in whole_trunks(pages):
+        if (trunk.previous, trunk.key) == (last, key):
+            with suppress(CorruptLogError):
+                yield from walk_trunks(pages, trunk.page, key).listed()
 
 
 def _was_written(pages: PageFile, page_id: int, key: int) -> bool:
@@ -390,8 +398,7 @@ def _pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:
         return []
     return [
         page
-        for page, kind in enumerate(pages.types())
-        if kind == layout.STREAM_DATA
-        and layout.decode_data_header(pages.page(page)) == (trunk, key)
+        for page in pages.of_type(layout.STREAM_DATA)
+        if layout.decode_data_header(pages.page(page)) == (trunk, key)
         and layout.checksum_ok(pages.page(page), page)
     ]

@@ -9,13 +9,18 @@ after that one, which our own copies have, hold nothing.
 
 from __future__ import annotations
 
-from tallystick.errors import CorruptLogError
 from tallystick.printable import counted
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.read.salvage import salvaged
-from tallystick.systems.h2.read.stream import LogStream, PageFile, TrunkEnd, data_fault
+from tallystick.systems.h2.read.stream import (
+    LogStream,
+    PageFile,
+    TrunkEnd,
+    data_fault,
+    whole_trunks,
+)
 from tallystick.systems.h2.verdict.losses import loss_of
 
 
@@ -25,7 +30,7 @@ def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
     An opening of it that was interrupted has begun a log that no header names yet.
     """
     # Closing gives the header a key above those of the log that it frees: no older page has it.
-    newer = [trunk for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
+    newer = [trunk for trunk in whole_trunks(pages) if trunk.key - header.log_key >= 0]
     last = _last_in_use(pages)
     rest = bytearray(pages.types()[last + 1 :])
     if begun := _begun(pages, header, newer):
@@ -58,7 +63,7 @@ def is_freed(pages: PageFile, stream: LogStream, header: VariableHeader) -> bool
         return False
     if not pages.is_blank(header.first_trunk):
         return False
-    newer = [trunk for trunk in _trunks(pages) if trunk.key - header.log_key >= 0]
+    newer = [trunk for trunk in whole_trunks(pages) if trunk.key - header.log_key >= 0]
     if newer and not _begun(pages, header, newer):
         return False
     return not any(
@@ -74,7 +79,7 @@ def later_page(stream: LogStream, header: VariableHeader) -> int | None:
     """
     pages, chain = stream.pages, {trunk.page: trunk.key for trunk in stream.chain.trunks}
     newest = max(chain.values(), default=header.log_key)
-    newer = [trunk for trunk in _trunks(pages) if trunk.key - newest > 0]
+    newer = [trunk for trunk in whole_trunks(pages) if trunk.key - newest > 0]
     if newer and not _begun(pages, header, newer):
         return newer[0].page
     for page in pages.of_type(layout.STREAM_DATA):
@@ -92,23 +97,10 @@ def _begun(pages: PageFile, header: VariableHeader, newer: list[Trunk]) -> Trunk
     return None if any(written) else trunk
 
 
-def _trunks(pages: PageFile) -> list[Trunk]:
-    found = []
-    for page_id in pages.of_type(layout.STREAM_TRUNK):
-        page = pages.page(page_id)
-        if layout.checksum_ok(page, page_id):
-            try:
-                found.append(layout.decode_trunk(page, page_id))
-            except CorruptLogError:
-                continue
-    return found
-
-
 def _last_in_use(pages: PageFile) -> int:
     """Return the last page that the free list marks; -1 if it marks none."""
-    marked = (pages.page_size - layout.FREE_LIST_START) * 8
     last = -1
-    for first in range(layout.FREE_LIST_ROOT, pages.page_count, marked):
+    for first in range(layout.FREE_LIST_ROOT, pages.page_count, pages.pages_per_list):
         page = pages.page(first)
         if page[0] == layout.FREE_LIST:
             bits = int.from_bytes(page[layout.FREE_LIST_START :], "little")
