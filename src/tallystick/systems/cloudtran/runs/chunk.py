@@ -233,18 +233,9 @@ class Chunk:
     def left_open(self) -> Iterator[tuple[int, int, tuple[str, ...], int]]:
         """Yield kind, number, targets and count of operations of the numbers that stay open."""
         numbers = self.entries[walk.NUMBER]
-        entries = self.entries[:, ~np.isin(numbers, numbers[self._closing()])]
-        data, base = self.data, np.uint64(self.base)
-        columns = (
-            entries[walk.KIND],
-            entries[walk.NUMBER],
-            entries[walk.BODY] - base,
-            entries[walk.TARGETS_END] - base,
-            entries[walk.OPERATIONS],
-        )
-        for row in zip(*(one.tolist() for one in columns), strict=True):
-            kind, number, body, targets_end, operations = row
-            yield kind, number, target_names(bytes(data[body:targets_end])), operations
+        left = ~np.isin(numbers, numbers[self._closing()])
+        for kind, _, number, *_, body, targets_end, operations in self._rows(self.entries[:, left]):
+            yield kind, number, target_names(bytes(self.data[body:targets_end])), operations
 
     def _rows(self, entries: Any) -> Iterator[Row]:
         base = np.uint64(self.base)
