@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.byte_kernels import le_word32
-from tallystick.arrow.groups import distinct
+from tallystick.arrow.neighbours import distinct
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import RECORDS
 from tallystick.arrow.texts import whole_text

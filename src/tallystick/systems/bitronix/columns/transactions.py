@@ -22,7 +22,7 @@ from tallystick.arrow.columns import (
     texts_of,
     whole_transactions,
 )
-from tallystick.arrow.groups import lasts_of, ordinals, starts_of
+from tallystick.arrow.neighbours import lasts_of, ordinals, starts_of
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.arrow.texts import whole_text
 from tallystick.records import Clock, Outcome, State

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.crc_kernel import crc_table
-from tallystick.arrow.groups import last_where, lasts_of, starts_of, sums
+from tallystick.arrow.neighbours import last_where, lasts_of, starts_of, sums
 from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import stored_names
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions

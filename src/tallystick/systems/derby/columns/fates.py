@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Bytes
 from tallystick.arrow.columns import in_order
-from tallystick.arrow.groups import starts_of
+from tallystick.arrow.neighbours import starts_of
 from tallystick.arrow.schemas import BATCH_ROWS, batch_of_fated, fated, rebatched
 from tallystick.errors import TallystickError
 from tallystick.records import Clock, Fate, Outcome, Row

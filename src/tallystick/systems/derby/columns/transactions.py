@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tallystick.arrow import groups
+from tallystick.arrow import neighbours
 from tallystick.arrow.columns import (
     bitmap,
     coded,
@@ -237,13 +237,13 @@ def _joined(pieces: Columns) -> tuple[Columns, _FileLists]:
     # order.
     pieces = pieces[:, np.lexsort((pieces[NUMBER], pieces[BOOT]))]
     # A transaction that spans chunks has a piece in each; it is one unless it begins anew.
-    new = groups.firsts(pieces[NUMBER], pieces[BOOT]) | (pieces[BEGINS] != 0)
+    new = neighbours.firsts(pieces[NUMBER], pieces[BOOT]) | (pieces[BEGINS] != 0)
     starts = np.flatnonzero(new)
     sums = pieces[:, starts]
     for row in (RECORDS, BYTES, UNDONE):
-        sums[row] = groups.sums(pieces[row], starts)
+        sums[row] = neighbours.sums(pieces[row], starts)
     sums[GROUPS] = np.bitwise_or.reduceat(pieces[GROUPS], starts)
-    sums[LAST] = pieces[LAST, groups.lasts_of(starts, new.size)]
+    sums[LAST] = pieces[LAST, neighbours.lasts_of(starts, new.size)]
     proven = pieces[PROOF] >= 0
     for row, wanted in (
         (END, pieces[END] >= 0),
@@ -254,8 +254,8 @@ def _joined(pieces: Columns) -> tuple[Columns, _FileLists]:
         sums[row] = last_of(wanted, pieces[row], starts)
     files = pieces[FIRST] >> 32
     # A file counts once for a transaction: where its pieces change to another one.
-    adds = new | groups.firsts(files)
-    counts = groups.sums(adds, starts)
+    adds = new | neighbours.firsts(files)
+    counts = neighbours.sums(adds, starts)
     # First records have different instants, so no stable sort is needed.
     order = np.argsort(sums[FIRST])
     lists = _FileLists(counts, np.cumsum(counts) - counts, files[adds])

@@ -13,7 +13,7 @@ from itertools import groupby, islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tallystick.arrow.groups import ordinals, starts_of
+from tallystick.arrow.neighbours import ordinals, starts_of
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tallystick.arrow.groups import firsts, last_where, lasts_of, starts_of, sums
+from tallystick.arrow.neighbours import firsts, last_where, lasts_of, starts_of, sums
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import OPERATIONS

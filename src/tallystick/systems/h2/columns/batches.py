@@ -22,7 +22,7 @@ from tallystick.arrow.columns import (
     record_batch,
     whole_records,
 )
-from tallystick.arrow.groups import marked
+from tallystick.arrow.neighbours import marked
 from tallystick.arrow.schemas import RECORDS
 from tallystick.records import Clock
 from tallystick.roles import branch_of

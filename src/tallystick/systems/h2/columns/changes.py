@@ -26,7 +26,7 @@ from tallystick.arrow.columns import (
     table_batch,
     texts_of,
 )
-from tallystick.arrow.groups import ordinals
+from tallystick.arrow.neighbours import ordinals
 from tallystick.arrow.schemas import CHANGES, FATED, plain
 from tallystick.records import Clock, Fate
 from tallystick.roles import branch_of

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import bitmap, joined_bytes
-from tallystick.arrow.groups import distinct
+from tallystick.arrow.neighbours import distinct
 from tallystick.systems.h2.columns.value_kernels import (
     NO_OBJECT,
     WHOLE_ROW,

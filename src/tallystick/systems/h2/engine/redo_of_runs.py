@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.groups import distinct, firsts
+from tallystick.arrow.neighbours import distinct, firsts
 from tallystick.systems.h2.engine.recovery import Recovery
 from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import MetaRow, StoreError

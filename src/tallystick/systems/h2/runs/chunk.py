@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.groups import distinct, marked
+from tallystick.arrow.neighbours import distinct, marked
 from tallystick.storage.mapped import let_go
 from tallystick.systems import runs
 from tallystick.systems.h2.format import layout

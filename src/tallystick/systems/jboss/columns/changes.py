@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import VIEWED_MAX, byte_ranges, in_order, repeated, table_batch
-from tallystick.arrow.groups import ordinals
+from tallystick.arrow.neighbours import ordinals
 from tallystick.arrow.schemas import (
     BATCH_ROWS,
     CHANGES,

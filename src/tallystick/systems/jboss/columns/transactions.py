@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import one_each, repeated, table_batch, whole_transactions
-from tallystick.arrow.groups import ordinals
+from tallystick.arrow.neighbours import ordinals
 from tallystick.arrow.schemas import (
     TRANSACTIONS,
     batches_of_transactions,

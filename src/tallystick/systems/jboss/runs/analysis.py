@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.groups import lasts_of, marked, starts_of, sums
+from tallystick.arrow.neighbours import lasts_of, marked, starts_of, sums
 from tallystick.records import Outcome
 from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE

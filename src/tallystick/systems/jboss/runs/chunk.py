@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.groups import marked
+from tallystick.arrow.neighbours import marked
 from tallystick.systems.jboss.format.layout import IN_TRANSACTION, Shape
 from tallystick.systems.jboss.read.scan import OFFSET, ROW, SIZE, numbers
 from tallystick.systems.jboss.runs.walk import features, fill_fields

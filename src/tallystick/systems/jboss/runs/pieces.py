@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.groups import firsts, marked
+from tallystick.arrow.neighbours import firsts, marked
 from tallystick.records import Outcome
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.layout import (

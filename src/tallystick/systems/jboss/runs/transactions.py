@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.groups import firsts, last_where, lasts_of, marked, sums
+from tallystick.arrow.neighbours import firsts, last_where, lasts_of, marked, sums
 from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields

@@ -27,7 +27,7 @@ from tallystick.arrow.columns import (
     viewed,
     whole_records,
 )
-from tallystick.arrow.groups import marked
+from tallystick.arrow.neighbours import marked
 from tallystick.arrow.schemas import RECORDS, json_text, record_batches
 from tallystick.errors import CorruptLogError
 from tallystick.records import Clock, Record

@@ -22,7 +22,7 @@ from tallystick.arrow.columns import (
     sliced,
     table_batch,
 )
-from tallystick.arrow.groups import marked
+from tallystick.arrow.neighbours import marked
 from tallystick.arrow.schemas import CHANGES, FATED, batch_of_fated, fated, plain
 from tallystick.records import Clock, Fate, Kind, Record, Row
 from tallystick.systems.tally.columns.batches import BatchBuilder

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.arrow.groups import lasts_of, marked, starts_of
+from tallystick.arrow.neighbours import lasts_of, marked, starts_of
 from tallystick.records import Record, State, Transaction
 from tallystick.systems.tally.format.bodies import (
     PAIR_COUNT_AT,

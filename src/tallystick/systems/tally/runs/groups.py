@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.arrow.columns import new_bitmap, new_views
-from tallystick.arrow.groups import marked
+from tallystick.arrow.neighbours import marked
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
 from tallystick.systems.tally.format import layout

@@ -1,7 +1,8 @@
 """Rows of columns by what they have in common: equal neighbours, distinct numbers, marked codes.
 
-In: NumPy columns; for groups, the place of the first row of each (`starts_of`). Out: columns with a
-value for each row or group. No Arrow; it is imported where NumPy is loaded anyway.
+In: NumPy columns; of neighbours, which are rows that follow each other and are equal, the place of
+the first one (`starts_of`). Out: columns with a value for each row, or for all neighbours. No
+Arrow; it is imported where NumPy is loaded anyway.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NEAR = 1 << 14
 
 
 def firsts(*columns: Column) -> Bits:
-    """Return which rows begin a group: those that differ from the one before in some column."""
+    """Return which rows are the first of neighbours: they differ from the one before somewhere."""
     found = np.zeros(len(columns[0]), np.bool_)
     found[:1] = True
     for one in columns:
@@ -33,29 +34,28 @@ def firsts(*columns: Column) -> Bits:
 
 
 def starts_of(*columns: Column) -> Longs:
-    """Return the places of the rows that begin a group."""
+    """Return the places of the first rows of neighbours."""
     return np.flatnonzero(firsts(*columns))
 
 
 def lasts_of(starts: Longs, count: int) -> Longs:
-    """Return the places of the last rows of groups, which are ``count`` rows together."""
+    """Return the places of the last rows of neighbours; all together are ``count`` rows."""
     found: Longs = np.append(starts[1:], count)[: len(starts)] - 1
     return found
 
 
 def ordinals(*columns: Column) -> Longs:
-    """Return the place of each row in its group."""
+    """Return the place of each row among its neighbours."""
     places = np.arange(len(columns[0]))
-    # The maximum carries the place of each group's first row on to the others.
+    # The maximum carries the place of the first row of neighbours on to the others.
     found: Longs = places - np.maximum.accumulate(np.where(firsts(*columns), places, 0))
     return found
 
 
 def sums(values: Column, starts: Longs) -> Longs:
-    """Return the sum of each group; of booleans, how many are true.
+    """Return the sum over neighbours; of booleans, how many are true.
 
-    There must be a group, and each has a row: of an empty one `reduceat` gives the value at its
-    start.
+    There must be a row: of none `reduceat` gives the value at the start.
     """
     # As integers: `add` of booleans is a logical or.
     found: Longs = np.add.reduceat(values, starts, dtype=np.int64)
@@ -63,8 +63,8 @@ def sums(values: Column, starts: Longs) -> Longs:
 
 
 def last_where(wanted: Bits, starts: Longs) -> Longs:
-    """Return the place of the last wanted row of each group; -1 if there is none."""
-    # `maximum.reduceat` of places, as NumPy has no "last where" by groups.
+    """Return the place of the last wanted row of neighbours; -1 if there is none."""
+    # `maximum.reduceat` of places, as NumPy has no "last where" by neighbours.
     found: Longs = np.maximum.reduceat(np.where(wanted, np.arange(len(wanted)), -1), starts)
     return found
 
