@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
-from tallystick.errors import LogWriteError
 from tallystick.storage.crc import crc32
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
@@ -83,14 +83,9 @@ class ShardedJournal(Uncopied):
 
     def close(self) -> None:
         """Close every pair, also where one fails."""
-        failed: Exception | None = None
-        for journal in self.journals:
-            try:
-                journal.close()
-            except (LogWriteError, OSError) as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        with ExitStack() as stack:
+            for journal in self.journals:
+                stack.callback(journal.close)
 
 
 def open_journal(path: str, *, pairs: int = 1, **options: Any) -> DiskJournal | ShardedJournal:

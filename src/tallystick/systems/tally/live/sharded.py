@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from zlib import crc32
 
@@ -65,14 +66,10 @@ class ShardedLog(Closing):
 
     def close(self) -> None:
         """Close all shards, even if one of them fails; raise the first error."""
-        errors = []
-        for shard in self.shards:
-            try:
-                shard.close()
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        # The last one is closed first, so that what the first one raises comes out of the stack.
+        with ExitStack() as stack:
+            for shard in self.shards:
+                stack.callback(shard.close)
 
 
 def _require_shard(fs: FileSystem, folder: str, number: int, count: int) -> None:
