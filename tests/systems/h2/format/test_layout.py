@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +53,12 @@ def test_checksum_sees_its_seven_bytes_and_no_other(
     covered = {6, size // 2 - 1, size // 2, size - 2, size - 1}
     if at not in covered:
         assert layout.checksum_ok(bytes(page), 9)
+
+
+def test_checksum_of_an_array_is_that_of_its_bytes() -> None:
+    page = bytes([255]) * 512
+    array: Any = np.frombuffer(page, np.uint8)  # as the kernel has it without its compiler
+    assert layout.checksum(array, 9) == layout.checksum(page, 9)
 
 
 def test_page_of_another_number_has_another_checksum() -> None:

@@ -26,11 +26,13 @@ from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
 from tallystick.systems.h2.live.role import H2UndoRedoLog
+from tallystick.systems.h2.live.writer import SECTOR_SIZE
 from tallystick.testing import MemoryFileSystem
 from tests.roles.contract_undo_redo_log import Store
 from tests.systems.h2.kit import page_file
 
 SIZE = 512
+LARGE = 2048
 PATH = "/log/log.h2.db"
 ROW = encode_row([1, "one"])
 RECORDS = (
@@ -127,6 +129,31 @@ def test_pages_listed_after_the_end_of_the_file_are_the_new_logs(rest: int) -> N
     again.recover(store)
     again.close()
     assert store.keys == set(range(40))
+
+
+GHOST = encode_add(3, 77, 999, ROW) + encode_commit(3)
+HELD = [(SECTOR_SIZE, GHOST), *((at, b"\x08") for at in (LARGE // 2 - 1, LARGE // 2, LARGE - 2))]
+
+
+@pytest.mark.parametrize(("at", "held"), HELD, ids=["a commit", "middle", "half", "end"])
+def test_what_free_pages_held_spoils_no_page_of_the_log(at: int, held: bytes) -> None:
+    """The engine leaves it there, and a page with a short record is not written to its end."""
+    fs = MemoryFileSystem()
+    PageStoreFile.create(PATH, page_size=LARGE, fs=fs).close()
+    stale = bytearray(LARGE)
+    stale[at : at + len(held)] = held
+    with contextlib.closing(fs.open(PATH)) as file:
+        file.pwrite(bytes(stale * 40), file.size())
+    log = H2UndoRedoLog("/log", fs=fs)
+    for key in range(20):
+        log.log_row(91, 77, key, b"row")
+        log.commit(91).wait()
+    log.close()
+    again = H2UndoRedoLog("/log", fs=fs)
+    store = Keys()
+    again.recover(store)
+    again.close()
+    assert store.keys == set(range(20))
 
 
 @pytest.mark.parametrize("page", [-1, -100_000, 0, 1, 2, 3, 4, 1 << 30])

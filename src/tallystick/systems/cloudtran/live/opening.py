@@ -117,7 +117,8 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
     if analysis.losses and settings.on_damage == "stop":
         raise _damage(analysis, folder)
     sequence = max(marked.sequence, analysis.last_sequence)
-    first = min(analysis.firsts.values(), default=sequence + 1)
+    # Not the smallest: a file that repeats blocks may begin with one that the log does not have.
+    first = next(iter(analysis.firsts.values()), sequence + 1)
     used = HighWaterMark(
         max(marked.serial, files[-1].serial if files else 0),
         sequence,

@@ -54,7 +54,7 @@ from tallystick.systems.derby.format.operations import encode_begin, encode_end,
 from tallystick.systems.derby.format.record_body import Body, encode_body
 from tallystick.systems.derby.live.access_file import BUFFER_SIZE, LogAccessFile, WriteSynced
 from tallystick.systems.derby.live.files import LogFolder
-from tallystick.systems.derby.live.opening import Opened, open_log
+from tallystick.systems.derby.live.opening import Opened, failures_as_corrupt, open_log
 
 SWITCH_INTERVAL = 1 << 20
 """Bytes after which a log file is full enough for the next one."""
@@ -173,10 +173,15 @@ class LogToFile(Closing):
             return {number: replace(one) for number, one in self._table.items()}
 
     def replay(self) -> Iterator[tuple[int, Body]]:
-        """Yield instant and content of every durable record, from the first file on."""
+        """Yield instant and content of every durable record, from the first file on.
+
+        Raises:
+            CorruptLogError: a record cannot be decoded.
+        """
         log = self._folder.read(self._cipher)
-        for scanned in ForwardScan(log, make_instant(log.first, HEADER_SIZE)):
-            yield scanned.place, scanned.body()
+        with failures_as_corrupt(self._folder.path):
+            for scanned in ForwardScan(log, make_instant(log.first, HEADER_SIZE)):
+                yield scanned.place, scanned.body()
 
     # -- transactions -----------------------------------------------------------------------
 

@@ -13,11 +13,17 @@ lose data these are stricter, within the format (docs/systems/derby.md):
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import Outcome
-from tallystick.systems.derby.engine.forward_scan import ForwardScan, check_header
+from tallystick.systems.derby.engine.forward_scan import (
+    ForwardScan,
+    ScanFailureError,
+    check_header,
+)
 from tallystick.systems.derby.engine.recovery import SWITCH_INTERVAL, reach_of, recover
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
@@ -54,6 +60,15 @@ class Opened:
     next_transaction: int = 1
 
 
+@contextmanager
+def failures_as_corrupt(path: str) -> Iterator[None]:
+    """Turn a failure of the engine's scan into the error of a log that is open."""
+    try:
+        yield
+    except ScanFailureError as error:
+        raise corrupt(path, str(error)) from error
+
+
 def open_log(
     folder: LogFolder, cipher: LogCipher | None, *, interval: int, ordered: bool
 ) -> Opened:
@@ -69,14 +84,16 @@ def open_log(
         if log.controls:
             raise corrupt(folder.path, "there are control files, but no log file")
         return Opened(control=control)
-    recovery = recover(log)
-    end = _end(log, recovery, folder)
-    if ordered:
-        _refuse_loss(log, recovery, folder)
+    with failures_as_corrupt(folder.path):
+        recovery = recover(log)
+        end = _end(log, recovery, folder)
+        if ordered:
+            _refuse_loss(log, recovery, folder)
+        next_transaction = _highest(log, recovery) + 1
     number, position = split_instant(end)
     folder.remove_after(number)
     folder.clear_from(number, position, int(log.properties[SWITCH_INTERVAL]))
-    return Opened(end, control, recovery.table, _highest(log, recovery) + 1)
+    return Opened(end, control, recovery.table, next_transaction)
 
 
 def _refuse_version(control: Control, folder: LogFolder) -> None:

@@ -214,10 +214,11 @@ def decode_variable_header(page: bytes | memoryview) -> VariableHeader | None:
 def checksum(page: bytes | bytearray | memoryview, page_id: int) -> tuple[int, int]:
     """Return the two checksum bytes: a sum over seven bytes of the page, mixed with its id."""
     size = len(page)
-    first = 255 + page[0]
+    # Of an array of bytes each is a number of eight bits, whose sum would overflow.
+    first = 255 + int(page[0])
     second = 255 + first
     for at in (6, size // 2 - 1, size // 2, size - 2, size - 1):
-        first += page[at]
+        first += int(page[at])
         second += first
     return (
         (((first & 255) + (first >> 8)) ^ page_id) & 255,

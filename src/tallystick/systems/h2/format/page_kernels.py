@@ -1,8 +1,7 @@
 """The test of log data pages as a compiled kernel, and how compiled loops of `lzf` copy bytes.
 
 In: the file as a NumPy array of bytes, page numbers and log keys. Out: how many pages are whole.
-Import this module only where a log is long, and where numba is installed: it loads the compiler,
-and `layout.checksum` in plain Python does not take NumPy's bytes.
+Import this module only where a log is long, and where numba is installed: it loads the compiler.
 """
 
 from __future__ import annotations

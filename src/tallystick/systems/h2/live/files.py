@@ -71,7 +71,7 @@ class PageStoreFile(Closing):
         head = self._file.pread(layout.STATIC_HEADER.size, 0)
         self.static = layout.decode_static_header(head, self.path)
         self.page_size = self.static.page_size
-        self.page_count = self._file.size() // self.page_size
+        self.page_count = self._found = self._file.size() // self.page_size
         if self.static.encrypted or not self.static.magic_ok:
             raise CorruptLogError("no plain page store file", file=self.path, offset=0)
         versions = self.static.read_version, self.static.write_version
@@ -180,6 +180,14 @@ class PageStoreFile(Closing):
     def holds_trunk(self, page_id: int) -> bool:
         """Return True if a page is, or once was, a trunk page; it may be damaged."""
         return self._raw(page_id)[:1] == bytes([layout.STREAM_TRUNK])
+
+    def holds_after(self, page_id: int, offset: int) -> bool:
+        """Return True if a page holds anything after ``offset``.
+
+        The engine leaves in a free page what it held. New pages, and those that were released
+        here, hold zeros.
+        """
+        return page_id < self._found and any(self._raw(page_id)[offset:])
 
     def view(self) -> PageFile:
         """Return the file as it is now, for reading."""

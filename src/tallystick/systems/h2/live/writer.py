@@ -267,7 +267,11 @@ class LogWriter(Uncopied):
         self.written += len(pages)
         first, self._first_page = self._first_page, self.output.page
         head = pages.pop(first, b"")
-        if pages or any(head[SECTOR_SIZE:]):
+        if (
+            pages
+            or any(head[SECTOR_SIZE:])
+            or (head and self.store.holds_after(first, SECTOR_SIZE))
+        ):
             if head:
                 pages[first] = bytes(len(head[:SECTOR_SIZE])) + head[SECTOR_SIZE:]
             self.store.write_pages(pages)

@@ -37,7 +37,7 @@ from tallystick.systems.jboss.read.files import (
     decode_control,
     open_files,
 )
-from tallystick.systems.jboss.read.generations import GENERATIONS
+from tallystick.systems.jboss.read.generations import FILE_ID_MAX, GENERATIONS
 from tallystick.systems.jboss.read.reclaim_counts import ReclaimCounts
 from tallystick.systems.jboss.read.replay import (
     OpenTransaction,
@@ -87,14 +87,16 @@ def recover(ring: Ring, *, tolerate_damage: bool = False) -> Recovered:
 
     Raises:
         UnsupportedFormatError: a file has another format or user version.
-        CorruptLogError: damage in a file that was synced before the next was begun, or records
-            under an id that no header has; unless ``tolerate_damage``.
+        CorruptLogError: a file has an id that none is given; damage in a file that was synced
+            before the next was begun, or records under an id that no header has, unless
+            ``tolerate_damage``.
     """
     fs, folder, settings = ring.fs, ring.folder, ring.settings
     # First: before it old and new files are there together, and every record would count twice.
     finish_compaction(fs, folder)
     journal = open_journal(fs, folder, settings)
     _refuse_others(journal, settings)
+    _refuse_ids(journal)
     readings = list(read_files(journal))
     if not tolerate_damage:
         _refuse_damage(readings)
@@ -227,6 +229,20 @@ def _refuse_others(journal: JournalFiles, settings: RingSettings) -> None:
                 advice="Open it with the code that wrote it, or convert it",
             )
         _check_user_version(file, header, settings.user_version)
+
+
+def _refuse_ids(journal: JournalFiles) -> None:
+    # The next file would get a higher one, and no reader takes such a file for one of a journal.
+    for file in journal.files:
+        if file.file_id >= FILE_ID_MAX and not never_begun(file.head):
+            raise CorruptLogError(
+                "a journal file has an id that none is given",
+                file=file.path,
+                offset=0,
+                expected=f"below {FILE_ID_MAX}",
+                found=str(file.file_id),
+                advice="Look at it with tallystick explain before anything else",
+            )
 
 
 def _check_user_version(file: JournalFile, header: FileHeader, expected: int) -> None:
