@@ -105,11 +105,11 @@ _TURNS = (0, 2, 1, 3, 5, 7, 9, 11)
 """Turns with which everything is checked, each opener too."""
 
 
-def broken(system: str, files: Bundle) -> dict[str, int]:
+def broken(system: str, files: Bundle, *, compiled: bool = False) -> dict[str, int]:
     """Return the properties that a mutant breaks, each with a turn that shows it."""
     found: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        checker = Checker(system, Path(folder))
+        checker = Checker(system, Path(folder), compiled=compiled)
         for turn in _TURNS:
             try:
                 checker.check(files, turn)

@@ -525,9 +525,11 @@ def test_a_transaction_that_nothing_refers_to_any_more_is_rolled_back(
         gc.collect()
         journal.append_many([bytes(1000)] * 200)
         assert journal.checkpoint() == 0  # records 2 and 3 are needed
+        held = set((tmp_path / "log").glob("*.tally"))
         journal.delete(2)
         journal.rollback_prepared(number)
-        assert journal.checkpoint() > 3
+        journal.checkpoint()  # the leader of a shared log may have freed them before
+        assert len(held - set((tmp_path / "log").glob("*.tally"))) > 3
         assert list(journal.live_records()) == []
         journal.add(1, b"free")
     left = [one for one in caplog.records if "left without an end" in one.getMessage()]
