@@ -384,10 +384,21 @@ def plain(batch: pa.RecordBatch, schema: pa.Schema = RECORDS) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def with_codes(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Return a schema whose texts of these names are dictionary-encoded; `plain` keeps them so."""
+    for name in {*names}.intersection(schema.names):
+        schema = schema.set(schema.get_field_index(name), pa.field(name, _CODED))
+    return schema
+
+
+_CODED = pa.dictionary(pa.int32(), pa.string())
+
+
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
     count = len(column)
     if (
-        _REPEATED_MIN <= count <= _REPEATED_ROWS
+        kind != _CODED
+        and _REPEATED_MIN <= count <= _REPEATED_ROWS
         and pa.types.is_dictionary(column.type)
         and len(column.dictionary) == 1
         and not column.null_count

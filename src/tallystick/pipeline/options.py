@@ -163,6 +163,8 @@ class SourceOptions:
     """True if a stream begins with what is written after it began."""
     declared: tuple[str, ...] = ()
     """Names of ``columns`` in a query's schema: as they are, or in other letters of case."""
+    coded: tuple[str, ...] = ()
+    """Texts of records that stay dictionary-encoded, for a reader that takes them so."""
 
     @property
     def feeds(self) -> bool:

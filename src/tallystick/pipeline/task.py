@@ -14,7 +14,7 @@ from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes
+from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes, with_codes
 from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import EVERYTHING, NEEDED, TIMESTAMP, feed, stamped, within
 from tallystick.pipeline.options import SourceOptions
@@ -247,7 +247,12 @@ def _read(
     schema, attributes = selected(table, columns), "attributes" in columns
     judged = partial(settled_judgement, known=known, options=options.reading)
     batches = batches_of(
-        reading, table, piece.split, schema=schema, attributes=attributes, judged=judged
+        reading,
+        table,
+        piece.split,
+        schema=with_codes(schema, options.coded),
+        attributes=attributes,
+        judged=judged,
     )
     if table == "changes" and options.collection is not None and isinstance(reading, Typed):
         found = reading.changes_of(options.collection)
