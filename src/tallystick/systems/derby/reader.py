@@ -44,6 +44,7 @@ from tallystick.systems.derby.format.layout import (
     Control,
     decode_header,
     instant_text,
+    make_instant,
 )
 from tallystick.systems.derby.read.catalogue import Catalogue
 from tallystick.systems.derby.read.changes import (
@@ -72,7 +73,7 @@ from tallystick.systems.derby.read.tables import (
     RowFeed,
     names_of_files,
 )
-from tallystick.systems.derby.runs.pieces import runs_of
+from tallystick.systems.derby.runs.pieces import ranges_between, runs_of
 from tallystick.systems.derby.verdict.answer import unacknowledged_from
 from tallystick.systems.derby.verdict.findings import find_all
 from tallystick.systems.derby.verdict.pages import Containers
@@ -86,6 +87,7 @@ from tallystick.systems.protocol import (
     Reading,
     ReadOptions,
     Split,
+    Stretch,
 )
 from tallystick.systems.rests import unpacked
 from tallystick.systems.runs import RunCount
@@ -98,6 +100,8 @@ if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Runs
     from tallystick.systems.protocol import Longs
 
+STRETCH = 1 << 20
+"""Bytes of a part of a file that is read for some LSNs."""
 KEPT_FROM = 1 << 20
 """Bytes of a log from which on transactions that have ended are not kept for later questions."""
 
@@ -106,6 +110,22 @@ def _open_at(runs: Runs) -> OpenAt:
     from tallystick.systems.derby.runs.changes import open_at
 
     return partial(open_at, runs)
+
+
+def _records(ranges: Iterable[ByteRange], *, salvage: bool = False) -> Iterator[Record]:
+    for one in ranges:
+        if one.envelope is not None:
+            salvaged = one.salvaged or one.outcome is Outcome.STALE
+            if salvage or not salvaged:
+                yield record_of(one, salvaged=salvaged)
+
+
+def _lsns(file: LogBytes, split: Split) -> tuple[int, int]:
+    return make_instant(file.number, split.begin), make_instant(file.number, split.end)
+
+
+def _stretch(file: LogBytes, split: Split) -> Stretch:
+    return Stretch(split, _lsns(file, split), (0, None))
 
 
 class DerbyReading(Reading):
@@ -186,11 +206,20 @@ class DerbyReading(Reading):
         Args:
             salvage: also yield records after damage and those of stale files.
         """
-        for one in self.scan.ranges():
-            if one.envelope is not None:
-                salvaged = one.salvaged or one.outcome is Outcome.STALE
-                if salvage or not salvaged:
-                    yield record_of(one, salvaged=salvaged)
+        yield from _records(self.scan.ranges(), salvage=salvage)
+
+    def stretches(self, of: Stretch | None = None) -> Sequence[Stretch]:
+        """Return the files, whose numbers are the upper halves of LSNs; or parts of one of them."""
+        files = self.log.files.values()
+        if of is None:
+            return [_stretch(file, Split(file.path, 0, file.size)) for file in files]
+        (file,) = (one for one in files if one.path == of.split.file)
+        return [_stretch(file, one) for one in self._columns.parts(file, STRETCH)]
+
+    def records_of(self, split: Split) -> Iterator[Record]:
+        """Yield the records of a part of a file, of which what is before is walked through."""
+        (file,) = (one for one in self.log.files.values() if one.path == split.file)
+        yield from _records(ranges_between(self.scan, self._runs, *_lsns(file, split)))
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions in order of first records; memory grows with their number."""

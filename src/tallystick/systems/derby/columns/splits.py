@@ -83,16 +83,18 @@ class ColumnReader:
 
     def splits(self, target_bytes: int) -> list[Split]:
         """Return parts of about ``target_bytes``, cut before checksum records."""
-        found = []
-        for file in self._log.files.values():
-            cuts = [0]
-            while not self._log.encrypted and file.size - cuts[-1] > 2 * target_bytes:
-                cut = _next_group(file, cuts[-1] + target_bytes)
-                if cut is None:
-                    break
-                cuts.append(cut)
-            found += [Split(file.path, begin, end) for begin, end in pairwise([*cuts, file.size])]
-        return found
+        files = self._log.files.values()
+        return [split for file in files for split in self.parts(file, target_bytes)]
+
+    def parts(self, file: LogBytes, target_bytes: int) -> list[Split]:
+        """Return those of one file."""
+        cuts = [0]
+        while not self._log.encrypted and file.size - cuts[-1] > 2 * target_bytes:
+            cut = _next_group(file, cuts[-1] + target_bytes)
+            if cut is None:
+                break
+            cuts.append(cut)
+        return [Split(file.path, begin, end) for begin, end in pairwise([*cuts, file.size])]
 
     def _is_whole(self, file: LogBytes, stop: int) -> bool:
         """Return whether every record that begins before ``stop`` is whole, and every group too.

@@ -52,6 +52,21 @@ def file_pieces(file: FileScan, found: Runs | None) -> Iterator[Piece]:
             position = one.offset + one.length
 
 
+def ranges_between(scan: LogScan, found: Runs | None, begin: int, end: int) -> Iterator[ByteRange]:
+    """Yield the ranges of a file that begin between two instants of it."""
+    for piece in file_pieces(scan.file(begin >> 32), found):
+        if isinstance(piece, ByteRange):
+            if begin <= piece.place < end:
+                yield piece
+            past = piece.place >= end
+        else:
+            first, last = piece.instants.searchsorted((begin, end)).tolist()
+            yield from (piece.range(row, scan) for row in range(first, last))
+            past = last < piece.size
+        if past:
+            return
+
+
 def _chunks(file: FileScan, found: Runs, position: int) -> Iterator[Chunk]:
     """Yield the plain records from an offset on that are judged alike."""
     end, dropped = file.alike_until(position)
