@@ -35,6 +35,7 @@ ESTATE = EXAMPLES / "mid-phase-two"
         "rows ESTATE --outcome in-doubt --resource APP.ACCOUNTS",
         "asof ESTATE/derby --before 269 --table APP.TRANSFERS",
         "diff ESTATE ESTATE",
+        "sql ESTATE/derby ESTATE/h2 'SELECT system, log, answer FROM logs'",
     ],
 )
 def test_each_fits_a_terminal(typed: str) -> None:

@@ -129,6 +129,22 @@ def test_what_comes_last_and_is_no_statement_is_a_path(
     assert "syntax" not in answer.err
 
 
+@pytest.mark.parametrize("arguments", [["FROM logs"], ["FROM logs", "store"], ["FROM logs"] * 2])
+def test_a_statement_that_does_not_come_after_all_paths_is_said_to_be_no_path(
+    run: Run, store: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store.parent)
+    answer = run("sql", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert "a query comes last, after all paths" in answer.err
+
+
+def test_a_path_that_is_not_there_is_named_once(run: Run, store: Path) -> None:
+    for command in (("rows",), ("sql",), ("bundle", "-o", f"{store.parent}/t.zip")):
+        answer = run(*command, store, store.parent / "gone")
+        assert (answer.out + answer.err).count(f"{store.parent}/gone") == 1
+
+
 def test_statements_come_after_all_paths(run: Run, store: Path) -> None:
     (other := store.parent / "a folder (old)").mkdir()
     with tallystick.Journal(other) as log:

@@ -348,7 +348,7 @@ def survey(
 
 def _unread_path(path: str, error: LogUnreadableError) -> Finding:
     return Finding(
-        PATH_UNREAD, Severity.DAMAGE, "", path, str(error), file=error.file, advice=error.advice
+        PATH_UNREAD, Severity.DAMAGE, "", path, error.message, file=error.file, advice=error.advice
     )
 
 

@@ -32,7 +32,7 @@ from tallystick.printable import counted
 
 ROWS = 40
 """Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
-_QUERY = re.compile(r"(/\*|[^./~]).*[\s(;]", re.DOTALL)
+_QUERY = re.compile(r"(?!\w+://)(/\*|[^./~]).*[\s(;]", re.DOTALL)
 """How a statement begins; what is none, and not there, is a path that was mistyped."""
 _PROMPT, _MORE = "sql> ", "...> "
 
@@ -83,10 +83,12 @@ def command(
 
 def _apart(given: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     """Return the paths, and the query that comes last, if there is one."""
-    last = given[-1]
-    if len(given) > 1 and _QUERY.match(last) and not os.path.lexists(last):
-        return given[:-1], last
-    return given, None
+    queries = [one for one in given if _QUERY.match(one) and not os.path.lexists(one)]
+    if not queries:
+        return given, None
+    if len(given) == 1 or queries != [given[-1]]:
+        raise click.UsageError(f"no path is {queries[0]!r}; a query comes last, after all paths")
+    return given[:-1], given[-1]
 
 
 def _answer(connection: Any, statement: str, form: str | None, output: str | None) -> None:
