@@ -259,9 +259,11 @@ class TestInBrowser:
         )
         try:
             width = page.execute_script("return document.documentElement.scrollWidth")
+            search = page.find_element("css selector", ".filters input").size["width"]
         finally:
             page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         assert width <= 390
+        assert search >= 240  # what may be searched for is not cut
 
 
 def _log(page: Chrome, name: str) -> list[dict[str, Any]]:
