@@ -49,6 +49,12 @@ def test_a_line_that_fits_is_as_the_others_are(text: str) -> None:
     assert row_lines(row | {"before": None}) == shown
 
 
+def test_an_id_with_hyphens_stays_whole_on_a_line() -> None:
+    one = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    row = {"kind": "add", "collection": "T", "key": "1", "values": {"A": "x" * 50, "B": one}}
+    assert any(one in line for line in row_lines(row | {"after": None, "before": None}))
+
+
 def test_json_and_csv_have_the_same_rows(run: Run) -> None:
     told = run("rows", "--json", "--in-doubt", ESTATE)
     assert told.code == 0

@@ -36,6 +36,10 @@ from tallystick.systems.protocol import LOST
 VALUE_MAX = 200
 """Characters of a value that a person is shown."""
 _INDENT = "    "
+_WRAPPER = textwrap.TextWrapper(
+    WIDTH, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  ", break_on_hyphens=False
+)
+"""Ids have hyphens, and to look for places to break there takes longer than all else."""
 STYLES = {
     "in_doubt": "bold yellow", "lost": "bold red", "undone": "dim", "unknown": "yellow",
 }  # fmt: skip
@@ -150,7 +154,7 @@ def row_lines(row: Mapping[str, Any]) -> list[str]:
     text = printable(f"{named}: {', '.join(said)}" if said else named)
     if len(text) <= WIDTH - len(_INDENT) and text.isprintable():
         return [f"{_INDENT}{text.rstrip()}"]  # as `textwrap` does, whose cost is most of a row
-    return textwrap.wrap(text, WIDTH, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  ")
+    return _WRAPPER.wrap(text)
 
 
 def _value(value: Any) -> str:
