@@ -45,21 +45,6 @@ def test_the_gravest_ground_decides(codes_that_hold: list[str], answer: Answer) 
     assert judgement_of(TABLE, CODES, map(Ground, codes_that_hold), ()).answer is answer
 
 
-@pytest.mark.parametrize(
-    ("others", "stake"),
-    [
-        (["closed"], AtStake(2, 5)),
-        (["open"], AtStake()),
-        (["drops"], AtStake()),
-    ],
-)
-def test_what_is_at_stake_is_unknown_beside_a_doubt_or_another_loss(
-    others: list[str], stake: AtStake
-) -> None:
-    grounds = [Ground("drops", "It drops 2.", AtStake(2, 5)), *map(Ground, others)]
-    assert judgement_of(TABLE, CODES, grounds, [_finding("hole")]).at_stake == stake
-
-
 def test_damage_that_no_ground_explains_takes_the_calm_away() -> None:
     for severity in (Severity.DAMAGE, Severity.LOSS):
         one = judgement_of(TABLE, CODES, [Ground("closed")], [_finding("hole", severity)])

@@ -8,7 +8,7 @@ that no ground explains, the answer is that it cannot be told.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tallystick.records import Answer, AtStake, Finding, Judgement, Severity
@@ -153,7 +153,7 @@ def judgement_of(
     Raises:
         KeyError: the table has no row for a ground.
     """
-    grounds, findings = list(grounds), list(findings)
+    findings = list(findings)
     unread = next((one.message for one in findings if one.code == UNREADABLE.code), None)
     if unread is not None:
         stated = [Ground(UNREADABLE.code, unread)]
@@ -164,20 +164,14 @@ def judgement_of(
     ground = next((one for one in stated if table[one.code].answer is gravest), None)
     ground = ground or Ground(NO_PROOF.code)
     row = table[ground.code]
-    others = {table[one.code].answer for one in grounds if one is not ground}
     return Judgement(
         row.answer,
         row.code,
         ground.text or row.meaning,
         row.after_crash,
-        NOTHING if row.answer is Answer.SAFE else stake_beside(ground.at_stake, others),
+        NOTHING if row.answer is Answer.SAFE else ground.at_stake,
         ground.decided_by or row.decided_by,
     )
-
-
-def stake_beside(stake: AtStake, others: Collection[Answer]) -> AtStake:
-    """Return a stake, which is unknown beside a doubt or another loss: more may be gone."""
-    return stake if {Answer.LOSES, Answer.CANNOT_TELL}.isdisjoint(others) else AtStake()
 
 
 def being_written() -> Judgement:

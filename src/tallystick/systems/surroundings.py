@@ -11,15 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Answer, Judgement, Part, Surroundings, Verdict
+from tallystick.records import Answer, AtStake, Judgement, Part, Surroundings, Verdict
 from tallystick.storage.source import PACKINGS, ByteSource, list_names, open_source
-from tallystick.systems.answers import (
-    BESIDE_THE_LOG,
-    DECIDES_FIRST,
-    PART_LOST,
-    PART_REFUSED,
-    stake_beside,
-)
+from tallystick.systems.answers import BESIDE_THE_LOG, DECIDES_FIRST, PART_LOST, PART_REFUSED
 
 ALONE = "log"
 """The kind of a log with nothing of its database or broker beside it."""
@@ -59,7 +53,10 @@ def joined(own: Judgement, around: Surroundings) -> Judgement:
     answers = [own, *(_judgement(one) for one in around.parts if one.answer in _ROWS)]
     found = min(answers, key=lambda one: DECIDES_FIRST.index(one.answer))
     others = {one.answer for one in answers if one is not found}
-    return replace(found, at_stake=stake_beside(found.at_stake, others))
+    if others.isdisjoint((Answer.LOSES, Answer.CANNOT_TELL)):
+        return found
+    # Of a doubt or another loss it is not known what it takes besides.
+    return replace(found, at_stake=AtStake())
 
 
 def _judgement(one: Part) -> Judgement:
