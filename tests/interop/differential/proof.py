@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import shutil
 import sys
 import time
 from collections import Counter
@@ -80,6 +81,17 @@ def due(
                 yield system, first
 
 
+def ran(system: Original, first: int, folder: Path) -> list[Case]:
+    """Run the workloads from ``first`` on; what was judged wrongly is kept in the folder."""
+    work, count = folder / "work", WORKLOADS * PER_WORKLOAD
+    shutil.rmtree(work, ignore_errors=True)  # of one that was stopped
+    found = list(run(system, first, count, work, per_workload=PER_WORKLOAD, how=BESIDE))
+    for judged in work.glob("*-judged"):
+        judged.replace(folder / judged.name)
+    shutil.rmtree(work)
+    return found
+
+
 def summary(cases: Sequence[Case]) -> str:
     """Return by system: cases, cells, what is wrong, and answers over what was not damaged."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
@@ -123,8 +135,7 @@ def main() -> None:
     for system, first in due(systems, cases, arguments.seed, arguments.least):
         if time.monotonic() > end:
             break
-        count = WORKLOADS * PER_WORKLOAD
-        found = list(run(system, first, count, folder, per_workload=PER_WORKLOAD, how=BESIDE))
+        found = ran(system, first, folder)
         with (folder / "cases.jsonl").open("a") as file:
             file.writelines(f"{json.dumps(dataclasses.asdict(case))}\n" for case in found)
         cases += found

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.differential import proof
 from tests.interop.differential.around import UNDAMAGED
 from tests.interop.differential.cases import CANNOT_TELL, LOSES, SAFE, Case, kinds_of
-from tests.interop.differential.originals import ORIGINALS, OTHERS
+from tests.interop.differential.originals import ORIGINALS, OTHERS, Original
 from tests.interop.differential.proof import SYSTEMS, WORKLOADS, due, is_full, kept, summary
 
 BITRONIX, NARAYANA = ORIGINALS["bitronix"], OTHERS["narayana"]
@@ -48,6 +49,24 @@ def test_systems_take_turns_and_go_on_after_what_has_run() -> None:
     assert next(found) == (BITRONIX, 7 + 2 * WORKLOADS)
     cases += [case("bitronix", 7, one) for one in (UNDAMAGED, *kinds_of(BITRONIX))]
     assert list(found) == []
+
+
+def test_rounds_do_not_meet_what_others_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(system: Original, first: int, count: int, work: Path, **_: object) -> list[Case]:
+        (work / f"{system.name}-another").mkdir(parents=True)
+        (work / f"{system.name}-{first}-1-judged").mkdir()
+        return [case(system.name, first, "a")] * count
+
+    monkeypatch.setattr(proof, "run", run)
+    (tmp_path / "work/bitronix-another").mkdir(parents=True)
+    for first in (1, 5):
+        assert proof.ran(BITRONIX, first, tmp_path)
+    assert {one.name for one in tmp_path.iterdir()} == {
+        "bitronix-1-1-judged",
+        "bitronix-5-1-judged",
+    }
 
 
 def test_a_line_tells_what_is_wrong_and_what_was_not_damaged() -> None:
