@@ -38,9 +38,12 @@ _BODIES = frozenset({"engine", "before", "after", "body", "row", "values", "valu
 """Keys of what may hold bodies of records, in the words of any system."""
 _WHEN = (1980, 1, 1, 0, 0, 0)
 _MASKS = (
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s\"'?#;]+"), r"\1***"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,99}://)[^/\s\"'?#;]+"), r"\1***"),
     (
-        re.compile(r"(?i)(\w*(?:password|passwd|pwd|secret|token|user|key)\w*=)[^&;\s\"']+"),
+        # A word is looked at once, from its beginning: logs hold words of any length.
+        re.compile(
+            r"(?i)(?<!\w)(?=\w*?(?:password|passwd|pwd|secret|token|user|key))(\w+=)[^&;\s\"']+"
+        ),
         r"\1***",
     ),
     (re.compile(r"(['\"])(?:(?!\1).){32,}\1"), r"\1***\1"),

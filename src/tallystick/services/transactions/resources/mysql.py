@@ -85,7 +85,7 @@ _NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227})
 """Errors that say the user lacks a right."""
 _LITERAL = re.compile(r"[xX]?'[^']*'")
 _CHANGES_SESSION = re.compile(
-    r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*"
+    r"(?:\s|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|(?:--\s|#)[^\n]*\n)*"
     r"(?:SET|USE|CALL|EXECUTE|PREPARE|LOCK|FLUSH|HANDLER|BEGIN\s+NOT|"
     r"(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY)\b"
     r"|/\*M?!|.*(?:\bGET_LOCK\s*\(|\bINTO\s+@|:=)",

@@ -45,7 +45,7 @@ _COMMENTS = re.compile(r"--|//|/\*|\$\$")
 """Begins a comment, or text in dollars, in which quotes mean nothing."""
 _KEYWORD = re.compile(
     r"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?(?:(IF)\.|[\w.]*\((?:.*\n)*?"
-    r"\s*(CHECK|CONSTRAINT|FOREIGN)\s)"
+    r"[^\S\n]*(CHECK|CONSTRAINT|FOREIGN)\s)"
 )
 """Schema or column of a table that versions before 1.4.197 write without quotes, and that none
 reads: what 1.2.147, 1.3.160, 1.3.176, 1.4.194 and 1.4.196 do of 400 words that their parser knows.

@@ -21,6 +21,8 @@ from tallystick.systems.protocol import Collection, Column
 
 Row = tuple[Value | None, ...]
 
+# A file may hold any text for SQL. So no part of a pattern here can be taken in two ways: where the
+# rest does not fit, all of them would be tried.
 _NAME = r'(?:"(?:[^"]|"")*"|\w+)'
 _TEXT = r"'(?:[^']|'')*'"
 _CREATE = re.compile(
@@ -29,7 +31,7 @@ _CREATE = re.compile(
 )
 _KEY = re.compile(
     rf"ALTER TABLE ({_NAME}(?:\.{_NAME})?) ADD CONSTRAINT (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
-    rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? PRIMARY KEY\(((?:{_NAME}(?:, )?)+)\)"
+    rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? PRIMARY KEY\(({_NAME}(?:, {_NAME})*)\)"
 )
 _DOMAIN = re.compile(rf"CREATE DOMAIN ({_NAME})\sAS(?=\s)")
 _COLUMN = re.compile(rf"\s*({_NAME})\s")
@@ -58,7 +60,7 @@ _DECIMAL_DIGITS = 38
 _TYPE = re.compile(
     r"\s*(TIMESTAMP(?:\(\d+\))? WITH TIME ZONE|TIME(?:\(\d+\))? WITH TIME ZONE|"
     r"INTERVAL \w+(?:\([^)]*\))?(?: TO \w+(?:\(\d+\))?)?|"
-    rf"ENUM\s*\((?:{_TEXT}[,\s]*)*\)|"
+    rf"ENUM\s*\((?:{_TEXT}(?:[,\s]+{_TEXT})*)?\s*\)|"
     rf"(?:DOUBLE PRECISION|LONG RAW|\w+)(?:\([^)]*\))?|{_NAME})"
 )
 _FLOAT = re.compile(r"FLOAT\((\d+)\)")
