@@ -377,6 +377,7 @@ class _Continuations(Parts):
         self._overflow: dict[int, bool] = {}
         self._owners: dict[Key, Key] = {}
         self._looked = False
+        self._inserted = set[Key]()
 
     def note_page(self, body: Body) -> None:
         """Note that a page gets another use."""
@@ -403,12 +404,44 @@ class _Continuations(Parts):
                 self.own(row, part)
         return self._owners.get(key)
 
-    def write(self, key: Key, part: Part) -> None:
+    def write(self, key: Key, part: Part, *, inserts: bool) -> None:
         """Note what is written to a continuation, until the end of its transaction."""
+        if inserts:
+            self._inserted.add(key)
         known = self.known.setdefault(key, part)
         if known is not part:
             known.fields.update(part.fields)
             known.next = part.next or known.next
+
+    def inserted(self) -> Parts:
+        """Return the parts of a row that the transaction inserts: all of them are its own."""
+        return _Inserted(self, self._before, self._inserted)
+
+    def forget(self) -> None:
+        """Forget what was written: its transaction has ended."""
+        self.known.clear()
+        self._inserted.clear()
+
+
+class _Inserted(Parts):
+    """Continuations of inserted rows, of which the log may not have the first any more.
+
+    The beginning of a long transaction is given up with its file once it has ended.
+    """
+
+    def __init__(self, written: Parts, before: Parts, whole: Set[Key]) -> None:
+        super().__init__()
+        self._written, self._before, self._whole = written, before, whole
+
+    def part(self, key: Key) -> Part | None:
+        """Return a part; None if it is not known."""
+        known = self._written.part(key)
+        if key in self._whole:
+            return known
+        old = self._before.part(key)
+        if known is None or old is None:
+            return known or old
+        return Part({**old.fields, **known.fields}, known.next or old.next)
 
 
 class _TableChanges:
@@ -487,7 +520,7 @@ class _TableChanges:
 
     def _forget_written(self) -> None:
         for more in self._more.values():
-            more.known.clear()
+            more.forget()
 
     def _anew(self, container: int, end: ByteRange) -> Iterator[Change]:
         """Yield what another container means: all rows are gone, and some are there again."""
@@ -510,7 +543,7 @@ class _TableChanges:
                 continue
             part = Part({}) if body.operation == operations.DELETE else new_part(body)
             if more.holds(page.number):
-                more.write(key, part)
+                more.write(key, part, inserts=body.kind is Kind.ADD)
                 owner = more.owner(key)
                 if owner is None or (page.container, owner) in inserted or not part.fields:
                     continue
@@ -531,8 +564,9 @@ class _TableChanges:
         body, one = written.body, written.one
         layout, values = self._table.layouts[written.container], None
         if written.kind is not Kind.DELETE:
-            columns = columns_of(written.part, self._more[written.container])
-            values = _values(columns, layout, whole=written.kind is Kind.ADD) or None
+            inserts, more = written.kind is Kind.ADD, self._more[written.container]
+            columns = columns_of(written.part, more.inserted() if inserts else more)
+            values = _values(columns, layout, whole=inserts) or None
         images = images_of(body)
         yield Change(
             SYSTEM_NAME, self._log, 0, 0, written.kind, self._table.name, _key_text(written.key),
