@@ -1,7 +1,7 @@
 """What a log or a caller gives as text is searched in a time that grows as the text does.
 
 A pattern in which one text can be taken in many ways tries them all where the rest does not fit: a
-damaged statement of a catalogue of 60 characters took five minutes.
+damaged statement of a catalogue took more than five minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallystick.systems.h2.format.catalogue import table_names
 from tallystick.systems.h2.format.values.types import Value
 
 SECONDS = 1.0
-"""Of processors; each took minutes before, or has about a thousandth of this now."""
+"""Of processors; each takes a small part of this, where what grows faster takes more."""
 REPEATED = 6000
 
 
