@@ -340,30 +340,35 @@ def test_a_container_of_which_redo_meets_only_the_drop_need_not_be_there(tmp_pat
     assert (found.answer, "a drop of" in found.text) == (Answer.CANNOT_TELL, True)
 
 
-CREATE, DROP, UNDO = CONTAINER_CREATE, 2, 0
+CREATE, DROP, REMOVE, UNDO = CONTAINER_CREATE, 2, 4, 0
+STEPS: dict[str, tuple[list[tuple[int, int]], bool]] = {
+    # What Derby logs of a container: the step with the container's version; whether it is gone.
+    "created": ([(CREATE, 0)], False),
+    "created and taken back": ([(CREATE, 0), (UNDO, 0)], True),
+    "dropped": ([(DROP, 0), (REMOVE, 1)], True),
+    "a drop taken back": ([(DROP, 0), (UNDO, 1)], False),
+    "dropped twice": ([(DROP, 0), (UNDO, 1), (DROP, 2), (REMOVE, 3)], True),
+    "created, dropped, both taken back": ([(CREATE, 0), (DROP, 0), (UNDO, 1), (UNDO, 2)], True),
+    "the log has no creation": ([(UNDO, 0)], True),
+    "the log has no drop": ([(UNDO, 1)], False),
+    "the log has neither": ([(UNDO, 1), (UNDO, 2)], True),
+    "the log has no drop but the second": ([(UNDO, 1), (DROP, 2), (REMOVE, 3)], True),
+    "the log has only that a second drop was taken back": ([(UNDO, 3)], False),
+    "the log has only the end": ([(REMOVE, 1)], True),
+}
 
 
-@pytest.mark.parametrize(
-    ("steps", "dropped"),
-    [
-        ([CREATE], False),
-        ([CREATE, UNDO], True),
-        ([CREATE, DROP], True),
-        ([CREATE, DROP, UNDO], False),
-        ([CREATE, DROP, UNDO, UNDO], True),
-        ([DROP, UNDO], False),
-        ([UNDO], True),
-    ],
-)
-def test_a_drop_that_was_undone_leaves_the_container(steps: list[int], dropped: bool) -> None:
-    """Where a rollback took a drop back, no boot misses the file that is gone."""
+@pytest.mark.parametrize("case", STEPS)
+def test_a_container_is_gone_where_its_last_step_says_so(case: str) -> None:
+    """The real Derby logged these, also where the first were in a file that it has given up."""
+    steps, gone = STEPS[case]
     found, container = PageVersions([]), Container(0, 1264)
-    for place, step in enumerate(steps, 1):
-        fields: dict[str, object] = {"containerId": container, "containerVersion": 0}
+    for place, (step, version) in enumerate(steps, 1):
+        fields: dict[str, object] = {"containerId": container, "containerVersion": version}
         operation = CONTAINER_CHANGE if step else CONTAINER_UNDO
         fields |= {"operation": step} if step else {}
         found.note(place, Body(Group(0), 7, operation, fields, 0))
-    assert found.dropped == ({container} if dropped else set())
+    assert found.dropped == ({container} if gone else set())
 
 
 # -- pages that the log does not write anew -----------------------------------------------------

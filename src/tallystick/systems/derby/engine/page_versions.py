@@ -125,9 +125,10 @@ class PageVersions:
         container = body.fields["containerId"]
         creates = body.fields.get("operation") == operations.CONTAINER_CREATE
         self.changed.setdefault(container, creates)
-        # An undo takes the last step back: a drop, or else the creation.
-        restores = body.operation == operations.CONTAINER_UNDO and container in self.dropped
-        if creates or restores:
+        # A drop raises the version, and so does what takes it back. So it is odd after a drop, and
+        # tells what an undo takes back where that is in a log file that was given up.
+        undoes = body.operation == operations.CONTAINER_UNDO
+        if creates or (undoes and body.fields["containerVersion"] % 2):
             self.dropped.discard(container)
         else:
             self.dropped.add(container)
