@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.systems.cloudtran.columns.rests import Rest as CloudtranRest
+from tallystick.systems.cloudtran.runs.rests import Rest as CloudtranRest
 from tallystick.systems.derby.columns.closing import Rest as DerbyRest
 from tallystick.systems.jboss.columns.closing import Rest as JbossRest
 from tallystick.systems.protocol import ClosesBySplit, LogReading, NotClosedInPartsError

@@ -511,8 +511,8 @@ class JudgedBySplit(Protocol):
     def knowing(self, rests: Sequence[bytes]) -> LogReading:
         """Return a reading of the log that does not read again what its splits have read.
 
-        Its ``files()``, ``findings()`` and answer are those of the whole log. ``rests`` are those
-        of all splits of the log, in log order.
+        Its ``files()``, ``findings()`` and answer are those of the whole log; but spans may tell
+        the bytes of a split together. ``rests`` are those of all splits of the log, in log order.
 
         Raises:
             NotClosedInPartsError: the whole log has to be read.

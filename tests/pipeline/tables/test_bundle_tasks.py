@@ -20,6 +20,9 @@ from tallystick.pipeline.tables.bundle_tasks import PARTS, BundleTasks
 from tallystick.reading.tables import TABLES
 from tallystick.services.journal import Journal
 from tallystick.storage.local import LOCAL
+from tallystick.systems.cloudtran.format.entries import Operation, OperationKind
+from tallystick.systems.cloudtran.live.log import BlockLog
+from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.protocol import LogSource, NotClosedInPartsError
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
@@ -104,6 +107,25 @@ def test_parts_and_their_fold_write_what_one_task_writes(log: LogSource, tmp_pat
     _same(_in_parts(log, tmp_path / "parts"), _whole(log, tmp_path / "whole"))
     files = [file.name for file in (tmp_path / "parts" / "transactions").iterdir()]
     assert len(files) > 4
+
+
+def test_nothing_of_a_block_log_is_one_task_s_alone(tmp_path: Path) -> None:
+    settings = LogSettings(compress=False)
+    with BlockLog(str(tmp_path / "log"), settings, disposer=None) as log:
+        for number in range(1, 400):
+            operation = Operation(None, OperationKind.INSERT, "orders", b"key", bytes(300))
+            _, ticket = log.persisting(("db",), [operation], f"order-{number}")
+            ticket.wait()
+            if number % 3:
+                log.persisted(number, ("db",))
+    source = _source(tmp_path / "log")
+    tasks = _tasks(source, tmp_path / "parts")
+    assert {*tasks.bundle.closes, "records"} == TABLES.keys()
+    assert len(list(tasks.writes)) == len(tasks.bundle.parts) > 4
+    whole = _whole(source, tmp_path / "whole")
+    parts = _in_parts(source, tmp_path / "parts")
+    _same(parts, whole)
+    assert len(list((parts / "changes").iterdir())) > 4
 
 
 def test_a_large_log_of_one_split_has_its_records_in_one_part(tmp_path: Path) -> None:

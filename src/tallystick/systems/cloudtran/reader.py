@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import merge
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tallystick.errors import LogUnreadableError, UnsupportedFormatError
 from tallystick.records import (
@@ -30,7 +30,6 @@ from tallystick.records import (
 )
 from tallystick.storage.source import ByteSource, open_source, read_head, source_size
 from tallystick.systems.cloudtran.codes import CODES
-from tallystick.systems.cloudtran.columns.rests import Rest, close_rests
 from tallystick.systems.cloudtran.format.entries import unsigned
 from tallystick.systems.cloudtran.format.high_water_mark import HighWaterMark
 from tallystick.systems.cloudtran.format.layout import (
@@ -64,6 +63,12 @@ from tallystick.systems.cloudtran.read.spans import FileSpans
 from tallystick.systems.cloudtran.runs import changes
 from tallystick.systems.cloudtran.runs.analysis import LogAnalysis
 from tallystick.systems.cloudtran.runs.pieces import Piece, pieces
+from tallystick.systems.cloudtran.runs.rests import (
+    KnownBlocks,
+    Rest,
+    close_rests,
+    known_blocks,
+)
 from tallystick.systems.cloudtran.runs.transactions import fold_transactions
 from tallystick.systems.cloudtran.verdict import strict
 from tallystick.systems.cloudtran.verdict.findings import findings
@@ -331,12 +336,15 @@ class CloudtranReading(Reading):
     @cached_property
     def _contents(self) -> LogContents:
         """The results of one pass over all blocks."""
+        return self._contents_of(self.pieces(beyond=True))
+
+    def _contents_of(self, pieces: Iterable[Piece | KnownBlocks]) -> LogContents:
         mark = mark_beside(self._log_files)  # first: a writer that goes on only adds to it
         analysis = LogAnalysis(self._log_files, mark or HighWaterMark(), mark is None)
         run_count = RunCount()
         spans: dict[int, FileSpans] = {}
         outcomes: Counter[str] = Counter()
-        for piece in self.pieces(beyond=True):
+        for piece in pieces:
             size = self._sizes[piece.file.path]
             tiled = spans.setdefault(piece.index, FileSpans(size))
             if isinstance(piece, BlockOccurrence):
@@ -347,7 +355,10 @@ class CloudtranReading(Reading):
                 run_count.one_by_one += count
                 continue
             analysis.add_chunk(piece)
-            tiled.add_whole(piece.extents(), piece.end)
+            if isinstance(piece, KnownBlocks):
+                tiled.add_sum(piece.valid_bytes, piece.end)
+            else:
+                tiled.add_whole(piece.extents(), piece.end)
             outcomes[Outcome.VALID] += piece.count
             run_count.in_runs += piece.count
         for index, file in enumerate(self._log_files):
@@ -440,6 +451,22 @@ class CloudtranReading(Reading):
 
         found = [unpacked(one, Rest.built) for one in rests]
         return batches_by_table(*close_rests(found, self.source.path), self.clock.value, rows)
+
+    def knowing(self, rests: Sequence[bytes]) -> Self:
+        """Return the log as a reading that takes from splits what their blocks hold.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        found = [unpacked(one, Rest.built) for one in rests]
+        known = type(self)(self.source, self._options)
+        known._sizes |= {rest.file: rest.extent.size for rest in found}
+        for file in self._log_files:
+            if not known._sizes[file.path]:  # no split: it is empty, or cannot be read
+                with known.scan(file):
+                    pass
+        known._contents = known._contents_of(known_blocks(found, self._log_files))
+        return known
 
 
 def _beginning(path: str) -> ByteSource:

@@ -9,6 +9,9 @@ import pytest
 
 from tallystick.storage.crc import crc32
 from tallystick.systems.cloudtran.format.entries import Entry, EntryKind
+from tallystick.systems.cloudtran.reader import CloudtranReading
+from tallystick.systems.protocol import NotClosedInPartsError
+from tallystick.testing import check_tiling
 from tests.kit import closed_alike
 from tests.systems.cloudtran.blocks import NAME, block, entry
 from tests.systems.cloudtran.blocks import reading as reading_in
@@ -61,6 +64,39 @@ def test_an_entry_after_the_split_that_closed_its_transaction_refuses(tmp_path: 
     data += block(len(data), 2, done)
     (tmp_path / NAME).write_bytes(data)
     assert not closed_alike(reading_in(tmp_path), 1, ROWS)
+
+
+def _rests(folder: Path) -> tuple[CloudtranReading, list[bytes]]:
+    log, rests = reading_in(folder), []
+    for split in log.splits(1):
+        closed = log.close_split(split, ROWS)
+        list(closed.batches)
+        rests.append(closed.rest() or b"")
+    return log, rests
+
+
+def test_a_log_that_its_splits_tell_is_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(block(0, 1, entry(1)) + block(512, 2, entry(2)) + bytes(512))
+    log, rests = _rests(tmp_path)
+    assert len(rests) == 2
+    expected = [one.bytes_by_outcome() for one in log.files()], log.verdict().to_dict()
+    (tmp_path / NAME).write_bytes(bytes(1536))
+    known = log.knowing(rests)
+    found = [one.bytes_by_outcome() for one in known.files()], known.verdict().to_dict()
+    assert found == expected
+    check_tiling(known.files()[0])
+
+
+def test_a_file_that_grew_while_its_splits_were_read_refuses(tmp_path: Path) -> None:
+    first = block(0, 1, entry(1))
+    (tmp_path / NAME).write_bytes(first)
+    log = reading_in(tmp_path)
+    (split,) = log.splits(1)
+    (tmp_path / NAME).write_bytes(first + block(512, 2, entry(2)))
+    closed = log.close_split(split, ROWS)
+    list(closed.batches)
+    with pytest.raises(NotClosedInPartsError, match="changed"):
+        log.knowing([closed.rest() or b""])
 
 
 def test_a_damaged_split_has_no_rest(tmp_path: Path) -> None:

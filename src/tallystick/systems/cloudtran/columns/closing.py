@@ -7,7 +7,7 @@ In: a split, and a function that opens its file. Out: batches of the tables ``tr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -16,12 +16,12 @@ from tallystick.arrow.schemas import batches_by_table
 from tallystick.records import Clock, State, Transaction
 from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
 from tallystick.systems.cloudtran.columns.chunk_transactions import settled_in
-from tallystick.systems.cloudtran.columns.rests import Left, Rest
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.transactions import TransactionFold
 from tallystick.systems.cloudtran.runs import walk
 from tallystick.systems.cloudtran.runs.chunk import Chunk, Chunks
+from tallystick.systems.cloudtran.runs.rests import Extent, Left, Rest
 from tallystick.systems.cloudtran.runs.transactions import entry_of_row
 from tallystick.systems.protocol import Split
 
@@ -43,7 +43,7 @@ class ClosingSplit:
     _plain: bool = False
 
     def __post_init__(self) -> None:
-        self._rest = Rest(self.file.path)
+        self._rest = Rest(self.file.path, Extent(self.split.end))
 
     def batches(self) -> Batches:
         """Yield what the split closes; nothing more once it proves not to be plain."""
@@ -62,6 +62,7 @@ class ClosingSplit:
                 yield from self._close(chunk)
                 offset = chunk.end
             at_end = offset == split.end or offset >= scan.end
+            self._rest.extent = replace(self._rest.extent, size=len(scan.data))
             self._plain = at_end and len(scan.data) > 0
 
     def rest(self) -> bytes | None:
@@ -72,11 +73,16 @@ class ClosingSplit:
         return self._rest.packed()
 
     def _note(self, chunk: Chunk) -> None:
-        first = chunk.table[0]
-        if self._rest.serial is None:
-            self._rest.serial = int(first[walk.SERIAL])
-            self._rest.first = int(first[walk.SEQUENCE])
-        self._rest.last = chunk.last_sequence
+        self._rest.serial = int(chunk.table[0][walk.SERIAL])
+        self._rest.unbroken += chunk.unbroken()
+        before = self._rest.extent
+        self._rest.extent = replace(
+            before,
+            end=chunk.end,
+            valid_bytes=before.valid_bytes + chunk.valid_bytes,
+            entries=before.entries + chunk.count,
+            ends_closed=int(chunk.ends_closed),
+        )
         for numbers in chunk.logged():
             self._rest.logged.add_range(numbers)
         self._rest.carried += chunk.carried()

@@ -57,6 +57,12 @@ class FileSpans(Sequence[Span]):
         self._end = end
         self._extents().frombytes(extents)
 
+    def add_sum(self, valid: int, end: int) -> None:
+        """Add whole blocks up to an offset, of which only the sum of headers and data is known."""
+        begin, self._end = self._end, end
+        spans = [Span(begin, valid, Outcome.VALID, "blocks"), *_padding(begin + valid, end)]
+        self._parts.append(tuple(spans))
+
     def _extents(self) -> array[int]:
         last = self._parts[-1] if self._parts else ()
         if not isinstance(last, array):

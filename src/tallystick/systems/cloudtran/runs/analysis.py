@@ -21,6 +21,7 @@ from tallystick.systems.cloudtran.read.scan import LOST, BlockState
 
 if TYPE_CHECKING:
     from tallystick.systems.cloudtran.runs.chunk import Chunk
+    from tallystick.systems.cloudtran.runs.rests import KnownBlocks
 
 LOST_AT_END = "lost-at-end"
 MISSING_BLOCKS = "missing-blocks"
@@ -141,7 +142,7 @@ class LogAnalysis:
         else:
             self._read(occurrence)
 
-    def add_chunk(self, chunk: Chunk) -> None:
+    def add_chunk(self, chunk: Chunk | KnownBlocks) -> None:
         """Add whole blocks that follow each other, with the result of `add` for each.
 
         Of a number that an entry here closes (every target holds the transaction), the other

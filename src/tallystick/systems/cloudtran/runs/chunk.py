@@ -24,6 +24,7 @@ from tallystick.systems.cloudtran.format.entries import (
     target_names,
 )
 from tallystick.systems.cloudtran.format.layout import (
+    BOTH_HEADERS,
     CODEC_ZLIB,
     HEADER_SIZE,
     PROLOGUE_SIZE,
@@ -180,6 +181,11 @@ class Chunk:
         firsts, lasts = np.concatenate(([0], breaks + 1)), np.concatenate((breaks, [-1]))
         columns = (self.table[firsts, walk.OFFSET], sequences[firsts], sequences[lasts])
         return zip(*(one.tolist() for one in columns), strict=True)
+
+    @property
+    def valid_bytes(self) -> int:
+        """How many bytes headers and data have."""
+        return len(self.table) * BOTH_HEADERS + int(self.table[:, walk.SIZE].sum())
 
     def extents(self) -> bytes:
         """Return offset, length, size of the data and place of the second header of each block.
