@@ -8,7 +8,7 @@ is emptied, or loses a column.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from tallystick.errors import LogFormatError
@@ -61,8 +61,8 @@ class Table:
             the one that the table had where the log begins.
         layouts: the columns by container.
         follows: another table had the name before, as far as the log tells.
-        loaded: the first container took the place of another one in the transaction that made the
-            table: rows that it got with that are not in the log.
+        loaded: the first container took the place of another one, which the transaction made, too,
+            or of which the log does not tell: rows that it got with that are not in the log.
         names: those that it had along the log, the newest last.
         key: the numbers of the columns of the primary key, in its order.
         quoted: the name in statements.
@@ -105,7 +105,13 @@ class Catalogue:
         self.loaded: set[int] = set()
         self._numbers: set[int] = set()
         self._names: set[str] = set()
+        self._containers: dict[str, int] = {}
+        self._at_begin: dict[str, int] = {}
+        self._seen: Set[str] = set()
+        """The ids of tables of which there was any row. A row that was there where the log begins,
+        and was replaced in it, may have been purged since: then its values are nowhere."""
         self._renew(None)
+        self._at_begin = self._containers
 
     def copied(self) -> Catalogue:
         """Return one that goes on by itself from here, with the names of tables."""
@@ -134,7 +140,8 @@ class Catalogue:
         self.loaded |= {
             numbers[-1]
             for identity, numbers in heaps.items()
-            if identity not in self.tables and numbers[-1] != numbers[0]
+            if identity not in self._containers
+            and (numbers[-1] != numbers[0] or identity in self._seen)
         }
         if changed:
             self._renew(commit)
@@ -185,16 +192,22 @@ class Catalogue:
             self.names[containers[identity]] = name
             if _text(row, 2) == _USER_TABLE and identity in columns:
                 there.add(identity)
-                loaded = containers[identity] in self.loaded
+                container = containers[identity]
+                since = None if self._at_begin.get(identity) == container else commit
+                loaded = container in self.loaded or (since is not None and identity in self._seen)
                 known = Table(name, follows=name in self._names, loaded=loaded)
                 table = self.tables.setdefault(identity, known)
                 _name(table, name)
-                _renew(table, containers[identity], columns[identity], commit)
+                _renew(table, container, columns[identity], since)
                 table.key = keys.get(identity, ())
                 parts = schemas.get(schema, schema), _text(row, 1)
                 table.quoted = ".".join('"' + one.replace('"', '""') + '"' for one in parts)
         for identity in self.tables.keys() - there:
             del self.tables[identity]
+        self._containers = containers
+        self._seen = (
+            {_text(row, 0) for row in self._of(TABLES)} | containers.keys() | columns.keys()
+        )
         self._names |= {table.name for table in self.tables.values()}
         self.last |= {name: container for container, name in self.names.items()}
 
