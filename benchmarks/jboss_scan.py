@@ -9,14 +9,23 @@ inside a warm virtual machine, the second load of two, without the start of Java
 from __future__ import annotations
 
 import argparse
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 from tallystick.reading.discovery import discover
 from tallystick.systems.jboss import SYSTEM
+from tallystick.systems.jboss.format.messages import (
+    ACKNOWLEDGED,
+    CORE,
+    HEAD_AFTER_BODY,
+    MESSAGE,
+    REFERENCE,
+)
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.systems.protocol import LogReading, ReadOptions
 
@@ -43,6 +52,41 @@ def generate(folder: Path, mib: int, body: int, live: int = 100) -> int:
                 for one in (number, *range(number + 1, number + USED - 2)):
                     journal.append_delete_record(one)
     return count
+
+
+def _text(value: str) -> bytes:
+    data = value.encode("utf-16-le")
+    return struct.pack(">i", len(data)) + data
+
+
+def _message(number: int) -> bytes:
+    """A text of 100 characters with a user id and three properties, two of them of its own."""
+    content = b"\1" + _text(f"{number:100}")
+    properties = [
+        _text("customer") + b"\x0a" + _text(f"customer {number % 1000}"),
+        _text("order") + struct.pack(">bi", 6, number),
+        _text("_AMQ_DUPL_ID") + b"\x0a" + _text(f"{number:032x}"),
+    ]
+    encoded = (
+        struct.pack(">i", len(content) + HEAD_AFTER_BODY) + content
+        + struct.pack(">q", number) + b"\1" + _text("orders") + b"\1" + UUID(int=number).bytes
+        + struct.pack(">b?qqb", 3, True, 0, 1_700_000_000_000 + number, 4)
+        + b"\1" + struct.pack(">i", len(properties)) + b"".join(properties)
+    )  # fmt: skip
+    head = struct.pack(">bq", CORE, number) + b"\1" + _text("orders")
+    return head + struct.pack(">i", len(encoded)) + encoded
+
+
+def generate_messages(folder: Path, mib: int) -> None:
+    """``mib`` MiB of messages that a queue holds; it takes a quarter of them, which are deleted."""
+    (folder / "journal").mkdir(parents=True)
+    with CircularJournal(str(folder / "journal"), JournalSettings()) as journal:
+        for number in range(1, (mib << 20) // (len(_message(1)) + 110)):
+            journal.append_add_record(number, MESSAGE, _message(number))
+            journal.append_update_record(number, REFERENCE, struct.pack(">q", 3))
+            if number % 4 == 0:
+                journal.append_update_record(number, ACKNOWLEDGED, struct.pack(">q", 3))
+                journal.append_delete_record(number)
 
 
 def best(work: Callable[[], int], rounds: int = 3) -> tuple[float, int]:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jboss_scan import generate_messages
 from tables_scan import WRITERS
 from verdicts import measured, status
 
@@ -31,6 +32,8 @@ from tallystick.pipeline.task import execute
 from tallystick.reading.filters import Filter
 
 SMALL_MIB = 3
+LOGS = WRITERS | {"messages": generate_messages}
+"""Who writes the log of each name."""
 
 
 def read(table: str, *columns: str) -> Callable[[str], int]:
@@ -120,8 +123,8 @@ def main() -> None:
     for name in given.systems:
         with tempfile.TemporaryDirectory(prefix="questions-") as folder:
             small, large = (Path(folder) / one for one in ("small", "large"))
-            WRITERS[name](small, SMALL_MIB)
-            WRITERS[name](large, given.mib)
+            LOGS[name](small, SMALL_MIB)
+            LOGS[name](large, given.mib)
             for question in given.ask:
                 code = (
                     f"import questions; questions.ask({question!r}, {str(small)!r}, {str(large)!r})"

@@ -32,6 +32,31 @@ from tests.systems.jboss.applications.test_tables import queue, write_bindings
 from tests.systems.jboss.build import read
 from tests.systems.jboss.format import test_messages as encoded
 
+NAMES = st.text('ab"\\é€\x7f\n\U0001f600', max_size=2).map(encoded.text)
+UNITS = st.just(b"\xff\xfd") | st.sampled_from('a~\x7f"\u0800').map(
+    lambda one: one.encode("utf-16-be")
+)
+PROPERTY = (
+    st.sampled_from([b"\0", b"\x02\0", b"\x02\1", b"\x09" + bytes(8), b"\x08" + bytes(4)])
+    | st.builds(lambda one: b"\x0a" + one, NAMES | st.just(struct.pack(">ic", 1, b"a")))
+    | st.builds(lambda one: b"\x0b" + one, UNITS)
+    | st.builds(lambda one: b"\x04" + struct.pack(">i", len(one)) + one, st.binary(max_size=3))
+    | st.builds(
+        lambda form, value: bytes([form[0]]) + value[-form[1]:],
+        st.sampled_from([(3, 1), (5, 2), (6, 4), (7, 8)]),
+        st.sampled_from([0, 1, 9, -1, -10, 10**18, -(1 << 63), (1 << 63) - 1]).map(
+            lambda one: one.to_bytes(8, signed=True)
+        ),
+    )
+)  # fmt: skip
+PROPERTIES = st.builds(
+    lambda found: (
+        b"\1"
+        + struct.pack(">i", len(found))
+        + b"".join(map(bytes.__add__, *zip(*found, strict=True)) if found else ())
+    ),
+    st.lists(st.tuples(NAMES, PROPERTY), max_size=4),
+)
 TEXTS = st.none() | st.text('ab"\\é€\U0001f600', max_size=5)
 HEADERS = st.builds(
     lambda address, user, kind, durable, moment, properties: (
@@ -43,7 +68,7 @@ HEADERS = st.builds(
     st.sampled_from([encoded.TEXT] * 4 + [encoded.BYTES, encoded.MAP, 9]),
     st.booleans(),
     st.sampled_from([0, 1, -5, 123, 1 << 62]),
-    st.sampled_from([b"\0", encoded.PROPERTIES, encoded.PROPERTIES[:-1], b"\1"]),
+    st.sampled_from([b"\0", encoded.PROPERTIES, encoded.PROPERTIES[:-1], b"\1"]) | PROPERTIES,
 )  # fmt: skip
 CONTENTS = TEXTS.map(encoded.nullable) | st.binary(max_size=9) | st.just(encoded.PROPERTIES)
 WHOLE = st.builds(encoded.core, CONTENTS, HEADERS)

@@ -1,8 +1,9 @@
 """What messages hold as columns: their addresses, and their values as JSON texts.
 
 In: user types and bodies of records of messages. Out: the texts of what `messages.message` returns.
-The fields of all messages are found together, step by step. Properties are decoded one by one, and
-messages whole that are of other protocols, maps or damaged.
+The fields of all messages are found together, step by step, and properties are written by a kernel.
+One by one are decoded properties that are odd, and messages that are of other protocols, maps or
+damaged.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ _SIZES[[messages.BYTES, messages.STRING]] = _SIZED
 _SIZES[[messages.NULL, messages.CHAR]] = 0, 2
 for _code, _form in messages.FIXED.items():
     _SIZES[_code] = struct.calcsize(_form)
+_KEYS_MAX = 64
+"""Most properties of a message that the kernel writes: it looks for two of one name."""
+_GROWTH, _GROWTH_OF_EACH = 3, 4
+"""The text of properties has at most so many bytes for each of theirs, and so many besides."""
+_NULL, _TRUE, _FALSE = (np.frombuffer(one, np.uint8) for one in (b"null", b"true", b"false"))
 _KINDS = {name: code for code, name in messages.BODY_KINDS.items()}
 
 
@@ -163,10 +169,10 @@ class _Found:
             ',"user_id":', self._uuids(),
             texts_of(self.kind, _kind_text),
             texts_of(self.durable.astype(np.int64), _durable_text),
-            ',"expiration":', texts_of(self.expiration, _moment_text),
-            ',"timestamp":', texts_of(self.timestamp, _moment_text),
+            ',"expiration":', _moments(self.expiration),
+            ',"timestamp":', _moments(self.timestamp),
             ',"priority":', pa.array(self.priority).cast(pa.string()),
-            ',"properties":', _by_bytes(self._ranges(self.properties), messages.properties_text),
+            ',"properties":', self._properties(),
             self._content_texts(),
             ',"body":"', hex_texts(self._ranges(self.content).cast(pa.binary())), '"}',
         ]  # fmt: skip
@@ -178,6 +184,17 @@ class _Found:
     def _ranges(self, found: Ranges) -> pa.Array:
         begins, sizes = found
         return byte_ranges(self.data, begins, np.where(self.whole, sizes, -1))
+
+    def _properties(self) -> pa.Array:
+        """Return the properties as JSON, that is, JSON in a text."""
+        begins, sizes = self.properties
+        room = int(sizes[self.whole].sum()) * _GROWTH + len(begins) * _GROWTH_OF_EACH
+        out, offsets = np.empty(room, np.uint8), np.empty(len(begins) + 1, np.int64)
+        plain, keys = self.whole.copy(), np.empty(_KEYS_MAX, np.int64)
+        put_properties(self.data, begins, _SIZES, keys, plain, out, offsets)
+        texts = joined_bytes(pa.large_string(), offsets, out, None).cast(pa.string())
+        odd = self._ranges((begins, np.where(plain, -1, sizes)))
+        return pc.if_else(pa.array(plain), texts, _by_bytes(odd, messages.properties_text))
 
     def _content_texts(self) -> pa.Array:
         """Return the key and text of messages that have one; else nothing."""
@@ -252,6 +269,150 @@ def _after_sized(data: Bytes, at: Number, end: Number) -> Number:
     return -1 if size < 0 or size > end - at - 4 else at + 4 + size
 
 
+@kernel
+def put_properties(
+    data: Bytes, begins: Any, sizes: Any, keys: Any, plain: Any, out: Any, offsets: Any
+) -> None:
+    """Write what `messages.properties_text` makes of properties, one after the other.
+
+    ``offsets`` gets where each text begins, and the last one ends; ``plain`` has those that are to
+    be written, and loses those that are not: with floats, halves of characters, characters that
+    JSON has other names for, two properties of one name, or more than ``keys`` has room for.
+    """
+    to = 0
+    for row in range(len(begins)):
+        offsets[row] = to
+        end = _put_properties(data, int(begins[row]), sizes, keys, out, to) if plain[row] else -1
+        plain[row] = end >= 0
+        to = max(to, end)
+    offsets[len(begins)] = to
+
+
+@kernel
+def _put_properties(data: Bytes, at: Number, sizes: Any, keys: Any, out: Any, to: Number) -> Number:
+    """Return where the text ends, -1 if it is not to be written. The properties are whole."""
+    out[to], out[to + 1] = 34, 123  # "{
+    to += 2
+    count = be_int32(data, at + 1) if data[at] else 0
+    if count > len(keys):
+        return -1
+    at += 5
+    for number in range(count):
+        keys[number] = at
+        for earlier in range(number):
+            if _same(data, keys[earlier], at):
+                return -1
+        if number:
+            out[to], out[to + 1] = 44, 32  # comma, blank
+            to += 2
+        to = _put_text(data, at, out, to)
+        if to < 0:
+            return -1
+        out[to], out[to + 1] = 58, 32  # colon, blank
+        at += 4 + be_int32(data, at)
+        kind = data[at]
+        to = _put_value(data, kind, at + 1, int(sizes[kind]), out, to + 2)
+        if to < 0:
+            return -1
+        at += 1 + (4 + be_int32(data, at + 1) if sizes[kind] == _SIZED else sizes[kind])
+    out[to], out[to + 1] = 125, 34  # }"
+    return to + 2
+
+
+@kernel
+def _same(data: Bytes, one: Number, other: Number) -> bool:
+    """Return whether two texts with their sizes before them are equal."""
+    place, size = 0, 4 + be_int32(data, one)
+    while place < size and data[one + place] == data[other + place]:
+        place += 1
+    return bool(place == size)
+
+
+@kernel
+def _put_value(data: Bytes, kind: Number, at: Number, size: Number, out: Any, to: Number) -> Number:
+    if kind == messages.STRING:
+        return _put_text(data, at, out, to)
+    if kind == messages.BYTES:
+        to = _put_quote(out, to)
+        for place in range(at + 4, at + 4 + be_int32(data, at)):
+            to = _put_hex(int(data[place]), 2, out, to)
+        return _put_quote(out, to)
+    if kind == messages.CHAR:
+        to = _put_unit(int(data[at]) << 8 | int(data[at + 1]), out, _put_quote(out, to))
+        return to if to < 0 else _put_quote(out, to)
+    if kind == messages.NULL:
+        return _put_word(_NULL, out, to)
+    if kind == messages.FLAG:
+        return _put_word(_TRUE if data[at] else _FALSE, out, to)
+    if kind == messages.FLOAT or kind == messages.DOUBLE:
+        return -1
+    value = -1 if data[at] >= 128 else 0
+    for place in range(at, at + size):
+        value = value << 8 | int(data[place])
+    return _put_number(value, out, to)
+
+
+@kernel
+def _put_number(value: Number, out: Any, to: Number) -> Number:
+    if value < 0:
+        out[to] = 45  # minus
+        to += 1
+    # Counted below 0, as the least number has no counterpart above it.
+    rest, end = value if value < 0 else -value, to
+    while rest != 0 or end == to:
+        out[end] = 48 - rest % -10
+        rest = -(rest // -10)
+        end += 1
+    for place in range((end - to) // 2):
+        out[to + place], out[end - 1 - place] = out[end - 1 - place], out[to + place]
+    return end
+
+
+@kernel
+def _put_text(data: Bytes, at: Number, out: Any, to: Number) -> Number:
+    size, to = be_int32(data, at), _put_quote(out, to)
+    if size % _UNIT != 0:
+        return -1
+    for place in range(at + 4, at + 4 + size, _UNIT):
+        to = _put_unit(int(data[place]) | int(data[place + 1]) << 8, out, to)
+        if to < 0:
+            return -1
+    return _put_quote(out, to)
+
+
+@kernel
+def _put_unit(unit: Number, out: Any, to: Number) -> Number:
+    if unit < 32 or unit == 34 or unit == 92 or 0xD800 <= unit < 0xE000:
+        return -1
+    if unit < 127:
+        out[to] = unit
+        return to + 1
+    out[to], out[to + 1] = 92, 117  # backslash, u
+    return _put_hex(unit, 4, out, to + 2)
+
+
+@kernel
+def _put_hex(value: Number, digits: Number, out: Any, to: Number) -> Number:
+    for place in range(digits):
+        digit = value >> 4 * (digits - 1 - place) & 15
+        out[to + place] = digit + (48 if digit < 10 else 87)
+    return to + digits
+
+
+@kernel
+def _put_quote(out: Any, to: Number) -> Number:
+    """Write the quote of a text that stands in a text."""
+    out[to], out[to + 1] = 92, 34
+    return to + 2
+
+
+@kernel
+def _put_word(word: Any, out: Any, to: Number) -> Number:
+    for place in range(len(word)):
+        out[to + place] = word[place]
+    return to + len(word)
+
+
 def _by_bytes(ranges: pa.Array, text: Callable[[bytes], str | None]) -> pa.Array:
     """Return the text of each value, made once of those that are equal; null for null."""
     values = ranges.cast(pa.binary()).dictionary_encode()
@@ -267,5 +428,18 @@ def _durable_text(durable: int) -> str:
     return f',"durable":{json.dumps(bool(durable))}'
 
 
-def _moment_text(milliseconds: int) -> str:
-    return json.dumps(messages.moment(milliseconds))
+def _moments(milliseconds: Any) -> pa.Array:
+    """Return `messages.moment` of each as JSON; second by second, as there are fewer of them."""
+    seconds, rest = np.divmod(milliseconds, 1000)
+    rest[milliseconds <= 0] = -1
+    return pc.binary_join_element_wise('"', texts_of(seconds, _second), texts_of(rest, _rest), "")
+
+
+def _second(number: int) -> str | None:
+    """Return a second, by the middle of it: the first of all moments means that there is none."""
+    text = messages.moment(number * 1000 + 500)
+    return None if text is None else text.partition(".")[0]
+
+
+def _rest(milliseconds: int) -> str | None:
+    return None if milliseconds < 0 else f'.{milliseconds:03}000"' if milliseconds else '"'

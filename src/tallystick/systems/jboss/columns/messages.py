@@ -8,9 +8,10 @@ Memory grows with the ids of live messages.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +24,19 @@ from tallystick.systems.jboss.applications.tables import MESSAGES, REFERENCES
 from tallystick.systems.jboss.columns.message_texts import addresses, contents, message_texts
 from tallystick.systems.jboss.format import messages
 
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Longs
+
 _RAW, _MESSAGE, _REFERENCE, _ACKNOWLEDGED, _DELETE = range(5)
 """What a raw row means; the first three are also collections of rows."""
 _COLLECTIONS = pa.array(["", MESSAGES.name, REFERENCES.name])
 _SAME, _ADD, _UPDATE, _DELETED = range(4)
 _KINDS = pa.array([None, Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value], pa.string())
+# A raw row makes one of a collection, where nothing else is known; a deletion makes none.
+_MADE_OF = np.array([_RAW, _MESSAGE, _REFERENCE, _REFERENCE, _RAW])
+_KIND_OF = np.array([_SAME, _ADD, _ADD, _DELETED, _SAME])
+_Made = tuple[int, int, int, str | None]
+"""Collection, kind, queue and address of a row."""
 _QUEUE_SIZE = 8
 _BYTES_MAX = 1 << 26
 """Most bytes of rows that are decoded at once, but for one row that has more."""
@@ -53,10 +62,9 @@ def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     places = np.flatnonzero(mine)
     if not len(places):
         return batch
-    some = batch.take(pa.array(places))
-    types = [json.loads(one)["user_type"] for one in some["values"].to_pylist()]
-    keys = some["key"].to_pylist()
-    texts = message_texts(np.array(types), some["after"], keys)
+    some = batch.select(["values", "after", "key"]).take(pa.array(places))
+    types = _user_types(some["values"])
+    texts = message_texts(types, some["after"], some["key"].to_pylist())
     values = pc.replace_with_mask(batch["values"], mine, texts)
     return batch.set_column(batch.schema.get_field_index("values"), "values", values)
 
@@ -73,54 +81,67 @@ class _Messages:
         ids = batch.column("key").cast(pa.int64())
         types, meant, queues = _meant(batch)
         told = np.flatnonzero(meant == _MESSAGE)
-        named = iter(addresses(types[told], batch.column("after").take(pa.array(told))))
-        lasts = pc.equal(batch.column("fate"), Fate.COMMITTED.value).to_pylist()
-        found: list[tuple[int, int, int, int, str | None]] = []
-        given = zip(ids.to_pylist(), meant.tolist(), queues.tolist(), lasts, strict=True)
-        for place, (number, code, queue, last) in enumerate(given):
-            found += [(place, *one) for one in self._rows(number, code, queue, named, last=last)]
-        places, collections, kinds, queue_ids, called = zip(*found, strict=True)
-        return self._made(batch.take(pa.array(places)), collections, kinds, queue_ids, called)
+        called = np.full(len(batch), None, object)
+        called[told] = addresses(types[told], batch.column("after").take(pa.array(told)))
+        lasts = pc.equal(batch.column("fate"), Fate.COMMITTED.value)
+        given = (ids, meant, queues, called, lasts)
+        others = self._others(zip(*(one.tolist() for one in given), strict=True))
+        counts, other = np.ones(len(batch), np.int64), [*others]
+        counts[other] = [*map(len, others.values())]
+        places = np.repeat(np.arange(len(batch)), counts)
+        columns = [_MADE_OF[meant][places], _KIND_OF[meant][places], queues[places], called[places]]
+        at = np.flatnonzero(np.isin(places, other))
+        for column, values in zip(
+            columns, zip(*chain(*others.values()), strict=True), strict=False
+        ):
+            column[at] = np.array(values, column.dtype)
+        return self._made(batch.take(pa.array(places)), *columns)
 
-    def _rows(
-        self, number: int, code: int, queue: int, named: Iterator[str | None], *, last: bool
-    ) -> list[tuple[int, int, int, str | None]]:
-        """Return collection, kind, queue and address of the rows that a raw row makes."""
-        held = self._queues.get(number, ())
-        if code == _MESSAGE:
-            before = self._live.get(number)
-            kind = _UPDATE if number in self._live else _ADD
-            address = next(named) or before
-            if last:
-                self._live[number] = address
-            return [(_MESSAGE, kind, 0, address)]
-        if code == _REFERENCE:
-            if last:
-                self._queues.setdefault(number, set()).add(queue)
-            return [(_REFERENCE, _ADD, queue, None)]
-        if code == _ACKNOWLEDGED and queue in held:
-            if last:
-                self._queues[number].remove(queue)
-            return [(_REFERENCE, _DELETED, queue, None)]
-        if code == _DELETE and (number in self._live or held):
-            gone = [(_MESSAGE, _DELETED, 0, self._live[number])] if number in self._live else []
-            rows = [*gone, *((_REFERENCE, _DELETED, one, None) for one in sorted(held))]
-            if last:
-                self._live.pop(number, None)
-                self._queues.pop(number, None)
-            return rows
-        return [(_RAW, _SAME, 0, None)]
+    def _others(
+        self, given: Iterable[tuple[int, int, int, str | None, bool]]
+    ) -> dict[int, list[_Made]]:
+        """Return, by place, what raw rows make that is not what they seem to make by themselves."""
+        found: dict[int, list[_Made]] = {}
+        live, queues = self._live, self._queues
+        for place, (number, code, queue, address, last) in enumerate(given):
+            if code == _MESSAGE:
+                if number in live:
+                    address = address or live[number]
+                    found[place] = [(_MESSAGE, _UPDATE, 0, address)]
+                if last:
+                    live[number] = address
+            elif code == _REFERENCE:
+                if last:
+                    queues.setdefault(number, set()).add(queue)
+            elif code == _ACKNOWLEDGED:
+                if queue not in queues.get(number, ()):
+                    found[place] = [(_RAW, _SAME, 0, None)]
+                elif last:
+                    queues[number].remove(queue)
+            elif code == _DELETE and (rows := self._deleted(number, last=last)):
+                found[place] = rows
+        return found
+
+    def _deleted(self, number: int, *, last: bool) -> list[_Made]:
+        rows: list[_Made] = []
+        if number in self._live:
+            rows.append((_MESSAGE, _DELETED, 0, self._live[number]))
+        held = sorted(self._queues.get(number, ()))
+        rows += [(_REFERENCE, _DELETED, one, None) for one in held]
+        if last:
+            self._live.pop(number, None)
+            self._queues.pop(number, None)
+        return rows
 
     def _made(
         self,
         taken: pa.RecordBatch,
-        collections: Sequence[int],
-        kinds: Sequence[int],
-        queues: Sequence[int],
-        called: Sequence[str | None],
+        collection: Longs,
+        kind: Longs,
+        queue: Longs,
+        called: Any,
     ) -> pa.RecordBatch:
         """Return the rows, of which ``taken`` has the raw ones that make them."""
-        collection, kind, queue = (np.array(one) for one in (collections, kinds, queues))
         of_queue = pa.array(collection == _REFERENCE)
         deleted = pa.array(kind == _DELETED)
         values = pc.binary_join_element_wise(
@@ -153,14 +174,18 @@ class _Messages:
         return json.dumps(found) if found else None
 
 
+def _user_types(values: pa.Array) -> Any:
+    """Return the user type of each raw row, 0 of one that deletes: it has no values."""
+    typed = values.dictionary_encode()
+    types = [json.loads(one)["user_type"] for one in typed.dictionary.to_pylist()]
+    return np.array([*types, 0])[np.asarray(typed.indices.fill_null(len(types)))]
+
+
 def _meant(batch: pa.RecordBatch) -> tuple[Any, Any, Any]:
     """Return the user type of each raw row, what it means, and the queue that it names, or 0."""
-    typed = batch.column("values").dictionary_encode()
-    types = [json.loads(one)["user_type"] for one in typed.dictionary.to_pylist()]
     after = batch.column("after")
     adds = np.asarray(pc.equal(batch.column("kind"), Kind.ADD.value))
-    # A row without values takes the first type, and is none of these: it deletes.
-    code = np.array(types or [0])[np.asarray(typed.indices.fill_null(0))]
+    code = _user_types(batch.column("values"))
     deletes = np.asarray(pc.equal(batch.column("kind"), Kind.DELETE.value))
     sizes = np.asarray(pc.binary_length(after).fill_null(0))
     queued = (sizes >= _QUEUE_SIZE) & ~deletes

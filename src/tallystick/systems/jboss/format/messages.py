@@ -45,6 +45,8 @@ _ROUTING = {0: "multicast", 1: "anycast"}
 
 FIXED = {2: ">?", 3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
 """The numbers among properties, as `struct` spells them, by the code of the type."""
+FLAG, FLOAT, DOUBLE = 2, 8, 9
+"""Those of them that are no whole numbers."""
 NULL, BYTES, STRING, CHAR = 0, 4, 10, 11
 """Types of properties, besides those of fixed length."""
 
