@@ -11,10 +11,6 @@ import pytest
 
 from tallystick.errors import TallystickError
 from tallystick.records import Kind
-from tallystick.systems.derby.format.compressed_numbers import compressed_int, compressed_long
-from tallystick.systems.derby.format.page_rows import FIELD_OVERFLOW, Field
-from tallystick.systems.derby.read.containers import Part, Parts, columns_of
-from tallystick.systems.derby.read.tables import _Inserted
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.derby.runs import chunk
 from tests.kit import read_in_runs
@@ -148,21 +144,3 @@ def told(log: DerbyReading) -> list[str]:
             except TallystickError as error:
                 found.append(repr((error, error.file, error.offset)))
     return found
-
-
-def test_of_an_inserted_row_what_the_log_has_no_more_is_put_together_from_before_it() -> None:
-    """Of a long value in three parts: the first is gone, the second has got its pointer since."""
-
-    def pointer(page: int, record: int) -> Field:
-        return Field(FIELD_OVERFLOW, compressed_long(page) + compressed_int(record))
-
-    before, written = Parts(), Parts()
-    before.known = {(9, 8): Part({0: Field(0, b"one "), 1: pointer(10, 7)})}
-    before.known[10, 7] = Part({0: Field(0, b"two ")})
-    written.known = {(10, 7): Part({1: pointer(11, 7)}), (11, 7): Part({0: Field(0, b"three")})}
-    row = Part({0: Field(0, b"key"), 1: pointer(9, 8)})
-    assert columns_of(row, written) == {0: b"key"}
-    assert columns_of(row, _Inserted(written, before, {(11, 7)})) == {
-        0: b"key",
-        1: b"one two three",
-    }

@@ -369,7 +369,11 @@ class _Written:
 
 
 class _Continuations(Parts):
-    """Continuations of rows in one container, and the rows that they belong to."""
+    """Continuations of rows in one container, and the rows that they belong to.
+
+    The beginning of a long transaction is given up with its file once it has ended: then parts that
+    it wrote are in the database only, as they were where the log begins.
+    """
 
     def __init__(self, before: Before) -> None:
         super().__init__()
@@ -378,6 +382,8 @@ class _Continuations(Parts):
         self._owners: dict[Key, Key] = {}
         self._looked = False
         self._inserted = set[Key]()
+        self._changed = set[Key]()
+        """Those that transactions have changed since: the database had them otherwise."""
 
     def note_page(self, body: Body) -> None:
         """Note that a page gets another use."""
@@ -388,12 +394,22 @@ class _Continuations(Parts):
         known = self._overflow.get(page)
         return bool(self._before.overflow(page)) if known is None else known
 
+    def part(self, key: Key) -> Part | None:
+        """Return a part as the transaction leaves it; None if it is not known."""
+        known = self.known.get(key)
+        if key in self._inserted or key in self._changed:
+            return known
+        old = self._before.part(key)
+        if known is None or old is None:
+            return known or old
+        return Part({**old.fields, **known.fields}, known.next or old.next)
+
     def own(self, key: Key, part: Part) -> None:
         """Note where a row goes on."""
         following = part.next
         while following is not None and self._owners.get(following) != key:
             self._owners[following] = key
-            more = self.part(following) or self._before.part(following)
+            more = self.part(following)
             following = None if more is None else more.next
 
     def owner(self, key: Key) -> Key | None:
@@ -413,35 +429,11 @@ class _Continuations(Parts):
             known.fields.update(part.fields)
             known.next = part.next or known.next
 
-    def inserted(self) -> Parts:
-        """Return the parts of a row that the transaction inserts: all of them are its own."""
-        return _Inserted(self, self._before, self._inserted)
-
     def forget(self) -> None:
         """Forget what was written: its transaction has ended."""
+        self._changed |= self.known.keys() - self._inserted
         self.known.clear()
         self._inserted.clear()
-
-
-class _Inserted(Parts):
-    """Continuations of inserted rows, of which the log may not have the first any more.
-
-    The beginning of a long transaction is given up with its file once it has ended.
-    """
-
-    def __init__(self, written: Parts, before: Parts, whole: Set[Key]) -> None:
-        super().__init__()
-        self._written, self._before, self._whole = written, before, whole
-
-    def part(self, key: Key) -> Part | None:
-        """Return a part; None if it is not known."""
-        known = self._written.part(key)
-        if key in self._whole:
-            return known
-        old = self._before.part(key)
-        if known is None or old is None:
-            return known or old
-        return Part({**old.fields, **known.fields}, known.next or old.next)
 
 
 class _TableChanges:
@@ -545,7 +537,10 @@ class _TableChanges:
             if more.holds(page.number):
                 more.write(key, part, inserts=body.kind is Kind.ADD)
                 owner = more.owner(key)
-                if owner is None or (page.container, owner) in inserted or not part.fields:
+                if owner is None:
+                    continue
+                more.own(owner, part)
+                if (page.container, owner) in inserted or not (part.fields or part.next):
                     continue
                 key, kind = owner, Kind.UPDATE
             else:
@@ -561,13 +556,14 @@ class _TableChanges:
         return found
 
     def _change(self, written: _Written) -> Iterator[Change]:
-        body, one = written.body, written.one
+        body, one, part = written.body, written.one, written.part
         layout, values = self._table.layouts[written.container], None
-        if written.kind is not Kind.DELETE:
-            inserts, more = written.kind is Kind.ADD, self._more[written.container]
-            columns = columns_of(written.part, more.inserted() if inserts else more)
-            values = _values(columns, layout, whole=inserts) or None
         images = images_of(body)
+        if written.kind is not Kind.DELETE:
+            if images.row_before is not None and images.row_before.overflow == part.next:
+                part = Part(part.fields)  # what follows changes by operations of its own
+            columns = columns_of(part, self._more[written.container])
+            values = _values(columns, layout, whole=written.kind is Kind.ADD) or None
         yield Change(
             SYSTEM_NAME, self._log, 0, 0, written.kind, self._table.name, _key_text(written.key),
             one.file.path, one.offset, transaction=str(body.transaction), before=images.before,
