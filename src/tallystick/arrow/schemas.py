@@ -332,6 +332,15 @@ def batch_of_fated(rows: Sequence[Row], clock: str) -> pa.RecordBatch:
     return batch.append_column("fate", pa.array([one.fate.value for one in rows], pa.string()))
 
 
+def batches_of_fated(
+    rows: Iterable[Row], clock: str, at_most: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Make batches of at most ``at_most`` rows in the `FATED` schema."""
+    source = iter(rows)
+    while some := list(islice(source, at_most)):
+        yield batch_of_fated(some, clock)
+
+
 def fated(batch: pa.RecordBatch, fate: Fate) -> pa.RecordBatch:
     """Return a batch in the `CHANGES` schema as one in `FATED`, all rows with one fate."""
     return batch.append_column("fate", pa.repeat(pa.scalar(fate.value), batch.num_rows))

@@ -213,10 +213,10 @@ class H2Reading(Reading):
         log = None if isinstance(result, Finding) else result.columnar_log()
         if log is None or isinstance(result, Finding):
             return None
-        from tallystick.arrow.schemas import batch_of_fated
+        from tallystick.arrow.schemas import batches_of_fated
 
         lost, elsewhere = self._lost(result, self._presentation(result, log.stream))
-        rest = [batch_of_fated(elsewhere, self.clock.value)] if elsewhere else []
+        rest = batches_of_fated(elsewhere, self.clock.value, rows)
         return chain(self._columns(result, log, lost).batches(rows), rest)
 
     def _columns(

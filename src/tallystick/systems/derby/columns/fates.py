@@ -9,6 +9,7 @@ each on one page. The others, and all beside chunks, go one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,13 @@ from numpy.typing import NDArray
 from tallystick.arrow.byte_kernels import Bytes
 from tallystick.arrow.columns import in_order
 from tallystick.arrow.neighbours import starts_of
-from tallystick.arrow.schemas import BATCH_ROWS, batch_of_fated, fated, rebatched
+from tallystick.arrow.schemas import (
+    BATCH_ROWS,
+    batch_of_fated,
+    batches_of_fated,
+    fated,
+    rebatched,
+)
 from tallystick.errors import TallystickError
 from tallystick.records import Clock, Fate, Outcome, Row
 from tallystick.systems.derby.columns.changes import batch_of_rows, parts_of
@@ -94,11 +101,11 @@ class _Fates:
                     waiting += self._feed.take(piece) if piece.outcome is Outcome.VALID else ()
                     if len(waiting) < BATCH_ROWS:
                         continue
-                yield from _batches_of(waiting)
+                yield from batches_of_fated(waiting, _CLOCK)
                 waiting = []
                 if isinstance(piece, Chunk):
                     yield from self._of_chunk(piece)
-        yield from _batches_of([*waiting, *self._feed.rest()])
+        yield from batches_of_fated(chain(waiting, self._feed.rest()), _CLOCK)
 
     def _of_chunk(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         made = {
@@ -250,8 +257,3 @@ def _fields(
 
 def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index(name), name, column)
-
-
-def _batches_of(rows: list[Row]) -> Iterator[pa.RecordBatch]:
-    for begin in range(0, len(rows), BATCH_ROWS):
-        yield batch_of_fated(rows[begin : begin + BATCH_ROWS], _CLOCK)

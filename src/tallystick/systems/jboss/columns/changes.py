@@ -22,6 +22,7 @@ from tallystick.arrow.schemas import (
     BATCH_ROWS,
     CHANGES,
     batch_of_fated,
+    batches_of_fated,
     fated,
     json_text,
     rebatched,
@@ -115,9 +116,7 @@ class ChangeColumns:
 
     def rest(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of transactions that did not end."""
-        found = open_rows(self._log, self._replay, self._replay)
-        while some := list(islice(found, rows)):
-            yield batch_of_fated(some, _CLOCK)
+        return batches_of_fated(open_rows(self._log, self._replay, self._replay), _CLOCK, rows)
 
     def _one_by_one(
         self, where: RecordFile, place: int, records: Chunk
