@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -109,6 +110,13 @@ class Told:
 
 _WORD = re.compile(r"\w+")
 
+
+class Whole(str):
+    """Text in which no line is broken: it is to be typed or copied, as a command or a path."""
+
+    __slots__ = ()
+
+
 Piece: TypeAlias = str | tuple[str, str]
 """A piece of a line: text, or text and its style."""
 
@@ -116,8 +124,9 @@ Piece: TypeAlias = str | tuple[str, str]
 class Printer:
     """Standard output for people: whatever a text holds, it is shown, never obeyed.
 
-    No markup, no control characters, and one line stays one line. Where the reader goes away, the
-    command goes on: its exit code is an answer, too.
+    No markup, no control characters, and one line stays one line, but at a terminal, where it goes
+    on below its beginning, between two words. Where the reader goes away, the command goes on: its
+    exit code is an answer, too.
 
     Args:
         streams: there is no end of what is printed; `BrokenPipeError` where the reader goes away.
@@ -128,18 +137,33 @@ class Printer:
         plain = not sys.stdout.isatty()
         self._console = _Console(highlight=False, soft_wrap=True, width=200 if plain else None)
         self._console.streams = streams
+        self._width = None if plain else max(self._console.width, 1)
 
     def line(self, *parts: Piece, style: str = "") -> None:
-        """Print one line of pieces of text."""
+        """Print one line of pieces of text, at a terminal in as many as it needs."""
+        text = "".join(printable(_text_of(part)) for part in parts)
+        pieces = self._pieces(parts, text)
         if self._console.color_system is None:
             # Rich would write the same, at thirty times the cost: of rows there are many lines.
-            self._console.plain("".join(printable(_text_of(part)) for part in parts))
+            for indent, begin, end in pieces:
+                self._console.plain(f"{indent}{text[begin:end]}")
             return
         line = Text(style=style)
         for part in parts:
-            text, own = (part, "") if isinstance(part, str) else part
-            line.append(printable(text), own)
-        self._console.print(line)
+            line.append(printable(_text_of(part)), "" if isinstance(part, str) else part[1])
+        for indent, begin, end in pieces:
+            self._console.print(Text(indent).append_text(line[begin:end]))
+
+    def _pieces(self, parts: Sequence[Piece], text: str) -> list[tuple[str, int, int]]:
+        """Return where the lines of a text begin and end, and what they are indented by."""
+        if self._width is None or cell_len(text) <= self._width:
+            return [("", 0, len(text))]
+        kept, at = list[range](), 0
+        for part in parts:
+            begin, at = at, at + len(printable(_text_of(part)))
+            if isinstance(_text_of(part), Whole):
+                kept.append(range(begin, at))
+        return list(_broken(text, self._width, kept))
 
     @property
     def rows(self) -> int | None:
@@ -147,10 +171,13 @@ class Printer:
         return self._console.size.height if self._console.is_terminal else None
 
     def rows_of(self, lines: Iterable[tuple[tuple[Piece, ...], str]]) -> int:
-        """Return how many lines of the terminal these fill: a long one goes on in the next."""
-        width = max(self._console.width, 1)
-        texts = ("".join(map(_text_of, parts)) for parts, _ in lines)
-        return sum(max(-(-cell_len(printable(text)) // width), 1) for text in texts)
+        """Return how many lines of the terminal these fill: a long word goes on in the next."""
+        return sum(map(self._rows_of_line, (parts for parts, _ in lines)))
+
+    def _rows_of_line(self, parts: Sequence[Piece]) -> int:
+        text = "".join(printable(_text_of(part)) for part in parts)
+        lines = (indent + text[begin:end] for indent, begin, end in self._pieces(parts, text))
+        return sum(max(-(-cell_len(one) // (self._width or WIDTH)), 1) for one in lines)
 
     def finding(self, finding: Finding, told: Told | None = None) -> None:
         """Print a finding in a few lines: what, where, expected and found, what to do.
@@ -163,6 +190,45 @@ class Printer:
 
 def _text_of(piece: Piece) -> str:
     return piece if isinstance(piece, str) else piece[0]
+
+
+def _broken(text: str, width: int, kept: Sequence[range] = ()) -> Iterator[tuple[str, int, int]]:
+    """Yield the lines of a text that is broken between words: indent, begin and end of each.
+
+    A word that is longer than a line has one of its own, and so have commands, and text at places
+    that are ``kept``, which are not broken.
+    """
+    own = len(text) - len(text.lstrip())
+    indent = " " * (own + 2)
+    kept = [*kept, *(range(*one.span()) for one in _TYPED.finditer(text))]
+    gaps = [gap.span() for gap in _GAP.finditer(text, own)]
+    gaps = [gap for gap in gaps if not any(gap[0] in one for one in kept)]
+    begin, hang, end, after = 0, "", own, own
+    for gap, word in [*gaps, (len(text), len(text))]:
+        if cell_len(hang + text[begin:gap]) > width and end > begin + (0 if hang else own):
+            yield hang, begin, end
+            begin, hang = after, indent
+        end, after = gap, word
+    yield hang, begin, len(text)
+
+
+_GAP = re.compile(r" +")
+_TYPED = re.compile(r"tallystick [a-z]+(?: [^\s,;`]+)*")
+
+
+def _lines_of(text: str, stream: IO[str], begin: str = "") -> Iterator[str]:
+    """Yield a line, or at a terminal as many as it needs, each with the same beginning."""
+    width = shutil.get_terminal_size((WIDTH, 24)).columns if stream.isatty() else None
+    if width is None or cell_len(text) + len(begin) <= width:
+        yield begin + text
+        return
+    for indent, start, end in _broken(text, width - len(begin)):
+        yield f"{begin}{indent}{text[start:end]}"
+
+
+def gravity_of(finding: Finding) -> int:
+    """Return a number that is greater the graver a finding is."""
+    return [*Severity].index(finding.severity)
 
 
 def print_findings(
@@ -182,17 +248,52 @@ def print_findings(
 class Draft(Printer):
     """Lines that are printed later, or not at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, gravity: int = 0) -> None:
+        self.gravity = gravity
         self.lines: list[tuple[tuple[Piece, ...], str]] = []
 
     def line(self, *parts: Piece, style: str = "") -> None:
         """Keep one line."""
         self.lines.append((parts, style))
 
+    def print_to(self, out: Printer, most: int | None = None) -> None:
+        """Print the lines, or the first of them."""
+        for parts, style in self.lines[:most]:
+            out.line(*parts, style=style)
+
+
+CALM = -10
+"""Gravity of a block that says nothing of a log."""
+HEADING = 2
+"""Lines at the beginning of a block that say the answer."""
+
+
+def print_logs(out: Printer, estate: EstateAnswer | None, blocks: Sequence[Draft]) -> None:
+    """Print what logs say together, and a block of each; at a terminal the gravest comes last.
+
+    That is what stays in sight, and of a block that does not fit its heading is repeated.
+    """
+    together = Draft()
+    if estate is not None:
+        print_estate(together, estate, gravest_last=out.rows is not None)
+    if out.rows is None:
+        if estate is not None:
+            together.line()
+        for block in (together, *blocks):
+            block.print_to(out)
+        return
+    shown = sorted(blocks, key=lambda one: one.gravity)
+    shown += [together] if estate is not None else []
+    for block in shown:
+        block.print_to(out)
+    if shown and out.rows_of(shown[-1].lines) >= out.rows:
+        shown[-1].print_to(out, HEADING)
+
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line as it is, without styles, to standard output or standard error."""
-    click.echo(printable(text), err=err)
+    """Print one line without styles to standard output or standard error."""
+    for line in _lines_of(printable(text), sys.stderr if err else sys.stdout):
+        click.echo(line, err=err)
 
 
 def say_finding(finding: Finding) -> None:
@@ -240,7 +341,8 @@ def complain_of_usage(error: click.ClickException) -> None:
     """Print to standard error what click has to say of a wrong use."""
     shown = io.StringIO()
     error.show(shown)
-    click.echo(printable_lines(shown.getvalue().expandtabs()), nl=False, err=True)
+    for line in shown.getvalue().expandtabs().removesuffix("\n").split("\n"):
+        say(line, err=True)
 
 
 def print_json(value: Any) -> None:
@@ -253,13 +355,24 @@ def print_json(value: Any) -> None:
 
 def print_script(text: str) -> None:
     """Print what is to be run elsewhere, as it is; at a terminal, which obeys, with escapes."""
-    shown = printable_lines(text) if sys.stdout.isatty() else text
+    shown = lines = printable_lines(text) if sys.stdout.isatty() else text
+    if sys.stdout.isatty():
+        lines = "\n".join(map(_script_line, shown.split("\n")))
     try:
-        click.echo(shown.encode(), nl=False)
+        click.echo(lines.encode(), nl=False)
     except BrokenPipeError:
         print_nothing_more()
     if shown != text:
         notice("there are control characters, shown as escapes here: --output has them as they are")
+
+
+def _script_line(line: str) -> str:
+    """Return a line of a script; a remark in as many as the terminal needs."""
+    remark = line.removeprefix(_REMARK)
+    return line if remark == line else "\n".join(_lines_of(remark, sys.stdout, _REMARK))
+
+
+_REMARK = "-- "
 
 
 def print_json_lines(values: Iterable[Any], *, streams: bool = False) -> None:
@@ -304,7 +417,7 @@ def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Piece]]:
     message = f": {finding.message}" if told.is_new(finding.message) else ""
     yield [(name, STYLES[finding.severity]), message]
     if finding.file is not None and finding.file not in finding.message:
-        yield [(f"      at {place(finding.file, finding.offset)}", "dim")]
+        yield [(Whole(f"      at {place(finding.file, finding.offset)}"), "dim")]
     if finding.expected is not None and finding.expected not in finding.message:
         yield [(f"      expected {finding.expected}; found {finding.found}", "dim")]
     if finding.advice is not None and told.is_new(finding.advice):
@@ -332,13 +445,13 @@ def print_estate(out: Printer, estate: EstateAnswer, *, gravest_last: bool = Fal
             out.line(rest)
         shown = line.logs[:LOGS_MAX] if one.answer is Answer.LOSES else ()
         for system, log in shown:
-            out.line(f"      {system}: {log}")
+            out.line(Whole(f"      {system}: {log}"))
         if len(line.logs) > len(shown) > 0:
             out.line(
                 f"      and {len(line.logs) - LOGS_MAX:,} more (--json lists all)", style="dim"
             )
     if estate.lines[0].judgement.reason != NOTHING_DUE:
-        out.line(f"    {estate.command}", style="bold")
+        out.line(Whole(f"    {estate.command}"), style="bold")
 
 
 def print_surroundings(out: Printer, around: Surroundings, told: Told | None = None) -> None:
@@ -355,7 +468,7 @@ def print_surroundings(out: Printer, around: Surroundings, told: Told | None = N
     for one in odd[:PARTS_MAX]:
         state = "not looked into" if one.fits is None else "does not fit"
         out.line((f"  {one.part}: {state if one.there else 'not there'}", _part_style(one)))
-        out.line(f"      at {one.path} ({one.found_by})", style="dim")
+        out.line("      ", Whole(f"at {one.path}"), f" ({one.found_by})", style="dim")
         if (told or Told()).is_new(one.why):
             out.line(f"      {one.why}")
     if len(odd) > PARTS_MAX:

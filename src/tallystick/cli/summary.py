@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.cli.output import Printer, listed
+from tallystick.cli.output import Printer, Whole, listed
 from tallystick.pipeline.summary import RunSummary
 from tallystick.printable import counted
 from tallystick.systems.registry import system
@@ -32,7 +32,7 @@ def show_summary(out: Printer, summary: RunSummary, where: str) -> None:
         out.line(f"Not read: {text}", style="dim")
     read = counted(len(summary.read), "log") if summary.read else "nothing new"
     out.line()
-    out.line(f"Read {read} in {summary.seconds:.1f} s. Tables: {where}")
+    out.line(f"Read {read} in {summary.seconds:.1f} s. Tables: ", Whole(where))
 
 
 def _show_due(out: Printer, summary: RunSummary) -> None:

@@ -9,6 +9,7 @@ import click
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     key_from_hex,
     print_json,
@@ -69,7 +70,8 @@ def command(
         print_json(report.to_dict())
     else:
         out = Printer()
-        out.line(f"{report.source_system} {report.role} → {report.target_system}: {report.target}")
+        head = f"{report.source_system} {report.role} → {report.target_system}: "
+        out.line(head, Whole(report.target))
         for what, count in sorted(report.carried.items()):
             out.line(f"  carried over: {count:,} {what}")
         for what, count in sorted(report.over.items()):

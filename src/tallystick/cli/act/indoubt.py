@@ -12,6 +12,7 @@ import click
 from tallystick.cli.addresses import require_database, urls_by_name
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     print_json,
     print_problems,
@@ -116,7 +117,8 @@ def exit_code(report: InDoubtReport) -> int:
 
 def _print_list(report: InDoubtReport) -> None:
     out = Printer()
-    for one in report.transactions:
+    # The gravest is the first of them; at a terminal it comes last, where it stays in sight.
+    for one in report.transactions if out.rows is None else reversed(report.transactions):
         out.line((one.gtrid.hex(), "bold"), f"  due: {_due(one)}")
         out.line(f"    {_about(one)}")
     for branch in report.unnamed:
@@ -139,7 +141,7 @@ def _print_unseen(out: Printer, report: InDoubtReport) -> None:
         out.line(f"Could not ask {name}: {why}")
     print_problems(out, report.problems, [])
     if report.command:
-        out.line(f"    {report.command}", style="bold")
+        out.line(Whole(f"    {report.command}"), style="bold")
 
 
 def _due(one: InDoubt) -> str:
@@ -308,4 +310,5 @@ def _print_look(
             act = act_of(one, branch, live, commit=outcome == "commit")
             in_database = (branch["log"] or "").startswith(LIVE) and act.typed
             typed = in_database or f"{outcome} of this branch"
-            out.line(f"    in {act.branch.removeprefix(LIVE)}: {typed}", style="bold")
+            where = act.branch.removeprefix(LIVE)
+            out.line(f"    in {where}: ", Whole(typed), style="bold")

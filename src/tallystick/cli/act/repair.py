@@ -17,6 +17,7 @@ from tallystick.cli.output import (
     ANSWER_STYLES,
     WIDTH,
     Printer,
+    Whole,
     as_json,
     listed,
     path_argument,
@@ -61,14 +62,16 @@ def command(ctx: click.Context, /, path: str, copy: str, as_json: bool, **option
 
 def _show(out: Printer, found: Repair) -> None:
     for mend in found.mends[:LISTED_MAX]:
-        out.line((place(mend.file, mend.offset), "bold"), f", {counted(len(mend.after), 'byte')}")
+        where = Whole(place(mend.file, mend.offset))
+        out.line((where, "bold"), f", {counted(len(mend.after), 'byte')}")
         out.line(f"  before {shown_bytes(mend.before)}")
         out.line(f"  after  {shown_bytes(mend.after)}")
         wrapped(out, f"Proof: {mend.why}")
     _more(out, len(found.mends))
     shown = sorted((one for one in found.logs if _is_told(one)), key=_gravity)
     for log in shown[:LISTED_MAX]:
-        out.line((f"{log.system}  {os.path.normpath(Path(found.copy, log.path))}", "bold"))
+        where = Whole(f"{log.system}  {os.path.normpath(Path(found.copy, log.path))}")
+        out.line((where, "bold"))
         same = log.before == log.after
         answers = (("before", log.before), ("after ", log.after))
         for title, one in (("still ", log.after),) if same else answers:
@@ -79,14 +82,14 @@ def _show(out: Printer, found: Repair) -> None:
     _more(out, len(shown))
     others = found.left[sum(len(log.left) for log in found.logs) :]
     for name, findings in groupby(others, lambda one: f"{one.system}  {one.log}".strip()):
-        out.line((name, "bold"))
+        out.line((Whole(name), "bold"))
         _show_left(out, list(findings))
     left = f"; {counted(len(found.left), 'piece')} of damage left" if found.left else ""
     if found.mends:
         words = Counter(log.after.words for log in sorted(found.logs, key=_gravity))
         copy = "" if found.whole else f"; the copy: {listed(words)}"
         out.line(f"Mended in {counted(len(found.mends), 'place')}{left}{copy}", style="bold")
-        out.line(f"    tallystick explain {shell_quoted(found.copy)}", style="bold")
+        out.line(Whole(f"    tallystick explain {shell_quoted(found.copy)}"), style="bold")
     else:
         why = "no other bytes prove what is damaged" if left else "nothing is damaged"
         out.line(f"Nothing to mend: {why}. No copy was made", style="bold")

@@ -10,6 +10,7 @@ import click
 from tallystick.cli.act.indoubt import exit_code, gather, opened, paths_argument, resource_option
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     print_json,
     reading_options,
@@ -47,5 +48,5 @@ def command(
     else:
         out = Printer()
         for line in runbook(report, paths, live):
-            out.line(line)
+            out.line(Whole(line))  # it has its own breaks, and what is typed has none
     ctx.exit(exit_code(report))

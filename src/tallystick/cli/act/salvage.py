@@ -10,6 +10,7 @@ from tallystick.cli.act.repair import wrapped
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     path_argument,
     print_json,
@@ -54,6 +55,6 @@ def command(
                 wrapped(out, f"{what}: {count:,} {name}")
         for note in found.notes:
             out.line(f"  note: {note}")
-        out.line(f"Written: {found.target}", style="bold")
-        wrapped(out, found.next)
+        out.line("Written: ", Whole(found.target), style="bold")
+        out.line(Whole(f"  {found.next}"))
     ctx.exit(found.exit_code)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from tallystick.cli.output import Printer
+from tallystick.cli.output import Printer, Whole
 from tallystick.printable import shell_quoted
 
 _ESTATES: tuple[Traversable, ...] = (
@@ -44,16 +44,16 @@ def command(ctx: click.Context, folder: str) -> None:
     except FileExistsError:
         raise click.UsageError(f"{folder} exists; name a folder that does not") from None
     out, where = Printer(), shell_quoted(folder)
-    out.line(f"An estate of four situations, halted in the middle of transfers: {where}")
+    out.line("An estate of four situations, halted in the middle of transfers: ", Whole(where))
     for question, words in _WALK:
         out.line()
         out.line(question, style="bold")
-        out.line(f"$ tallystick {' '.join(words)} {where}", style="bold")
+        out.line(Whole(f"$ tallystick {' '.join(words)} {where}"), style="bold")
         _run(ctx, [*words, folder])
     out.line()
     out.line("Go on with these:", style="bold")
     for name in ("explain", "runbook", "dump", "inspect --json"):
-        out.line(f"  tallystick {name} {where}")
+        out.line(Whole(f"  tallystick {name} {where}"))
 
 
 def _write(source: Traversable, folder: Path) -> None:

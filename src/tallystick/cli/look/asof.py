@@ -15,6 +15,7 @@ from tallystick.cli.filtering import (
 from tallystick.cli.look.rows import row_lines
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     end_listing,
     listed,
@@ -67,7 +68,7 @@ def _show_then(found: Iterable[RowThen]) -> None:
         counts[one.known] += 1
         if (one.system, one.log) != log:
             log = one.system, one.log
-            out.line(f"{one.system}  {one.log}", style="bold")
+            out.line(Whole(f"{one.system}  {one.log}"), style="bold")
         row = one.to_dict() | {"kind": "", "after": one.image and one.image.hex(), "before": None}
         for line in row_lines(row):
             out.line(line)

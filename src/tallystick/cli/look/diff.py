@@ -9,6 +9,7 @@ import click
 from tallystick.cli.look.rows import row_lines
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     end_listing,
     listed,
@@ -46,14 +47,14 @@ def command(ctx: click.Context, /, a: str, b: str, as_json: bool, **options: Any
 
 
 def _show_difference(out: Printer, one: Difference) -> None:
-    out.line(f"{one.system}  {one.sides[0].log or one.sides[1].log}", style="bold")
+    out.line(Whole(f"{one.system}  {one.sides[0].log or one.sides[1].log}"), style="bold")
     both = f"{counted(one.records, 'record')} and {counted(one.rows, 'row')}"
     if one.same:
         out.line(f"  the same: {both}")
         return
     out.line(f"  in both: {both}")
     if one.last is not None:
-        out.line(f"  they part after {place(one.last.file, one.last.offset)}")
+        out.line("  they part after ", Whole(place(one.last.file, one.last.offset)))
     for name, side in zip("AB", one.sides, strict=True):
         _show_side(out, name, side)
 

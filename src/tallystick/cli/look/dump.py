@@ -13,6 +13,7 @@ from tallystick.cli.filtering import filter_options, wanted_of
 from tallystick.cli.output import (
     WIDTH,
     Printer,
+    Whole,
     as_json,
     body_text,
     end_listing,
@@ -92,7 +93,7 @@ def _print(records: Iterable[Seen], *, as_json: bool) -> bool:
             continue
         if record.file != file:
             file = record.file
-            out.line(f"{record.system}  {file}", style="bold")
+            out.line(Whole(f"{record.system}  {file}"), style="bold")
         out.line(_line(one), style=_STYLES.get(record.outcome, "") if one.fits else "dim")
     return damaged
 
@@ -132,7 +133,7 @@ def _count(found: Iterable[Counts], *, as_json: bool) -> None:
     out = Printer()
     for one in found:
         said = one.to_dict()
-        out.line(f"{one.system}  {one.log}", style="bold")
+        out.line(Whole(f"{one.system}  {one.log}"), style="bold")
         for name, value in (
             ("records", f"{said['records']:,} in {one.bytes:,} bytes: {listed(one.kinds)}"),
             ("transactions", listed(one.transactions)),

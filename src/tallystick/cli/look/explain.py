@@ -11,17 +11,20 @@ import click
 
 from tallystick.cli.output import (
     ANSWER_STYLES,
+    CALM,
     LISTED_MAX,
     STYLES,
+    Draft,
     Printer,
     Told,
+    Whole,
     as_json,
     complain,
     place,
-    print_estate,
     print_findings,
     print_held_back,
     print_json,
+    print_logs,
     print_problems,
     print_redo,
     print_surroundings,
@@ -34,8 +37,9 @@ from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
 from tallystick.reading.databases import strangers
 from tallystick.reading.engine_errors import LookedUp, look_up
-from tallystick.reading.results import Explanation, amount, counts, headline
-from tallystick.records import Difference, Finding, Severity, State, Verdict
+from tallystick.reading.results import Explanation, amount, counts, headline, is_severe
+from tallystick.reading.triaging import GRAVEST_FIRST
+from tallystick.records import Answer, Difference, Finding, Severity, State, Verdict
 
 SHORT = 40
 """Characters of a phrase that may stand in a text more than once: it is no fact of its own."""
@@ -93,19 +97,21 @@ def _show_errors(out: Printer, found: LookedUp) -> None:
     for path, judgement, shows in found.answers:
         what = "shows it" if shows else "does not show it"
         words = (judgement.words, ANSWER_STYLES[judgement.answer])
-        out.line(words, f"  {path} {what}: {judgement.text}")
+        out.line(words, "  ", Whole(path), f" {what}: {judgement.text}")
     if found.repair:
         out.line("What other bytes prove is mended in a copy by:")
-        out.line(f"    {found.repair}", style="bold")
+        out.line(Whole(f"    {found.repair}"), style="bold")
 
 
 def _show(out: Printer, answer: Explanation) -> None:
-    if answer.estate is not None:
-        print_estate(out, answer.estate)
-        out.line()
+    blocks: list[Draft] = []
     for verdict, findings in zip(answer.logs, answer.findings, strict=True):
-        _show_log(out, verdict, findings)
-    print_problems(out, answer.problems, strangers(answer.others, answer.databases))
+        blocks.append(draft := Draft(-GRAVEST_FIRST.index(verdict.judgement.answer)))
+        _show_log(draft, verdict, findings)
+    unread = any(map(is_severe, answer.problems))
+    blocks.append(draft := Draft(-GRAVEST_FIRST.index(Answer.CANNOT_TELL) if unread else CALM))
+    print_problems(draft, answer.problems, strangers(answer.others, answer.databases))
+    print_logs(out, answer.estate, blocks)
 
 
 def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
@@ -113,7 +119,7 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
     answer = (one.words, ANSWER_STYLES[one.answer])
     around = verdict.surroundings
     path = verdict.path if around is None else around.path
-    out.line(answer, f"  {verdict.system}  {path}  ({verdict.format})")
+    out.line(answer, f"  {verdict.system}  ", Whole(path), f"  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
     told.is_new(one.text)
     out.line(f"  Why: {one.text}")
@@ -180,4 +186,5 @@ def _show_difference(out: Printer, difference: Difference, told: Told) -> None:
         if told.is_new(text) or len(text) < SHORT:
             out.line(f"      {title}{text}")
     if difference.file is not None:
-        out.line(f"      evidence: {place(difference.file, difference.offset)}", style="dim")
+        where = place(difference.file, difference.offset)
+        out.line(Whole(f"      evidence: {where}"), style="dim")

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from tallystick.cli.output import (
+    CALM,
     LISTED_MAX,
+    Draft,
     Printer,
+    Whole,
     as_json,
+    gravity_of,
     listed,
     paths_argument,
-    print_estate,
     print_findings,
     print_held_back,
+    print_logs,
     print_problems,
     print_surroundings,
     reading_options,
     reply,
 )
 from tallystick.reading import inspect
-from tallystick.reading.results import Inspection, Summary
+from tallystick.reading.results import Inspection, Summary, is_severe
+from tallystick.records import Finding
 
 
 @click.command()
@@ -34,17 +40,23 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 def _show(out: Printer, answer: Inspection) -> None:
-    if answer.estate is not None:
-        print_estate(out, answer.estate)
-        out.line()
+    blocks: list[Draft] = []
     for log in answer.logs:
-        _show_log(out, log)
-    print_problems(out, answer.problems, answer.others)
+        blocks.append(draft := Draft(_gravity(log.findings)))
+        _show_log(draft, log)
+    unread = any(map(is_severe, answer.problems))
+    blocks.append(draft := Draft(_gravity(answer.problems) if unread else CALM))
+    print_problems(draft, answer.problems, answer.others)
+    print_logs(out, answer.estate, blocks)
+
+
+def _gravity(findings: Iterable[Finding]) -> int:
+    return max((gravity_of(one) for one in findings), default=0)
 
 
 def _show_log(out: Printer, log: Summary) -> None:
     out.line((log.title, "bold"), f" {log.format}")
-    out.line(f"  {log.path}" + (f" ({log.name})" if log.name else ""))
+    out.line(Whole(f"  {log.path}"), f" ({log.name})" if log.name else "")
     out.line(f"  files         {log.files}, {sum(log.bytes.values()):,} bytes: {listed(log.bytes)}")
     out.line(f"  records       {listed(log.records)}")
     out.line(f"  transactions  {listed(log.transactions)}")

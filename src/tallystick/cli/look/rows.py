@@ -17,6 +17,7 @@ from tallystick.cli.filtering import (
 from tallystick.cli.output import (
     WIDTH,
     Printer,
+    Whole,
     as_json,
     body_text,
     end_listing,
@@ -123,7 +124,7 @@ def show_rows(found: Iterable[Mapping[str, Any]]) -> None:
         counts[row["fate"]] += 1
         if (row["system"], row["log"]) != log:
             log, transaction = (row["system"], row["log"]), None
-            out.line(f"{row['system']}  {row['log']}", style="bold")
+            out.line(Whole(f"{row['system']}  {row['log']}"), style="bold")
         about = row["fate"], row["transaction"], row["gtrid"], row["commit_sequence"]
         if about != transaction:
             transaction = about

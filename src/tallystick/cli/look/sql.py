@@ -15,6 +15,7 @@ import click
 from tallystick.cli.output import (
     WIDTH,
     Printer,
+    Whole,
     as_json,
     output_option,
     output_target,
@@ -113,7 +114,7 @@ def _show(found: Any) -> None:
         found.show(max_width=width, max_rows=ROWS)
     out = Printer()
     for line in text.getvalue().rstrip().split("\n"):
-        out.line(line)
+        out.line(Whole(line))
 
 
 def _prompt(connection: Any) -> None:

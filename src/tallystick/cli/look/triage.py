@@ -9,8 +9,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from itertools import chain, groupby
-from typing import Any, TypeAlias
+from itertools import groupby
+from typing import Any
 
 import click
 
@@ -18,9 +18,9 @@ from tallystick.cli.output import (
     ANSWER_STYLES,
     WIDTH,
     Draft,
-    Piece,
     Printer,
     Told,
+    Whole,
     as_json,
     paths_argument,
     print_estate,
@@ -35,8 +35,6 @@ from tallystick.reading.databases import Database, strangers
 from tallystick.reading.survey import NO_LOG
 from tallystick.reading.triaging import Triage, TriagedLog
 from tallystick.records import Answer, Finding, Severity
-
-_Lines: TypeAlias = list[tuple[tuple[Piece, ...], str]]
 
 LISTED_MAX, SAFE_LISTED_MAX = 5, 2
 BESIDE_ESTATE_MAX = 3
@@ -63,19 +61,18 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
     """Print blocks of lines; at a terminal so few logs that they fit, the gravest block last."""
     most = LISTED_MAX
     blocks = _blocks(answer, most, every=every, gravest_last=out.rows is not None)
-    while out.rows and not every and most and out.rows_of(chain(*blocks)) + 2 > out.rows:
+    while out.rows and not every and most and _rows_of(out, blocks) + 2 > out.rows:
         most -= 1
         blocks = _blocks(answer, most, every=every, gravest_last=True)
     for block in blocks if out.rows is None else reversed(blocks):
-        for parts, style in block:
-            out.line(*parts, style=style)
+        block.print_to(out)
     counts = Counter(one.judgement.words for one in _one_of_each(answer.logs))
     unread = sum(one.severity is not Severity.INFO for one in answer.problems)
     said = [f"{count:,} {words}" for words, count in counts.items()]
     out.line(", ".join([*said, *([f"{unread:,} not read"] if unread else [])]), style="bold")
 
 
-def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> list[_Lines]:
+def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> list[Draft]:
     """Return what is to be shown, the gravest first."""
     told, estate, drafts = Told(), answer.estate, [Draft()]
     if estate is not None:
@@ -104,9 +101,13 @@ def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> li
             draft.line(f"  and {rest:,} more", style="dim")
     drafts += [_unread(unread), Draft()]
     if hidden:
-        drafts[-1].line(f"    {answer.command}", style="dim")
+        drafts[-1].line(Whole(f"    {answer.command}"), style="dim")
     print_problems(drafts[-1], notes, strangers(answer.others, answer.databases))
-    return [one.lines for one in drafts]
+    return drafts
+
+
+def _rows_of(out: Printer, blocks: Iterable[Draft]) -> int:
+    return sum(out.rows_of(one.lines) for one in blocks)
 
 
 def _one_of_each(logs: Iterable[TriagedLog]) -> list[TriagedLog]:
@@ -152,6 +153,6 @@ def _show_log(out: Printer, one: TriagedLog, told: Told, command: str) -> None:
     ):  # fmt: skip
         out.line(line)
     if one.command == command:
-        out.line(f"    {shell_quoted(one.path)}", style="dim")
+        out.line(Whole(f"    {shell_quoted(one.path)}"), style="dim")
     else:
-        out.line(f"    {one.command}", style="bold")
+        out.line(Whole(f"    {one.command}"), style="bold")

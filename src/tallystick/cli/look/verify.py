@@ -9,6 +9,7 @@ import click
 from tallystick.cli.output import (
     Printer,
     as_json,
+    gravity_of,
     paths_argument,
     print_json_lines,
     progress,
@@ -34,6 +35,8 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **opti
         print_json_lines(finding.to_dict() for finding in answer.findings)
     else:
         out = Printer()
-        for finding in answer.findings:
+        # At a terminal the gravest comes last, where it stays in sight.
+        order = answer.findings if out.rows is None else sorted(answer.findings, key=gravity_of)
+        for finding in order:
             out.finding(finding)
     ctx.exit(answer.exit_code)

@@ -12,6 +12,7 @@ import click
 from tallystick.cli.output import (
     ANSWER_STYLES,
     Printer,
+    Whole,
     as_json,
     paths_argument,
     print_json,
@@ -71,8 +72,8 @@ def command(
     else:
         _print(backlogs)
         for path in lost:
-            text = f"CANNOT TELL  {path}: the log of this service is missing: what it owed is lost."
-            Printer().line(text)
+            text = ": the log of this service is missing: what it owed is lost."
+            Printer().line("CANNOT TELL  ", Whole(path), text)
         print_problems(Printer(), found.problems, [])
     calm = all(
         one["answer"] == Answer.SAFE and (one["archive"] or not one["pending"]) for one in backlogs
@@ -132,7 +133,7 @@ def _print(backlogs: list[dict[str, Any]]) -> None:
         oldest = "" if age is None else f", the oldest {age:,.0f} s old"
         answer = (one["words"], ANSWER_STYLES[one["answer"]])
         pending = f"{one['pending']:,} pending, {one['bytes']:,} bytes{oldest}"
-        out.line(answer, f"  {one['log']}: {pending}")
+        out.line(answer, "  ", Whole(one["log"]), f": {pending}")
         if one["archive"]:
             out.line("  An archive: what is pending in it may have been applied, as later segments")
             out.line("  of the log say. Ask for the backlog of the service")

@@ -11,6 +11,7 @@ import click
 from tallystick.cli.output import (
     ANSWER_STYLES,
     Printer,
+    Whole,
     as_json,
     paths_argument,
     print_json,
@@ -120,7 +121,7 @@ def _show(out: Printer, found: Scrub) -> None:
 def _show_rotten(out: Printer, one: ScrubbedLog) -> None:
     judgement = one.judgement
     answer = (judgement.words, ANSWER_STYLES[judgement.answer])
-    out.line(answer, f"  {one.system}  {one.path}")
+    out.line(answer, Whole(f"  {one.system}  {one.path}"))
     out.line(f"  Why: {judgement.text}")
     if stake := stake_text(judgement):
         out.line(f"  At stake: {stake}")

@@ -10,6 +10,7 @@ import click
 from tallystick.cli.output import (
     ANSWER_STYLES,
     Printer,
+    Whole,
     as_json,
     print_json,
 )
@@ -55,7 +56,7 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
         judgement = recovered.judgement
         answer = (judgement.words, ANSWER_STYLES[judgement.answer])
         size = f"{counted(len(tables), 'table')}, {counted(len(defects), 'defect')}"
-        out.line(answer, f"  {path}: {size}")
+        out.line(answer, "  ", Whole(path), f": {size}")
         out.line(f"  Why: {judgement.text}")
         for one in defects:
             out.line(f"  page {one.page}: {one.what}", style="bold red")
