@@ -74,13 +74,15 @@ def _transactions(
     return bundle.of_memory(fs, FOLDER)
 
 
-def _large_groups() -> Bundle:
+def _large_groups(key: bytes | None = None, **settings: Any) -> Bundle:
     """Groups larger than a run takes, of many transactions each."""
     fs = MemoryFileSystem()
-    log = TallyLog(FOLDER, settings=replace(TINY, segment_size=256 << 10), fs=fs)
+    chosen = replace(TINY, segment_size=256 << 10, **settings)
+    log = TallyLog(FOLDER, settings=chosen, fs=fs, key=None if key is None else lambda: key)
+    chance = random.Random(1)
     for number in range(1, 500):
-        for key in range(3):
-            log.submit(UnplacedRecord(Code.ADD, bytes(30), number, key))
+        for one in range(3):
+            log.submit(UnplacedRecord(Code.ADD, chance.randbytes(30), number, one))
         ticket = log.submit(UnplacedEnding(Code.COMMIT, number))
     ticket.wait()
     log.close()
@@ -158,6 +160,7 @@ def test_packed_logs_have_the_same_answers_by_runs_and_by_steps(
         assert one.run_count.in_runs > one.run_count.one_by_one > 0
         _alike(files, monkeypatch, bytes(32))
         _alike(files, monkeypatch)
+    assert _alike(_large_groups(**packed), monkeypatch, key).run_count.one_by_one == 0
     mutator = Mutator("tally", pool, lambda data, size: random.Random(size).randbytes(len(data)))
     for seed in range(MUTANTS // 4):
         _alike(mutator.mutant(pool[seed % len(pool)], seed), monkeypatch, key)

@@ -58,7 +58,7 @@ class Chunk:
         numbers: rows of signed 64-bit numbers, by `walk.OFFSET` to `walk.GROUP`.
         codes: the code of each record.
         valid: bitmaps of the records that have a transaction, and of those that have a key.
-        views: Arrow's binary views of the bodies, into ``data``; None of a single large group.
+        views: Arrow's binary views of the bodies, into ``data``.
         group_lengths: for each record the length of its group, if that is packed; else None.
     """
 
@@ -66,7 +66,7 @@ class Chunk:
     numbers: Any
     codes: npt.NDArray[np.uint8]
     valid: Any
-    views: Any = None
+    views: Any
     group_lengths: Any = None
 
     @property

@@ -16,14 +16,13 @@ from tallystick.arrow.neighbours import marked
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
 from tallystick.systems.tally.format import layout
-from tallystick.systems.tally.format.columns import GTRIDS, decode_columns
+from tallystick.systems.tally.format.columns import GTRIDS
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.format.sealing import payload_bytes
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.walk import Expected, SegmentView
 from tallystick.systems.tally.runs import walk
 from tallystick.systems.tally.runs.chunk import Chunk
-from tallystick.systems.tally.runs.walk import OFFSET
 
 ROWS_MAX = 1 << 13
 """Records of a chunk at most."""
@@ -88,20 +87,23 @@ class ChunkReader:
 
     def _large_group(self, view: SegmentView, due: Expected) -> Found | None:
         place = view.look(due)
-        if place.case is not Case.VALID or place.header is None or due.lsn > _LSN_MAX:
+        header = place.header
+        if place.case is not Case.VALID or header is None or due.lsn > _LSN_MAX:
             return None
-        chunk = _chunk_of(view, place.header)
-        return None if chunk is None else (chunk, place.header)
+        # Each record takes four bytes at least: columns for a count that cannot be are not made.
+        if header.count > header.raw:
+            return None
+        if header.flags:
+            return self._unpacked(view, [due.offset])
+        if header.raw != header.stored:
+            return None
+        return self._taken(np.frombuffer(view.data, np.uint8), [header], [due.offset])
 
     def _walk(
         self, data: Any, view: SegmentView, due: Expected, stop: int
     ) -> tuple[Chunk | None, Any]:
-        rows = self._rows
         state = np.array([due.offset, due.lsn, due.chain, -1], np.int64)
-        out = np.empty((walk.COLUMNS, rows), np.int64)
-        codes = np.empty(rows, np.uint8)
-        valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
-        views = new_views(rows)
+        out, codes, valid, views = _new_columns(self._rows)
         # Before that offset stand the two copies of the header, where no group is due.
         known = due.offset >= layout.DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and walk.walk_small(
@@ -124,30 +126,10 @@ class ChunkReader:
             data, stop, _common_header(view, flags), view.header.sector_size, self._rows,
             state, places,
         )  # fmt: skip
-        headers, starts, content = self._unpacked(view, places[:found].tolist())
-        rows = sum(one.count for one in headers)
-        counts = np.zeros(len(headers), np.int64)
-        out = np.empty((walk.COLUMNS, rows), np.int64)
-        codes, views = np.empty(rows, np.uint8), new_views(rows)
-        valid = np.stack((new_bitmap(rows), new_bitmap(rows)))
-        unpacked = np.frombuffer(content, np.uint8)
-        taken = walk.take_unpacked(
-            unpacked, np.array(starts, np.int64), self._known, counts, out, codes, valid, views
-        )
-        if not taken:
-            return None
-        # A group that needs more than columns is read by itself; those before it are a chunk.
-        counts = counts[:taken]
-        count = int(counts.sum())
-        out[walk.GROUP, :count] = np.repeat([one.offset for one in headers[:taken]], counts)
-        lengths = np.repeat([one.length for one in headers[:taken]], counts)
-        chunk = Chunk(unpacked, out[:, :count], codes[:count], valid, views[:count], lengths)
-        return chunk, headers[taken - 1]
+        return self._unpacked(view, places[:found].tolist())
 
-    def _unpacked(
-        self, view: SegmentView, places: list[int]
-    ) -> tuple[list[layout.GroupHeader], list[int], bytes]:
-        """Return the headers of groups, and their payloads, each after its header as if stored so.
+    def _unpacked(self, view: SegmentView, places: list[int]) -> Found | None:
+        """Return groups whose payloads are unpacked, each after its header as if stored so.
 
         Those after one that cannot be unpacked, or after `NEAR` bytes, are left out.
         """
@@ -168,42 +150,33 @@ class ChunkReader:
                 payload
             ).to_bytes(4, "little")
             content += payload
-        return headers, starts, bytes(content)
+        return self._taken(np.frombuffer(bytes(content), np.uint8), headers, starts)
+
+    def _taken(
+        self, data: Any, headers: list[layout.GroupHeader], starts: list[int]
+    ) -> Found | None:
+        """Return groups that are verified, and begin at these places of ``data``."""
+        out, codes, valid, views = _new_columns(sum(one.count for one in headers))
+        counts = np.zeros(len(headers), np.int64)
+        taken = walk.take_verified(
+            data, np.array(starts, np.int64), self._known, counts, out, codes, valid, views
+        )
+        if not taken:
+            return None
+        # A group that needs more than columns is read by itself; those before it are a chunk.
+        headers, counts = headers[:taken], counts[:taken]
+        count, lengths = int(counts.sum()), None
+        if headers[0].flags:
+            out[walk.GROUP, :count] = np.repeat([one.offset for one in headers], counts)
+            lengths = np.repeat([one.length for one in headers], counts)
+        chunk = Chunk(data, out[:, :count], codes[:count], valid, views[:count], lengths)
+        return chunk, headers[-1]
 
 
-def _chunk_of(view: SegmentView, header: layout.GroupHeader) -> Chunk | None:
-    """Return a whole group as a chunk; None where its columns are not as a writer makes them."""
-    if header.flags or header.columns & GTRIDS or header.raw != header.stored:
-        return None
-    count, start = header.count, header.offset + layout.HEADER_SIZE
-    try:
-        columns = decode_columns(view.payload(header), count, header.columns)
-    except CorruptLogError:
-        return None
-    data = np.frombuffer(view.data, np.uint8)
-    # Widened, because the offset in the file is added to them.
-    ends = np.frombuffer(view.data, "<i4", count + 1, start + columns.offsets).astype(np.int64)
-    codes = np.full(count, columns.code, np.uint8)
-    if columns.codes >= 0:
-        codes = data[start + columns.codes :][:count]
-    # The checksum vouches for the bytes, not for a writer: offsets are checked before use.
-    if ends[0] != 0 or bool((np.diff(ends) < 0).any()) or not ALL_CODES[codes].all():
-        return None
-    numbers = np.zeros((walk.COLUMNS, count), np.int64)
-    numbers[OFFSET] = ends[:-1] + start + columns.bodies
-    numbers[walk.LENGTH] = np.diff(ends)
-    numbers[walk.LSN] = np.arange(header.first_lsn, header.first_lsn + count)
-    numbers[walk.TIME], numbers[walk.GROUP] = header.time_us, header.offset
-    valid = np.zeros((2, -(-count // 8)), np.uint8)
-    for row, place, bits, column in (
-        (0, columns.transactions, columns.transaction_validity, walk.TRANSACTION),
-        (1, columns.keys, columns.key_validity, walk.KEY),
-    ):
-        if place >= 0:
-            numbers[column] = np.frombuffer(view.data, "<i8", count, start + place)
-            # A column without a bitmap has a value in every row.
-            valid[row] = 255 if bits < 0 else data[start + bits :][: len(valid[row])]
-    return Chunk(data, numbers, codes, valid)
+def _new_columns(rows: int) -> tuple[Any, Any, Any, Any]:
+    """Return what the walk fills: numbers, codes, bitmaps, views."""
+    out, codes = np.empty((walk.COLUMNS, rows), np.int64), np.empty(rows, np.uint8)
+    return out, codes, np.stack((new_bitmap(rows), new_bitmap(rows))), new_views(rows)
 
 
 def _common_header(view: SegmentView, flags: int) -> npt.NDArray[np.uint8]:

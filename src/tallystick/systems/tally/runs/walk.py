@@ -3,8 +3,8 @@
 In: the bytes of a segment and what is due. Out: columns of records. A group is taken if all of it
 is whole (both headers, the chain, every checksum, offsets that rise) and it needs no more than its
 columns: no index, global id or names. Packed and encrypted groups are found first (`walk_packed`),
-unpacked by the caller, and taken then (`take_unpacked`). The walk stops before any other place,
-which `SegmentView` then judges.
+unpacked by the caller, and taken then (`take_verified`); so are large ones, which the caller has
+verified. The walk stops before any other place, which `SegmentView` then judges.
 """
 
 from __future__ import annotations
@@ -242,10 +242,10 @@ def walk_packed(
 
 
 @kernel
-def take_unpacked(
+def take_verified(
     data: Any, places: Any, known: Any, counts: Any, out: Any, codes: Any, valid: Any, views: Any
 ) -> int:
-    """Put the records of groups that were unpacked, each after its header, into the columns.
+    """Put the records of whole groups, each unpacked after its header, into the columns.
 
     ``counts`` is set to the records of each group; returns how many groups were taken, up to the
     first that needs more than columns.
