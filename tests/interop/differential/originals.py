@@ -570,6 +570,7 @@ _derby = partial(Database, main="DerbyCases", summed=True, atomic=True)
 _h2 = partial(Database, main="H2Cases", summed=False, atomic=False)
 DERBY, OLDER_DERBY = _jars("derby:10.14.2.0"), _jars("derby:10.10.2.0")
 NEWER_DERBY = _jars("derby:10.16.1.1", "derbytools:10.16.1.1")
+OTHER_DERBYS = ("10.11.1.1", "10.12.1.1", "10.13.1.1")
 H2_12, H2_13, OLDER_H2, NEWER_H2 = (
     (f"com.h2database:h2:{version}",) for version in ("1.2.147", "1.3.160", "1.3.176", "1.4.200")
 )
@@ -608,6 +609,8 @@ _MORE: tuple[Original, ...] = (
     Coordinator(),
     _derby("derby-10.10", OLDER_DERBY),
     _derby("derby-10.16", NEWER_DERBY),
+    *(_derby(f"derby-{version[:5]}", _jars(f"derby:{version}")) for version in OTHER_DERBYS),
+    _derby("derby-10.15", _jars("derby:10.15.2.0", "derbytools:10.15.2.0")),
     _derby("derby-10.10-to-10.16", NEWER_DERBY, worker=OLDER_DERBY),
     _derby("derby-10.10-to-10.14", DERBY, worker=OLDER_DERBY),
     _derby("derby-full", DERBY, room=_FULL),

@@ -259,6 +259,18 @@ def test_a_journal_without_a_record_took_ids_at_each_start_too(
         assert answer(tmp_path)[:2] == DOUBT
 
 
+@pytest.mark.parametrize(("file_id", "expected"), [(5, SAFE), (3, DOUBT)])
+def test_a_start_of_a_journal_that_never_held_a_record_takes_two_ids_where_it_deletes_a_file_too(
+    file_id: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """With a pool of two files Artemis 2.40 keeps the first and deletes the other at each start."""
+    made(tmp_path, "bindings", BOUND, {1: [add(1)], 4: []})
+    made(tmp_path, "journal", MESSAGES, {file_id: [], file_id + 1: []})
+    journal = tmp_path / "journal"
+    (journal / MESSAGES.format(2)).rename(journal / MESSAGES.format(file_id + 1))
+    assert answer(tmp_path)[:2] == expected
+
+
 IN_TRANSACTION = struct.pack(">qB", 5, 0) + bytes(40)
 TRANSACTION = struct.pack(">qi", 5, 1)
 TAKEN = struct.pack(">qqi", 7, 2, 0)

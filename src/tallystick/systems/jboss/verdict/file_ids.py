@@ -210,10 +210,11 @@ def started_since(readings: Sequence[KnownFile], given: range | None, started: i
     used = [one for one in readings if one.has_records]
     newest = readings[-1].effective_id if readings else 0
     if not used:
-        # Those of the first start that were never used took an id each.
-        first_two = (one for one in readings if number_of(one.file.name) <= CREATED_MIN)
-        unused = sum(not one.facts.stale_ids for one in first_two)
-        return 0 < newest < CREATED_MIN + max(unused, 1) * (started - 1)
+        unused = {number_of(one.file.name) for one in readings if not one.facts.stale_ids}
+        # The first file is used first: where it never was, none was, and each start gave an id to
+        # it and one to a second file, which it kept, or made after it had deleted the one before.
+        each = CREATED_MIN if 1 in unused else 1
+        return 0 < newest < CREATED_MIN + each * (started - 1)
     file, first = used[-1], used[-1].first_added()
     if is_compacted(file) or newest == file.effective_id:
         return False
