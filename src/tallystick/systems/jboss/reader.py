@@ -63,7 +63,13 @@ from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item, RecordType
-from tallystick.systems.jboss.format.messages import IDS_GIVEN, PAGE_TAKEN, ids_given
+from tallystick.systems.jboss.format.messages import (
+    IDS_GIVEN,
+    PAGE_TAKEN,
+    Notes,
+    ids_given,
+    starts_of,
+)
 from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
@@ -481,7 +487,7 @@ class JournalReading(Reading):
         last = max((one.effective_id for one in files if one.has_records), default=0)
         # Bindings change files next to never: since then each start has taken one id.
         started = files[-1].effective_id - last if last else 0
-        return started_since(begun(self._evidence), self._given(folder), started)
+        return started_since(begun(self._evidence), starts_of(bindings._id_notes()), started)
 
     def _never_took(self) -> bool:
         """Return whether every record that the journal ever had is there, and none took a page."""
@@ -490,10 +496,13 @@ class JournalReading(Reading):
         types = (one.attributes.get("user_type") for one in self.records()) if whole else ()
         return whole and not any(one in PAGE_TAKEN for one in types)
 
-    def _given(self, folder: str) -> range | None:
-        """Return the ids that the broker gave after its last start, by the bindings in a folder."""
-        notes = self._bindings(folder)._listed({IDS_GIVEN})
-        return ids_given((note.record_id or 0, note.body or b"") for note in notes)
+    def _id_notes(self) -> Notes:
+        """Return what these bindings note of ids, also what they have deleted since."""
+        return [
+            (one.record_id or 0, one.body or b"")
+            for one in self.records()
+            if one.outcome is Outcome.VALID and one.attributes.get("user_type") == IDS_GIVEN
+        ]
 
     def _bound(self, collection: str) -> Iterator[Change]:
         found = self._bindings(folder_of(BINDINGS, self.source.path))
@@ -547,7 +556,7 @@ class JournalReading(Reading):
         given = None
         for one in self._around.parts:
             if one.part == BINDINGS and one.there and one.answer is Answer.SAFE:
-                given = self._given(one.path)
+                given = ids_given(self._bindings(one.path)._id_notes())
         return judgement(replace(self._evidence, given=given), self._findings)
 
     def batches(

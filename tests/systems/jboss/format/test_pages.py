@@ -6,11 +6,12 @@ import struct
 
 import pytest
 
-from tallystick.systems.jboss.format.pages import PageContents, contents_of
+from tallystick.systems.jboss.format.messages import LargeFile
+from tallystick.systems.jboss.format.pages import LargeMessage, PageContents, contents_of
 
 SMALL = struct.pack(">qB", -1, 0) + bytes(40)
-LARGE = struct.pack(">qBiq", -1, 1, 0, 7) + bytes(30)
-"""A large message whose record says no size."""
+LARGE = struct.pack(">qBiq", -1, 1, 38, 7) + bytes(30) + struct.pack(">iqq", 2, 5, 6)
+"""A large message for two queues, whose record says no size."""
 
 
 def entry(message: bytes) -> bytes:
@@ -32,7 +33,7 @@ def entry(message: bytes) -> bytes:
 def test_a_page_is_whole_where_nothing_but_whole_messages_stands_in_it(
     data: bytes, messages: int, whole: bool
 ) -> None:
-    assert contents_of(memoryview(data)) == PageContents(messages, whole, {})
+    assert contents_of(memoryview(data))[:2] == (messages, whole)
 
 
 WRITTEN = bytes.fromhex(
@@ -49,6 +50,20 @@ def test_messages_in_a_page_name_their_transactions() -> None:
     assert contents_of(memoryview(page)).transactions == {7, 9}
 
 
-def test_a_large_message_in_a_page_says_how_long_its_file_is() -> None:
-    page = memoryview(entry(WRITTEN) + entry(SMALL))
-    assert contents_of(page) == PageContents(2, True, {271: 150_000})
+@pytest.mark.parametrize(
+    ("message", "number", "file", "transaction", "queues"),
+    [
+        (WRITTEN, 271, LargeFile(150_000, True), -1, (7,)),
+        (struct.pack(">q", 9) + WRITTEN[8:], 271, LargeFile(150_000, True), 9, (7,)),
+        (LARGE, 7, LargeFile(None, False), -1, (5, 6)),
+        (LARGE[:-8], 7, LargeFile(None, False), -1, ()),
+        (LARGE[:9] + struct.pack(">i", -1) + LARGE[13:], 7, LargeFile(None, False), -1, ()),
+    ],
+)
+def test_a_large_message_in_a_page_says_how_long_its_file_is_and_for_whom(
+    message: bytes, number: int, file: LargeFile, transaction: int, queues: tuple[int, ...]
+) -> None:
+    page = memoryview(entry(SMALL) + entry(message) + entry(SMALL))
+    sent = frozenset({transaction} - {-1})
+    large = {number: LargeMessage(file, 1, transaction, queues)}
+    assert contents_of(page) == PageContents(3, True, large, sent)

@@ -27,7 +27,7 @@ from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.jboss.format.layout import Item
-from tallystick.systems.jboss.format.pages import PageContents, contents_of
+from tallystick.systems.jboss.format.pages import LargeMessage, PageContents, contents_of
 from tallystick.systems.surroundings import alone, names_beside, open_part
 
 BROKER: Final = "broker"
@@ -88,14 +88,16 @@ class _Contents:
         large: large message -> the size that its record says, in bytes; None where it says none.
         paged: queue -> how many of its messages are in pages.
         transactions: those that have messages in pages.
-        taken: queue -> the pages of which it has taken messages.
+        taken: queue -> the messages that it has taken from pages, as page and place there.
+        finished: queue -> the pages of which it has taken all.
     """
 
     references: dict[int, set[int]] = field(default_factory=dict)
     large: dict[int, int | None] = field(default_factory=dict)
     paged: Counter[int] = field(default_factory=Counter)
     transactions: set[int] = field(default_factory=set)
-    taken: dict[int, set[int]] = field(default_factory=dict)
+    taken: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    finished: dict[int, set[int]] = field(default_factory=dict)
 
 
 def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
@@ -198,13 +200,15 @@ def _contents(listed: Iterable[Item]) -> _Contents:
         number, body = item.record_id or 0, item.body or b""
         queue = messages.queue_id(body)
         if item.user_type == messages.LARGE_MESSAGE:
-            found.large[number] = messages.large_size(body)
+            found.large[number] = messages.large_file(body).size
         elif queue is None:
             continue
         elif item.user_type == messages.PAGE_TRANSACTION:
             found.transactions.add(queue)
-        elif item.user_type in messages.PAGE_TAKEN:
-            found.taken.setdefault(queue, set()).add(messages.taken_page(body))
+        elif item.user_type == messages.MESSAGE_TAKEN:
+            found.taken.setdefault(queue, set()).add(messages.taken(body))
+        elif item.user_type == messages.ALL_TAKEN:
+            found.finished.setdefault(queue, set()).add(messages.taken(body)[0])
         elif item.user_type == messages.REFERENCE:
             found.references.setdefault(number, set()).add(queue)
         elif item.user_type == messages.ACKNOWLEDGED:
@@ -312,17 +316,39 @@ def _pages(
             )
         elif odd := next((one.odd for one in pages if one.odd), ""):
             why = f"{odd}: messages {whose}may be missing."
-        elif large := {one: size for page in pages for one, size in page.large.items()}:
+        elif large := {key: one for page in pages for key, one in page.large.items()}:
             files = large_place[0]
             names = {logical_name(name): name for name in names_beside(files)}
-            # One that is not there may have been taken: its file goes then, and its page later.
-            there_too = {one: size for one, size in large.items() if f"{one}.msg" in names}
-            short = (_odd(files, names, one, size) for one, size in sorted(there_too.items()))
+            # Of one that was taken the file goes then, and the page later.
+            sizes = {
+                number: one.file.size
+                for (number, page), one in sorted(large.items())
+                if f"{number}.msg" in names or _waits(page, one, contents, queues)
+            }
+            short = (_odd(files, names, number, size) for number, size in sizes.items())
             if text := next(filter(None, short), ""):
                 why = f"{text}, and a message in a page names it: it may be delivered in part."
         if why:
             return Part("paging", path, found_by, there, False, why, Answer.CANNOT_TELL)
     return Part("paging", path, found_by, there, True, "The pages are there.")
+
+
+def _waits(page: int, one: LargeMessage, contents: _Contents, queues: dict[int, str]) -> bool:
+    """Return whether a large message in a page is kept over a start, and a queue has not taken it.
+
+    The transaction of one that was never committed is not known.
+    """
+    sent = one.transaction <= 0 or one.transaction in contents.transactions
+    return (
+        sent
+        and one.file.durable
+        and any(
+            page not in contents.finished.get(queue, ())
+            and (page, one.place) not in contents.taken.get(queue, ())
+            for queue in one.queues
+            if queue in queues
+        )
+    )
 
 
 def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], known: Known) -> str:
@@ -338,7 +364,9 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
             f"{gone[0]}, {'has' if len(gone) == 1 else 'have'} none in those that are there: pages "
             "may be missing, or older."
         )
-    for queue, pages in contents.taken.items():
+    for queue in contents.taken.keys() | contents.finished.keys():
+        pages = {page for page, _ in contents.taken.get(queue, ())}
+        pages |= contents.finished.get(queue, set())
         address = queues.get(queue, "")
         of = [held[address]] if address in held else [] if address else list(held.values())
         numbers = {number for one in of for number in one.numbers}
@@ -359,14 +387,14 @@ class _Held:
         messages: how many they may have held. A start takes leading pages that are gone for read,
             and so does a count that was written before.
         odd: what no broker leaves, in words.
-        large: large message -> the bytes that its file has.
+        large: large messages by their ids and pages.
         transactions: of the messages that were sent in one.
         numbers: those of the pages.
     """
 
     messages: int
     odd: str = ""
-    large: dict[int, int] = field(default_factory=dict)
+    large: dict[tuple[int, int], LargeMessage] = field(default_factory=dict)
     transactions: set[int] = field(default_factory=set)
     numbers: list[int] = field(default_factory=list)
 
@@ -387,10 +415,10 @@ def _held(folder: str) -> dict[str, _Held]:
         for before, after in pairwise(numbers):
             if after != before + 1:
                 found.odd = f"{before + 1:09}.page is missing between others"
-        for page, one in zip(pages, contents, strict=True):
+        for page, name, one in zip(numbers, pages, contents, strict=True):
             if not one.whole:
-                found.odd = f"{page} ends within a message"
-            found.large |= one.large
+                found.odd = f"{name} ends within a message"
+            found.large |= {(number, page): large for number, large in one.large.items()}
             found.transactions |= one.transactions
         held[_text(f"{below}/address.txt")] = found
     return held

@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from tallystick.errors import LogFormatError
@@ -25,8 +26,10 @@ PAGE_COUNT, PAGE_COUNTED = 40, 41
 COUNTERS = (PAGE_COUNT, PAGE_COUNTED)
 PAGE_TRANSACTION = 35
 """User type of a transaction with messages in pages; deleted when all of them were taken."""
-PAGE_TAKEN = (39, 42)
+PAGE_TAKEN = (MESSAGE_TAKEN, ALL_TAKEN) = (39, 42)
 """User types of what a queue has taken from a page: a message, or the whole page."""
+POSITION = struct.Struct(">qi")
+"""A page, and a message in it, from 0 on."""
 
 MESSAGES = (LARGE_MESSAGE, OLD_MESSAGE, MESSAGE)
 
@@ -261,36 +264,51 @@ def queue_id(body: bytes) -> int | None:
     return int.from_bytes(body[:8], signed=True) if len(body) >= 8 else None
 
 
-def taken_page(body: bytes) -> int:
-    """Return the page that a record of `PAGE_TAKEN` names; 0 where it ends early."""
-    return int.from_bytes(body[8:16], signed=True) if len(body) >= 16 else 0
+def taken(body: bytes) -> tuple[int, int]:
+    """Return the page that a record of `PAGE_TAKEN` names, and the message in it; 0 for neither."""
+    return POSITION.unpack_from(body, 8) if len(body) >= 8 + POSITION.size else (0, 0)
 
 
-def large_size(body: bytes) -> int | None:
-    """Return the size that the record of a large message says, in bytes; None if it says none.
+class LargeFile(NamedTuple):
+    """The file of a large message.
 
-    None as well where the file is packed: it says the size before.
+    Attributes:
+        size: in bytes; None if the record says none, or that before it was packed.
+        durable: whether a broker keeps it over a start.
     """
+
+    size: int | None
+    durable: bool
+
+
+def large_file(body: bytes) -> LargeFile:
+    """Return what the record of a large message says of its file."""
     try:
-        named = _headers(_Reader(body)).properties
+        headers = _headers(_Reader(body))
     except LogFormatError:
-        return None
-    _, size = named.get(_LARGE_SIZE, (NULL, None))
-    _, packed = named.get(_PACKED, (NULL, None))
-    return size if isinstance(size, int) and not packed else None
+        return LargeFile(None, False)
+    _, size = headers.properties.get(_LARGE_SIZE, (NULL, None))
+    _, packed = headers.properties.get(_PACKED, (NULL, None))
+    return LargeFile(size if isinstance(size, int) and not packed else None, headers.durable)
 
 
-def ids_given(notes: Iterable[tuple[int, bytes]]) -> range | None:
-    """Return the ids that a broker gave after its last start; None if no note tells.
+Notes = Sequence[tuple[int, bytes]]
+"""Numbers and bodies of the records of `IDS_GIVEN`."""
 
-    Args:
-        notes: numbers and bodies of the records of `IDS_GIVEN`. The first id after a start is the
-            number of one that notes up to which id the broker may go; when it stops, another one
-            notes the last that it gave, its own.
+
+def starts_of(notes: Notes) -> list[int]:
+    """Return the first id after each start of a broker that is noted, in their order.
+
+    It is the number of a note up to which id the broker may go. When it stops, another one notes
+    the last that it gave, its own.
     """
-    noted = sorted((number, int.from_bytes(body[:8])) for number, body in notes)
-    starts = [number for number, limit in noted if limit > number]
-    return range(starts[-1], noted[-1][1] + 1) if starts else None
+    return sorted(number for number, body in notes if int.from_bytes(body[:8]) > number)
+
+
+def ids_given(notes: Notes) -> range | None:
+    """Return the ids that a broker gave after its last start; None if no note tells."""
+    starts = starts_of(notes)
+    return range(starts[-1], int.from_bytes(max(notes)[1][:8]) + 1) if starts else None
 
 
 def counted(user_type: int, body: bytes) -> int:

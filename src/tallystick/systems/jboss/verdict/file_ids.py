@@ -194,17 +194,17 @@ def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Itera
             yield range(1, one.effective_id)
 
 
-def started_since(readings: Sequence[KnownFile], given: range | None, started: int) -> bool:
+def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started: int) -> bool:
     """Return whether a broker was started after its journal was as it is now.
 
     Each load takes an id at least for the file that waits, so those after the last file with
-    records are as many as the loads since that was current. How often the broker was started since
-    then is told by the first record of that file, as in `_taken_by_loads`, or, of the very first
-    file, by ``started``.
+    records are as many as the loads since that was current. Those are the starts that are noted
+    with a higher id than that of its first record; where some notes are gone, the batches of ids
+    between, as in `_taken_by_loads`; and of the very first file all that there ever were.
 
     Args:
         readings: the files, by ascending id.
-        given: the ids that the broker gave after its last start; None if they are not known.
+        starts: the first id after each start that is noted, in their order.
         started: how often it was started at least.
     """
     used = [one for one in readings if one.has_records]
@@ -219,8 +219,9 @@ def started_since(readings: Sequence[KnownFile], given: range | None, started: i
     if is_compacted(file) or newest == file.effective_id:
         return False
     least = started - 1 if file.effective_id == 1 else 0
-    if given is not None and first is not None:
-        least = max(least, given.start // ID_BATCH - first // ID_BATCH, int(first < given.start))
+    if starts and first is not None:
+        later = sum(first < one for one in starts)
+        least = max(least, later, starts[-1] // ID_BATCH - first // ID_BATCH)
     return newest - file.effective_id - 1 < least
 
 
