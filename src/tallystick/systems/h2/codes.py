@@ -60,8 +60,16 @@ CODES = codes(
     Code(
         "table-page-empty",
         Severity.LOSS,
-        "The root page of a table is zeroed; the engine opens the table without any row.",
+        "The root page of a table is zeroed, which had rows, as an index of it shows; the engine "
+        "opens the table without any row.",
         "Copy the file before any restart; restore the table from a backup",
+    ),
+    Code(
+        "table-page-zeroed",
+        Severity.DAMAGE,
+        "The root page of a table is zeroed, and nothing tells whether the table had rows; the "
+        "engine opens it without any row.",
+        "Copy the file before any restart; hold the table against a backup",
     ),
     Code(
         "table-page-damaged",

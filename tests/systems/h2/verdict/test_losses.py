@@ -46,6 +46,8 @@ LOST = 23
 """Of these commits those of which the tables lack a row: the engine opens an empty T."""
 COMMITS_LISTED = 49
 """The same and those in its dropped section."""
+INDEX = 19
+"""An index with entries in the fixture reopened-2048."""
 EARLY_ENDS = ("header-names-no-log", "header-drops-log", "file-cut-short", "table-page-empty")
 
 
@@ -63,13 +65,15 @@ def tables_of(one: H2Reading) -> tuple[bytearray, Tables]:
     return bytearray(result.file.pages.data), tables
 
 
-def headers(data: bytearray, copies: tuple[int, ...], **changed: int) -> bytearray:
+def headers(
+    data: bytearray, copies: tuple[int, ...], size: int = SIZE, **changed: int
+) -> bytearray:
     """Return the file with these fields in copies of the header, which get a right CRC-32."""
     for copy in copies:
-        place = slice(copy * SIZE, (copy + 1) * SIZE)
+        place = slice(copy * size, (copy + 1) * size)
         found = layout.decode_variable_header(bytes(data[place]))
         assert found is not None
-        data[place] = layout.encode_variable_header(replace(found, **changed), SIZE)
+        data[place] = layout.encode_variable_header(replace(found, **changed), size)
     return data
 
 
@@ -173,15 +177,28 @@ def test_a_file_that_was_cut_says_so(pages: int, tmp_path: Path) -> None:
     check_everything(one)
 
 
-def test_a_zeroed_table_page_is_a_loss(tmp_path: Path) -> None:
+def test_a_zeroed_table_page_is_a_loss_where_an_index_has_its_rows(tmp_path: Path) -> None:
+    data, tables = tables_of(fixture("reopened-2048"))
+    headers(data, (1, 2), 2048, first_trunk=0, first_data=0)  # whose log has an image of it
+    root = tables.meta[tables.meta[INDEX].parent].root
+    data[root * 2048 : (root + 1) * 2048] = bytes(2048)
+    one = reading(bytes(data), tmp_path)
+    (loss,) = [each for each in severe(one) if each.severity is Severity.LOSS]
+    assert (loss.code, loss.offset) == ("table-page-empty", root * 2048)
+    assert one.verdict().judgement.answer is Answer.LOSES
+
+
+def test_a_zeroed_table_page_may_have_had_no_row(tmp_path: Path) -> None:
+    """Nothing tells where the table has no index: H2 opens an empty one, as it may have been."""
     one = with_log(encode_add(3, TABLE, 77, NEW_ROW) + encode_commit(3), tmp_path)
     data, tables = tables_of(one)
     root = tables.meta[TABLE].root
     data[root * SIZE : (root + 1) * SIZE] = bytes(SIZE)
     one = reading(bytes(data), tmp_path)
     assert one.verdict().engine["recovery"]["opened"] is True
-    (loss,) = severe(one)
-    assert (loss.code, loss.offset) == ("table-page-empty", root * SIZE)
+    (damage,) = severe(one)
+    assert (damage.code, damage.offset) == ("table-page-zeroed", root * SIZE)
+    assert one.verdict().judgement.answer is Answer.CANNOT_TELL
 
 
 def test_commits_behind_the_end_of_redo_are_counted(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ class Opening:
         catalog: rows of SYS by key.
         births: as `TableLives.births`.
         emptied: tables whose root page is zeroed without an image in the log, to that page.
+        had_rows: those of ``emptied`` that had rows.
         damaged_pages: table pages that the database has before redo and that are damaged, and
             why: the engine fails, or finds other rows, when it comes to them.
         damaged_blocks: blocks of large objects that hold other bytes than were stored.
@@ -96,6 +97,7 @@ class Opening:
     catalog: dict[int, tuple[Value | None, ...]] = field(default_factory=dict)
     births: dict[int, tuple[int, ...]] = field(default_factory=dict)
     emptied: dict[int, int] = field(default_factory=dict)
+    had_rows: Collection[int] = ()
     damaged_pages: dict[int, str] = field(default_factory=dict)
     damaged_blocks: tuple[int, ...] = ()
     odd_index_rows: tuple[int, ...] = ()
@@ -235,6 +237,7 @@ def _open_log(file: OpenedFile, log: LogPieces, recovery: Recovery) -> tuple[Ope
         in_doubt=tuple(state.in_doubt or "" for state in recovery.in_doubt()),
         stages=(0, 2),
         emptied=tables.emptied,
+        had_rows=tables.had_rows,
         damaged_pages=dict(tables.damaged_pages()),
     )
     opening.read_only = read_only or bool(opening.in_doubt)

@@ -169,6 +169,8 @@ class Tables:
     meta: dict[int, MetaRow] = field(default_factory=dict)
     emptied: dict[int, int] = field(default_factory=dict)
     """Tables whose root page is zeroed although the log has no image of it, to that page."""
+    had_rows: set[int] = field(default_factory=set)
+    """Those of ``emptied`` that had rows: `damaged_pages` met an index of theirs with entries."""
     read_only: bool = False
     """Then the engine cannot make an empty leaf of an empty page."""
     odd_rows: bool = False
@@ -192,6 +194,7 @@ class Tables:
             self.undone.is_undone(layout.META_ROOT) or (never_written and free is None)
         ):
             self.emptied[TABLE_META] = layout.META_ROOT
+            self.had_rows.add(TABLE_META)
         if free is not None and free[0] != layout.FREE_LIST:
             raise corrupted(f"page {layout.FREE_LIST_ROOT} is no free list")
         for _, values in self.rows(layout.META_ROOT):
@@ -273,6 +276,8 @@ class Tables:
                 known = rows.get(row.parent, _UNKNOWN)
                 if _UNKNOWN not in (entries, known) and entries != known and not row.temporary:
                     yield row.root, f"its index has {entries} entries, and its table {known} rows"
+                if entries > 0 and row.parent in self.emptied:
+                    self.had_rows.add(row.parent)
 
     def _damaged_below(
         self, below: _Below, seen: set[int]

@@ -22,6 +22,7 @@ _ENGINE_SAYS = {
     "file-cut-short": "takes a missing log page for the end of the log and says nothing",
     "trunk-chain-broken": "takes it for the end of the log and says nothing",
     "log-page-damaged": "takes it for the end of the log and says nothing",
+    "table-page-zeroed": "makes an empty page of it and says nothing",
     "table-page-empty": "makes an empty page of it and says nothing",
     "in-doubt": "keeps it in doubt and opens read-only",
     "changes-behind-prepare": "drops them",

@@ -173,10 +173,12 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
         )
     yield from _oddities(opening, finding)
     for index, root in opening.emptied.items():
+        sure = index in opening.had_rows
+        others = "" if sure else "; whether it had others, nothing tells"
         yield finding(
-            "table-page-empty",
+            "table-page-empty" if sure else "table-page-zeroed",
             f"page {root} is zeroed, where table {index} begins, and the log has no image of it: "
-            "the engine opens the table with no row but those that the log adds",
+            f"the engine opens the table with no row but those that the log adds{others}",
             offset=root * pages.page_size if pages is not None else None,
         )
 
