@@ -296,7 +296,7 @@ class Database:
     def files(self, folder: Path) -> list[Path]:
         """The files of the log, in their order."""
         if self.is_derby:
-            logs = [one for one in (folder / "log").iterdir() if one.suffix in (".dat", ".ctrl")]
+            logs = [one for one in (folder / "log").glob("*") if one.suffix in (".dat", ".ctrl")]
             return sorted(logs, key=lambda one: (one.suffix == ".dat", len(one.name), one.name))
         parts = sorted(folder.glob("db.h2.db.*.part"), key=lambda one: int(one.suffixes[-2][1:]))
         return [folder / "db.h2.db", *parts]

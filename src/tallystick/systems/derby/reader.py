@@ -446,7 +446,9 @@ class DerbyReading(Reading):
         flushed = flushed_pages(self.scan, self.recovery, self._runs)
         cut = unacknowledged_from(self.log, self.recovery) is not None
         log = self.log
-        containers = Containers(database, cut=cut, sealed=log.sealed, cipher=log.cipher)
+        containers = Containers(
+            database, cut=cut, sealed=log.sealed, cipher=log.cipher, body_at=log.body_at
+        )
         return containers.parts(self.recovery, flushed)
 
     @cached_property

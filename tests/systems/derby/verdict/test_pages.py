@@ -28,6 +28,7 @@ from tallystick.systems.derby.format.operations import (
     encode_end,
     encode_operation,
 )
+from tallystick.systems.derby.format.page_rows import images_of
 from tallystick.systems.derby.format.record_body import Body, encode_body
 from tallystick.systems.derby.read.containers import Conglomerate, PageFile, conglomerates
 from tallystick.systems.derby.read.surroundings import read_at_boot
@@ -537,7 +538,9 @@ def parts_of(path: Path, plain: Path, cipher: LogCipher | None) -> list[Part]:
     """The parts of a database, with the log of another one."""
     reading = reading_of(plain)
     flushed = flushed_pages(reading.scan, reading.recovery, None)
-    containers = Containers(str(path), cut=False, sealed=cipher is None, cipher=cipher)
+    containers = Containers(
+        str(path), cut=False, sealed=cipher is None, cipher=cipher, body_at=reading.log.body_at
+    )
     return [*containers.parts(reading.recovery, flushed)]
 
 
@@ -555,3 +558,34 @@ def test_pages_of_an_encrypted_database_are_read_with_its_key(tmp_path: Path) ->
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-50] + bytes([content[-50] ^ 1]) + content[-49:])
     assert Answer.SAFE not in [one.answer for one in parts_of(path, plain, CIPHER)]
+
+
+def test_a_page_has_the_row_of_the_change_that_leads_to_its_version(tmp_path: Path) -> None:
+    """Of another database it may have the same version: Derby boots with the rows that it has."""
+    path = killed(tmp_path)
+    reading = reading_of(path)
+    flushed, altered = flushed_pages(reading.scan, reading.recovery, None), 0
+    for one in flushed.pages():
+        body = reading.log.body_at(one.last)
+        written = None if body is None else images_of(body).row_after
+        file = path / one.page.file
+        (value, *_) = [field.data for field in written.fields if field.data] if written else [None]
+        built = flushed.built.get(Container(one.page.segment, one.page.container), 0)
+        if value is None or one.after < 4 or one.last < built or not file.exists():
+            continue
+        pages = PageFile(str(file))
+        (head,) = pages.heads([one.page.number])
+        begin = one.page.number * pages.page_size
+        content = file.read_bytes()
+        page = content[begin : begin + pages.page_size]
+        if head.version != one.after or page.count(value) != 1:
+            continue
+        other = summed(page.replace(value, bytes([value[0] ^ 1]) + value[1:]))
+        file.write_bytes(content[:begin] + other + content[begin + pages.page_size :])
+        found = verdict_of(path)
+        file.write_bytes(content)
+        assert found.judgement.answer is Answer.CANNOT_TELL
+        assert f"{one.page} does not have the row" in found.judgement.text
+        altered += 1
+    assert altered
+    assert verdict_of(path).judgement.answer is Answer.SAFE

@@ -431,6 +431,13 @@ class PageFile:
         except (LogFormatError, struct.error, IndexError):
             return -1
 
+    def row(self, number: int, record_id: int) -> Row | None:
+        """Return a row of a page; None where it has none with that id, or cannot be read."""
+        try:
+            return next((_row_on(page, record_id) for _, page in self._pages([number])), None)
+        except (LogFormatError, struct.error, IndexError):
+            return None
+
     def _heads(self, near: Sequence[int]) -> Iterator[PageHead]:
         for number, page in self._pages(near):
             yield _head(number, page, self.page_size)
@@ -460,6 +467,16 @@ def clear_page(
         return page
     clear = cipher.decrypt(page)
     return clear[_CHECKSUM_SIZE:] + clear[:_CHECKSUM_SIZE]
+
+
+def _row_on(page: memoryview, record_id: int) -> Row | None:
+    count, end = _PAGE.unpack_from(page)[-1], len(page) - _CHECKSUM_SIZE
+    # What came last stands behind the others, if no order asks for another place.
+    for slot in range(count, 0, -1):
+        (at, *_) = _SLOT.unpack_from(page, end - slot * _SLOT.size)
+        if Cursor(page, at + 1).compressed_int() == record_id:
+            return read_row(Cursor(page, at))
+    return None
 
 
 def _head(number: int, page: memoryview, size: int) -> PageHead:

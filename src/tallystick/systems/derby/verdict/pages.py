@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -24,9 +24,18 @@ from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePa
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
-from tallystick.systems.derby.format.layout import SEGMENT
+from tallystick.systems.derby.format.layout import SEGMENT, split_instant
+from tallystick.systems.derby.format.operations import INSERT, UPDATE_ROW
+from tallystick.systems.derby.format.page_rows import images_of
+from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
-from tallystick.systems.derby.read.containers import Conglomerate, PageFile, PageHead, conglomerates
+from tallystick.systems.derby.read.containers import (
+    Conglomerate,
+    PageFile,
+    PageHead,
+    conglomerates,
+    part_of,
+)
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.surroundings import names_beside
 
@@ -51,12 +60,14 @@ class Wanted(NamedTuple):
         flushed: the last checkpoint has written this version.
         most: the log explains no larger one; None where it cannot tell.
         cut: the log cuts pages off its container: it may be one of them.
+        changes: version -> the instant of the change that leads to it, where the log tells.
     """
 
     redo: int | None
     flushed: int
     most: int | None
     cut: bool
+    changes: Mapping[int, int]
 
 
 class Containers:
@@ -68,11 +79,19 @@ class Containers:
             may be there whose creation was not written.
         sealed: that containers are there is all that can be seen of them.
         cipher: with which pages are encrypted.
+        body_at: returns the record at an instant, decoded.
     """
 
     def __init__(
-        self, database: str, *, cut: bool, sealed: bool = False, cipher: LogCipher | None = None
+        self,
+        database: str,
+        *,
+        cut: bool,
+        sealed: bool = False,
+        cipher: LogCipher | None = None,
+        body_at: Callable[[int], Body | None],
     ) -> None:
+        self._body_at = body_at
         self._cut, self._sealed, self._cipher = cut, sealed, cipher
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
@@ -295,11 +314,38 @@ class Containers:
             self._looked_at[1] += len(wanted)
             for head in file.heads(sorted(wanted)):
                 one = wanted[head.number]
+                page = Page(0, number, head.number)
                 if not _fits(head, one):
-                    yield _unfit(part, path, Page(0, number, head.number), head, one)
+                    yield _unfit(part, path, page, head, one)
+                    return
+                change = one.changes.get(head.version or 0)
+                if change is not None and not self._has_row(file, page, change):
+                    place = split_instant(change)
+                    text = f"{page} does not have the row that the log writes there, at {place}"
+                    why, answer = f"{text}: {_OTHER_TIME}", Answer.CANNOT_TELL
+                    yield Part(part, path, FOUND_BY, fits=False, why=why, answer=answer)
                     return
         except LogUnreadableError as error:
             yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
+
+    def _has_row(self, file: PageFile, page: Page, change: int) -> bool:
+        """Return False if a page lacks the row that a change, at an instant, writes.
+
+        A page of another time or database may have the version to which that leads, too.
+        """
+        body = self._body_at(change)
+        if body is None or body.operation not in (INSERT, UPDATE_ROW):
+            return True
+        written = images_of(body).row_after
+        if written is None:
+            return True
+        found = file.row(page.number, written.record_id)
+        stored = {} if found is None else part_of(found).fields
+        # An update leaves out what it does not change.
+        return all(
+            column in stored and stored[column].data == one.data
+            for column, one in part_of(written).fields.items()
+        )
 
 
 def _damage(file: PageFile, met: Collection[int]) -> str:
@@ -358,7 +404,7 @@ def _missing(
 
 def _fits(head: PageHead, wanted: Wanted) -> bool:
     """Return whether a page is as the log says; one that is not there where redo makes it anew."""
-    version, (redo, flushed, most, cut) = head.version, wanted
+    version, (redo, flushed, most, cut, _) = head.version, wanted
     if version is None:
         return head.unwritten and (redo == 0 or cut)
     least = flushed if redo is None else redo
@@ -412,14 +458,21 @@ def _wanted(
     late = list(redone)
     cut = any(one.cut for one in (*late, *early.values()))
     found = {
-        number: Wanted(None, one.after, _most(one, built), cut) for number, one in early.items()
+        number: Wanted(None, one.after, _most(one, built), cut, _changes(built, one))
+        for number, one in early.items()
     }
     for one in late:
         first = max(one.first, gaps.get(one.page, 0))
-        found[one.page.number] = Wanted(first, 0, _most(one, built), cut)
+        changes = _changes(built, one, early.get(one.page.number))
+        found[one.page.number] = Wanted(first, 0, _most(one, built), cut, changes)
     return found
 
 
 def _most(one: RedonePage, built: float) -> int | None:
     known = one.last > built and not one.undone and one.after >= _LOGGED_FROM
     return one.after if known else None
+
+
+def _changes(built: float, *pages: RedonePage | None) -> dict[int, int]:
+    found = ((_most(one, built), one.last) for one in pages if one is not None)
+    return {most: last for most, last in found if most is not None}
