@@ -27,7 +27,7 @@ from tallystick.systems.jboss.format.messages import (
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
-from tests.systems.jboss.build import add, delete, image
+from tests.systems.jboss.build import add, delete, image, update
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
@@ -290,7 +290,9 @@ def test_a_start_of_a_journal_that_never_held_a_record_takes_two_ids_where_it_de
 
 
 IN_TRANSACTION = struct.pack(">qB", 5, 0) + bytes(40)
-TRANSACTION = struct.pack(">qi", 5, 1)
+TRANSACTION, OF_TWO = struct.pack(">qi", 5, 1), struct.pack(">qi", 5, 2)
+QUEUE_7 = add(7, (struct.pack(">i", 8) + "fast".encode("utf-16-le")) * 2, QUEUE)
+TAKEN_FIRST = struct.pack(">qqi", 7, 2, 0)
 TAKEN = struct.pack(">qqi", 7, 2, 0)
 
 
@@ -300,6 +302,8 @@ TAKEN = struct.pack(">qqi", 7, 2, 0)
         (PAGE_TRANSACTION, TRANSACTION, {1: IN_TRANSACTION}, SAFE),
         (PAGE_TRANSACTION, TRANSACTION, {1: IN_TRANSACTION[8:] + bytes(8)}, DOUBT),
         (PAGE_TRANSACTION, TRANSACTION, {}, DOUBT),
+        (PAGE_TRANSACTION, OF_TWO, {1: IN_TRANSACTION, 2: IN_TRANSACTION}, SAFE),
+        (PAGE_TRANSACTION, OF_TWO, {2: IN_TRANSACTION}, DOUBT),
         (PAGE_TAKEN[0], TAKEN, {1: bytes(40), 2: bytes(40)}, SAFE),
         (PAGE_TAKEN[0], TAKEN, {1: bytes(40)}, DOUBT),
         (PAGE_TAKEN[1], TAKEN, {1: bytes(40)}, DOUBT),
@@ -324,7 +328,28 @@ def test_a_page_that_the_journal_knows_of_is_needed(
     assert answer(tmp_path)[:2] == expected
 
 
-QUEUE_7 = add(7, (struct.pack(">i", 8) + "fast".encode("utf-16-le")) * 2, QUEUE)
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([], DOUBT),
+        ([update(10, TRANSACTION, PAGE_TRANSACTION), add(11, TAKEN_FIRST, MESSAGE_TAKEN)], DOUBT),
+        ([update(10, TRANSACTION, PAGE_TRANSACTION)], SAFE),  # that was on a page that is gone
+    ],
+)
+def test_what_is_left_of_a_transaction_in_pages_is_there(
+    listed: list[Item], expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """A queue that takes a message from a page counts it off, in one transaction."""
+    before = add(9, struct.pack(">qqi", 7, 1, 0), MESSAGE_TAKEN)
+    items = [before, add(10, OF_TWO, PAGE_TRANSACTION), *listed]
+    made(tmp_path, "journal", MESSAGES, {1: items, 2: []})
+    made(tmp_path, "bindings", BOUND, {1: [QUEUE_7], 2: []})
+    (tmp_path / "paging/one").mkdir(parents=True)
+    (tmp_path / "paging/one/address.txt").write_text("fast")
+    (tmp_path / "paging/one/000000002.page").write_bytes(entry(IN_TRANSACTION))
+    assert answer(tmp_path)[:2] == expected
+
+
 IN_TRANSACTION_9 = struct.pack(">q", 9) + WRITTEN[8:]
 NOT_DURABLE = WRITTEN[:36] + b"\0" + WRITTEN[37:]
 ANOTHER_TAKEN, THIS_TAKEN = struct.pack(">qqi", 7, 1, 0), struct.pack(">qqi", 7, 1, 1)

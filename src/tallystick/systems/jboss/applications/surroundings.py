@@ -87,7 +87,7 @@ class _Contents:
         references: message -> the queues that it is for and that have not acknowledged it.
         large: large message -> the size that its record says, in bytes; None where it says none.
         paged: queue -> how many of its messages are in pages.
-        transactions: those that have messages in pages.
+        transactions: those that have messages in pages -> how often queues have still to take one.
         taken: queue -> the messages that it has taken from pages, as page and place there.
         finished: queue -> the pages of which it has taken all.
     """
@@ -95,7 +95,7 @@ class _Contents:
     references: dict[int, set[int]] = field(default_factory=dict)
     large: dict[int, int | None] = field(default_factory=dict)
     paged: Counter[int] = field(default_factory=Counter)
-    transactions: set[int] = field(default_factory=set)
+    transactions: dict[int, int] = field(default_factory=dict)
     taken: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     finished: dict[int, set[int]] = field(default_factory=dict)
 
@@ -120,7 +120,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
             older = known.is_older(place[0])
         except LogUnreadableError as error:
             damage = str(error)
-    held = _held(places["paging"][0])
+    held = _held(places["paging"][0], contents, queues or {})
     parts = [
         _bindings(place, contents, queues, damage, paged=bool(held), older=older),
         _large(places["large-messages"], contents),
@@ -204,7 +204,10 @@ def _contents(listed: Iterable[Item]) -> _Contents:
         elif queue is None:
             continue
         elif item.user_type == messages.PAGE_TRANSACTION:
-            found.transactions.add(queue)
+            count = messages.counted(messages.PAGE_TRANSACTION, body)
+            # The record counts them, and updates of it what was taken.
+            left = found.transactions.get(queue)
+            found.transactions[queue] = count if left is None else left - count
         elif item.user_type == messages.MESSAGE_TAKEN:
             found.taken.setdefault(queue, set()).add(messages.taken(body))
         elif item.user_type == messages.ALL_TAKEN:
@@ -357,12 +360,12 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
     A page goes when all of its messages were taken, and its records go before. So where a later
     one is there, it may just have gone.
     """
-    there = {one for page in held.values() for one in page.transactions}
-    if gone := sorted(contents.transactions - there):
+    there = sum((one.transactions for one in held.values()), Counter[int]())
+    if gone := sorted(one for one, left in contents.transactions.items() if left > there[one]):
         return (
             f"{counted(len(gone), 'transaction')} with messages in pages, the first of them "
-            f"{gone[0]}, {'has' if len(gone) == 1 else 'have'} none in those that are there: pages "
-            "may be missing, or older."
+            f"{gone[0]}, {'has' if len(gone) == 1 else 'have'} fewer in those that are there: "
+            "pages may be missing, or older."
         )
     for queue in contents.taken.keys() | contents.finished.keys():
         pages = {page for page, _ in contents.taken.get(queue, ())}
@@ -388,18 +391,18 @@ class _Held:
             and so does a count that was written before.
         odd: what no broker leaves, in words.
         large: large messages by their ids and pages.
-        transactions: of the messages that were sent in one.
+        transactions: how often, at most, queues have still to take a message of each.
         numbers: those of the pages.
     """
 
     messages: int
     odd: str = ""
     large: dict[tuple[int, int], LargeMessage] = field(default_factory=dict)
-    transactions: set[int] = field(default_factory=set)
+    transactions: Counter[int] = field(default_factory=Counter)
     numbers: list[int] = field(default_factory=list)
 
 
-def _held(folder: str) -> dict[str, _Held]:
+def _held(folder: str, journal: _Contents, queues: dict[int, str]) -> dict[str, _Held]:
     """Return for each address what its pages hold."""
     held: dict[str, _Held] = {}
     for name in sorted(names_beside(folder)):
@@ -409,19 +412,39 @@ def _held(folder: str) -> dict[str, _Held]:
         if not pages or "address.txt" not in names:
             continue
         numbers = [int(one.partition(".")[0]) for one in pages]
-        contents = [_page(f"{below}/{one}") for one in pages]
-        counts = [one.messages for one in contents]
-        found = _Held(sum(counts) + (numbers[0] - 1) * max(counts), numbers=numbers)
+        found, counts = _Held(0, numbers=numbers), list[int]()
         for before, after in pairwise(numbers):
             if after != before + 1:
                 found.odd = f"{before + 1:09}.page is missing between others"
-        for page, name, one in zip(numbers, pages, contents, strict=True):
+        address = _text(f"{below}/address.txt")
+        # Queues that are not known are as many as may be.
+        own = [one for one, named in queues.items() if named == address] or list(queues) or [0]
+        for page, name in zip(numbers, pages, strict=True):
+            one = _page(f"{below}/{name}")
+            counts.append(one.messages)
             if not one.whole:
                 found.odd = f"{name} ends within a message"
             found.large |= {(number, page): large for number, large in one.large.items()}
-            found.transactions |= one.transactions
-        held[_text(f"{below}/address.txt")] = found
+            found.transactions.update(_left(page, one, own, journal))
+        found.messages = sum(counts) + (numbers[0] - 1) * max(counts)
+        held[address] = found
     return held
+
+
+def _left(page: int, one: PageContents, own: Iterable[int], journal: _Contents) -> dict[int, int]:
+    """Return how often these queues have still to take a message of each transaction from a page.
+
+    If each message is for all of them: else less often.
+    """
+    taken = [
+        journal.taken.get(queue, set())
+        for queue in own
+        if page not in journal.finished.get(queue, ())
+    ]
+    return {
+        number: sum((page, place) not in by for place in one.transactions[number] for by in taken)
+        for number in one.transactions.keys() & journal.transactions.keys()
+    }
 
 
 def _page(path: str) -> PageContents:

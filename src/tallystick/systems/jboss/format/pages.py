@@ -9,6 +9,7 @@ the id i8 of each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tallystick.systems.jboss.format.layout import I4, I8
@@ -44,20 +45,20 @@ class PageContents(NamedTuple):
         messages: how many whole messages.
         whole: nothing else stands in it.
         large: those by their ids.
-        transactions: of the messages that were sent in one.
+        transactions: those in which messages were sent -> their places in the page.
     """
 
     messages: int
     whole: bool
     large: dict[int, LargeMessage]
-    transactions: frozenset[int] = frozenset()
+    transactions: Mapping[int, Sequence[int]] = {}
 
 
 def contents_of(data: memoryview) -> PageContents:
     """Return what a page holds."""
     at = count = 0
     large: dict[int, LargeMessage] = {}
-    transactions: set[int] = set()
+    transactions: dict[int, list[int]] = {}
     while at + _FRAME <= len(data) and data[at] == _BEGIN:
         (size,) = I4.unpack_from(data, at + 1)
         begin, end = at + 1 + I4.size, at + _FRAME + size
@@ -65,14 +66,14 @@ def contents_of(data: memoryview) -> PageContents:
             break
         number = I8.unpack_from(data, begin)[0] if size >= I8.size else 0
         if number > 0:
-            transactions.add(number)
+            transactions.setdefault(number, []).append(count)
         if size >= _RECORD + I8.size and data[begin + _LARGE] == 1:
             record = bytes(data[begin + _RECORD : end - 1])
             queues = _queues(record[I4.unpack_from(data, begin + _SIZE)[0] :])
             message = LargeMessage(large_file(record), count, number, queues)
             large[I8.unpack_from(record)[0]] = message
         at, count = end, count + 1
-    return PageContents(count, at == len(data), large, frozenset(transactions))
+    return PageContents(count, at == len(data), large, transactions)
 
 
 def _queues(data: bytes) -> tuple[int, ...]:
