@@ -413,23 +413,24 @@ class TallyReading(Reading):
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split, or all, as batches of at most ``rows`` rows."""
-        from tallystick.systems.tally.columns.batches import step_batches
-        from tallystick.systems.tally.runs.groups import ChunkReader
-
-        steps = self._steps_of(split, Runs(read=ChunkReader(rows, key=self._key)))
-        return step_batches(self.source.path, steps, self._key, rows)
+        return self._batches(split, rows, attributes=False)
 
     def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield what ``batches`` yields, with the column ``attributes`` filled."""
-        from tallystick.systems.tally.columns.batches import step_batches
+        return self._batches(split, rows, attributes=True)
 
-        steps = self._steps_of(split, None)
-        return step_batches(self.source.path, steps, self._key, rows, attributes=True)
+    def _batches(
+        self, split: Split | None, rows: int, *, attributes: bool
+    ) -> Iterator[pa.RecordBatch]:
+        from tallystick.systems.tally.columns.batches import runs_for, step_batches
 
-    def _steps_of(self, split: Split | None, reader: ReadRun | None) -> Iterator[Step]:
-        if split is None:
-            return self._steps(reader)
-        return split_steps(self.catalog, self._access, split, reader)
+        read_run = runs_for(rows, self._key, attributes=attributes)
+        steps = (
+            self._steps(read_run)
+            if split is None
+            else split_steps(self.catalog, self._access, split, read_run)
+        )
+        return step_batches(self.source.path, steps, self._key, rows, attributes=attributes)
 
     def stretches(self, of: Stretch | None = None) -> Sequence[Stretch]:
         """Return the segments by their heads; or the parts of one by its index."""

@@ -1,8 +1,8 @@
 """The changes of a native log as Arrow batches, without an object per plain record.
 
 In: steps of a scan. Out: batches of the `CHANGES` schema in commit order, or of `FATED`. Whole
-transactions of a chunk, and groups whose records are changes outside of transactions, become
-columns; other changes are made one by one and merged with these columns.
+transactions of a chunk, and its changes outside of transactions, become columns; other changes are
+made one by one and merged with these columns.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from tallystick.arrow.columns import (
     table_batch,
 )
 from tallystick.arrow.neighbours import marked
-from tallystick.arrow.schemas import CHANGES, FATED, batch_of_fated, fated, plain
+from tallystick.arrow.schemas import CHANGES, FATED, batch_of_fated, fated
 from tallystick.records import Clock, Fate, Kind, Record, Row
-from tallystick.systems.tally.columns.batches import BatchBuilder
 from tallystick.systems.tally.format.bodies import ROW_HEAD_SIZE
 from tallystick.systems.tally.format.kinds import NAMES, name_of
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed, placed_rows
-from tallystick.systems.tally.read.records import has_only_loose_changes, step_records
+from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.runs import walk
 from tallystick.systems.tally.runs.chunk import OF_ROWS, Chunk, Numbers, SortedChunk
 from tallystick.systems.tally.runs.pieces import chunk_of
 
-_KINDS = (Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value)
 _KIND_NAMES = [kind.value for kind in Kind]
 _KIND_OF = np.array([list(Kind).index(name_of(code)[0]) for code in range(256)], np.int8)
 _CHANGING = marked(code for code, (_, name) in NAMES.items() if name in CHANGE_KINDS)
@@ -90,7 +88,6 @@ class _Feeding:
 
     def batches(self, steps: Iterable[Step]) -> Iterator[pa.RecordBatch]:
         """Yield the changes of the steps in batches of at most ``rows`` rows."""
-        loose = BatchBuilder(self.log, self.key, self.rows)
         batches: list[pa.RecordBatch] = []
         others: list[tuple[int, Row]] = []
         damaged = False
@@ -100,26 +97,20 @@ class _Feeding:
                 continue
             if step.after_damage and not damaged:
                 damaged = True
-                batches += map(_changes, loose.flush())
                 yield from _merged(batches, others, self.rows)
                 batches, others = [], []
             if damaged:  # in the order of the log, which may not be that of the LSNs
                 others += self.take(_salvaged(step, self.key))
             elif chunk is not None:
                 work = chunk.sorted(header.segment, self.feed.numbers | self.incomplete.keys())
-                # `_merged` takes batches for sorted where there are no others.
-                batches += map(_changes, loose.flush())  # they come before it
                 batches.append(chunk_changes(self.log, file, work))
                 others += self.take(work.other_records(file))
-            elif has_only_loose_changes(header):
-                batches += map(_changes, loose.add(step))
             else:
                 others += self.take(step_records(step, self.key))
             if sum(one.num_rows for one in batches) + len(others) >= self.rows:
-                batches += map(_changes, loose.flush())
                 yield from _merged(batches, others, self.rows)
                 batches, others = [], []
-        yield from _merged([*batches, *map(_changes, loose.flush())], others, self.rows)
+        yield from _merged(batches, others, self.rows)
 
 
 def _salvaged(step: Step, key: bytes | None) -> Iterator[Record]:
@@ -151,32 +142,6 @@ def _merged(
         found = pa.Table.from_batches(found).combine_chunks().to_batches()
     for batch in found:
         yield from sliced(batch.select(FATED.names), rows)
-
-
-def _changes(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Return records that change something at once as rows of `CHANGES`."""
-    known = pc.is_in(_text(records, "kind"), pa.array(_KINDS))
-    if records.num_rows != pc.sum(known).as_py():
-        records = records.filter(known)  # without the envelopes of groups that cannot be decoded
-    count = records.num_rows
-    kinds = _text(records, "kind")
-    deleted = pc.equal(kinds, Kind.DELETE.value)
-    bodies = records["body"]
-    if pc.any(deleted).as_py():
-        bodies = pc.if_else(deleted, pa.scalar(None, pa.binary()), bodies)
-    columns = {
-        "commit_sequence": records["sequence"],
-        "ordinal": pa.repeat(pa.scalar(0, pa.int64()), count),
-        "kind": kinds,
-        "collection": repeated("", count),
-        "key": pc.fill_null(records["record_id"].cast(pa.string()), ""),
-        "after": bodies,
-    } | {name: records[name] for name in ("system", "log", "time", "clock", "file", "offset")}
-    return plain(table_batch(CHANGES, columns, count), CHANGES)
-
-
-def _text(batch: pa.RecordBatch, name: str) -> pa.Array:
-    return batch[name].cast(pa.string())
 
 
 # -- runs of groups -----------------------------------------------------------------------

@@ -206,18 +206,13 @@ def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
         yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
 
 
-def has_only_loose_changes(header: GroupHeader) -> bool:
-    """Return True if every record of the group is a change outside of transactions."""
-    code = header.columns >> CODE_SHIFT & 0xFF
-    return not header.columns & _MIXED and code in _LOOSE
-
-
 def has_work(step: Step) -> bool:
     """Return True if a whole group, which is no run, may hold more than loose changes."""
-    place = step.place
-    return (
-        place.case.whole and place.header is not None and not has_only_loose_changes(place.header)
-    )
+    header = step.place.header
+    if header is None or not step.place.case.whole:
+        return False
+    code = header.columns >> CODE_SHIFT & 0xFF
+    return bool(header.columns & _MIXED) or code not in _LOOSE
 
 
 # -- persisting records -------------------------------------------------------------------

@@ -97,10 +97,18 @@ class Chunk:
 
     def groups(self) -> list[tuple[int, int, int]]:
         """Return offset, first LSN and time of each group."""
-        # All records of a group have its offset: where that changes a group begins.
-        first = starts_of(self.numbers[walk.GROUP])
-        rows = self.numbers[[walk.GROUP, walk.LSN, walk.TIME]][:, first]
+        rows = self.numbers[[walk.GROUP, walk.LSN, walk.TIME]][:, self._begins]
         return list(zip(*rows.tolist(), strict=True))
+
+    def group_sizes(self) -> Any:
+        """Return how many records each group has."""
+        return np.diff(self._begins, append=self.count)
+
+    @cached_property
+    def _begins(self) -> Any:
+        """The first row of each group."""
+        # All records of a group have its offset: where that changes a group begins.
+        return starts_of(self.numbers[walk.GROUP])
 
     def rows(self, segment: int, some: Any = None) -> Iterator[tuple[int, Row]]:
         """Yield the rows, or some of them, each with the offset of its group."""

@@ -43,20 +43,22 @@ _LSN_MAX = layout.NUMBER_MAX // 2
 class ChunkReader:
     """Reads chunks of at most ``rows`` records.
 
-    Groups with a code that ``known`` does not mark are left to `SegmentView.look`, one at a time;
-    with ``large`` a large group is a chunk of its own.
+    Groups with a code that ``known`` does not mark, or with columns of ``odd``, are left to
+    `SegmentView.look`, one at a time; with ``large`` a large group is a chunk of its own.
     """
 
     def __init__(
         self,
         rows: int = ROWS_MAX,
         known: npt.NDArray[np.bool_] = PLAIN_BODY_CODES,
+        odd: int = GTRIDS,
         *,
         large: bool = False,
         key: bytes | None = None,
     ) -> None:
         self._rows = min(rows, ROWS_MAX)
         self._known = known
+        self._odd = odd
         self._large = large
         self._key = key
 
@@ -69,9 +71,9 @@ class ChunkReader:
             or (first.flags & layout.AES_GCM and not self._key)
         ):
             return None
-        if first.columns & GTRIDS:  # the kernel would not take it: no need to prepare for it
+        if first.columns & self._odd:  # the kernel would not take it: no need to prepare for it
             return None
-        if first.stored > walk.STORED_MAX:
+        if first.stored > walk.STORED_MAX or first.count > self._rows:
             return self._large_group(view, due) if self._large else None
         data = np.frombuffer(view.data, np.uint8)
         # In steps of `NEAR` bytes: between two of them pages of the mapping are given back.
@@ -108,7 +110,7 @@ class ChunkReader:
         known = due.offset >= layout.DATA_OFFSET and due.lsn <= _LSN_MAX
         count = known and walk.walk_small(
             data, stop, _common_header(view, 0), view.header.sector_size, self._known,
-            state, out, codes, valid, views,
+            self._odd, state, out, codes, valid, views,
         )  # fmt: skip
         if state[walk.LAST] < 0:
             return None, state
@@ -159,7 +161,15 @@ class ChunkReader:
         out, codes, valid, views = _new_columns(sum(one.count for one in headers))
         counts = np.zeros(len(headers), np.int64)
         taken = walk.take_verified(
-            data, np.array(starts, np.int64), self._known, counts, out, codes, valid, views
+            data,
+            np.array(starts, np.int64),
+            self._known,
+            self._odd,
+            counts,
+            out,
+            codes,
+            valid,
+            views,
         )
         if not taken:
             return None

@@ -24,12 +24,12 @@ COLUMNS = 7
 # State of the walk: where it is, what is due there, and the place of the last group.
 PLACE, DUE_LSN, DUE_CHAIN, LAST = range(4)
 
-STORED_MAX = 32 << 10
+STORED_MAX = 128 << 10
 """Larger groups are left to the CRC of the machine."""
 
 _HEADER = layout.HEADER_SIZE
 _CODES, _TRANSACTIONS, _TRANSACTION_NULLS = bits.CODES, bits.TRANSACTIONS, bits.TRANSACTION_NULLS
-_KEYS, _KEY_NULLS, _USER_TYPES, _GTRIDS = bits.KEYS, bits.KEY_NULLS, bits.USER_TYPES, bits.GTRIDS
+_KEYS, _KEY_NULLS, _USER_TYPES = bits.KEYS, bits.KEY_NULLS, bits.USER_TYPES
 _CODE_SHIFT = bits.CODE_SHIFT
 _SHARED = (0, 4, layout.VERSION_AT, layout.SEGMENT_AT, layout.SEGMENT_AT + 4, layout.TAG_AT,
            layout.TAG_AT + 4)  # fmt: skip
@@ -126,11 +126,19 @@ def _go_on(data: Any, at: int, length: int, state: Any) -> None:
 
 @kernel
 def _take(
-    data: Any, at: int, known: Any, row: int, out: Any, codes: Any, valid: Any, views: Any
+    data: Any,
+    at: int,
+    known: Any,
+    odd: int,
+    row: int,
+    out: Any,
+    codes: Any,
+    valid: Any,
+    views: Any,
 ) -> Any:
     """Put the records of the whole group at ``at`` into the columns from ``row`` on.
 
-    Returns their number; -1 if its columns do not fit, or need more than this walk knows.
+    Returns their number; -1 if its columns do not fit, or are more than the caller takes.
     """
     count, form, stored = (
         le_uint32(data, at + _COUNT),
@@ -140,7 +148,7 @@ def _take(
     start = at + _HEADER
     bitmap = (count + 7) >> 3
     # A count above the bytes would run over the columns: each record takes four at least.
-    if form & _GTRIDS or count > stored:
+    if form & odd or count > stored:
         return -1
     offsets = start + (_padded(count) if form & _CODES else 0)
     transactions = offsets + _padded(4 * (count + 1))
@@ -191,6 +199,7 @@ def walk_small(
     common: Any,
     sector: int,
     known: Any,
+    odd: int,
     state: Any,
     out: Any,
     codes: Any,
@@ -199,7 +208,8 @@ def walk_small(
 ) -> int:
     """Read the records of small plain groups that begin before ``stop``; return their number.
 
-    ``known`` marks the codes that need no more than columns. ``out`` has `COLUMNS` rows of signed
+    ``known`` marks the codes that need no more than columns; groups with one of the columns ``odd``
+    are not taken. ``out`` has `COLUMNS` rows of signed
     64-bit numbers, ``valid`` a bitmap for transactions and one for keys. ``state`` says where the
     walk begins, and is set to where it ends.
     """
@@ -210,7 +220,7 @@ def walk_small(
         # A group is never divided: one that has no room left begins the next chunk.
         if length == 0 or row + le_uint32(data, at + _COUNT) > len(codes):
             break
-        count = _take(data, at, known, row, out, codes, valid, views)
+        count = _take(data, at, known, odd, row, out, codes, valid, views)
         if count < 0:
             break
         row += count
@@ -243,7 +253,15 @@ def walk_packed(
 
 @kernel
 def take_verified(
-    data: Any, places: Any, known: Any, counts: Any, out: Any, codes: Any, valid: Any, views: Any
+    data: Any,
+    places: Any,
+    known: Any,
+    odd: int,
+    counts: Any,
+    out: Any,
+    codes: Any,
+    valid: Any,
+    views: Any,
 ) -> int:
     """Put the records of whole groups, each unpacked after its header, into the columns.
 
@@ -252,7 +270,7 @@ def take_verified(
     """
     row = 0
     for index in range(len(places)):
-        count = _take(data, places[index], known, row, out, codes, valid, views)
+        count = _take(data, places[index], known, odd, row, out, codes, valid, views)
         if count < 0:
             return index
         counts[index] = count
