@@ -116,6 +116,12 @@ CONDITIONS = [
     ("records", "sequence > 100 AND transaction IS NOT NULL"),
     ("records", "sequence IS NULL AND kind IN ('add', 'commit')"),
     ("records", "transaction IN (1, 2, 3) OR sequence < 50 AND kind <> 'begin'"),
+    ("records", "transaction BETWEEN 2 AND 3 AND system IN ('jboss', 'cloudtran')"),
+    ("records", "transaction = 2 AND kind = 'commit' OR record_id = 5 AND system = 'jboss'"),
+    ("records", "time BETWEEN 1 AND 1372672800000000 AND gtrid IS NOT NULL"),
+    ("records", "file LIKE '%jboss%' AND sequence IS NULL"),
+    ("records", "file = (SELECT max(file) FROM records WHERE system = 'jboss')"),
+    ("records", "file > 'm' OR file IS NULL"),
     ("changes", "transaction = '1' OR _commit_version < 100"),
     ("rows", "transaction = '1' OR commit_sequence < 100 AND time IS NULL"),
     ("changes", "_commit_timestamp IS NULL OR _commit_timestamp > TIMESTAMPTZ '2001-01-01'"),
@@ -188,6 +194,27 @@ def test_a_condition_on_time_leaves_logs_that_tell_none_unread(
     assert "cloudtran" in read
     assert ({"derby", "h2", "jboss"} <= read) is all_read
     assert bool({"derby", "h2", "jboss"} & read) is all_read
+
+
+@pytest.mark.parametrize("name", ["bitronix", "cloudtran", "derby", "jboss", "tally"])
+def test_a_condition_on_the_file_reads_that_file(
+    estate: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    read = set[str]()
+
+    def noted(task: Task, options: Any) -> Iterator[Any]:
+        if options.table == "records":
+            read.update(one.split.file if one.split else "a whole log" for one in task.pieces)
+        return execute(task, options)
+
+    with sql(estate) as connection:
+        query = "SELECT file, count(*) FROM records WHERE system = ? AND file <> '' GROUP BY file"
+        file, count = max(connection.execute(query, [name]).fetchall())
+        monkeypatch.setattr(module, "execute", noted)
+        asked = f"SELECT count(*) FROM records WHERE system = '{name}' AND file = '{file}'"
+        assert connection.execute(asked).fetchall() == [(count,)]
+    several = len(list(Path(file).parent.iterdir())) > 1
+    assert read <= ({file} if several else {file, "a whole log"})
 
 
 def test_a_collection_is_a_view_with_its_own_columns(connection: Any, estate: Path) -> None:

@@ -6,12 +6,17 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tallystick
 from tallystick import Journal
+from tallystick.arrow import schemas
+from tallystick.arrow.schemas import plain
 from tallystick.reading.filters import Filter
 from tallystick.reading.survey import Survey, read_arrow, survey
 from tallystick.records import Kind, Record
@@ -19,6 +24,7 @@ from tallystick.storage.source import ByteSource, open_source, read_head, read_p
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.files import FileAccess
 from tallystick.systems.tally.reader import TallyReading
+from tests.fixtures import fixture_dir
 
 SMALL = Settings(segment_size=1 << 20, preallocate=False, idle_mark_s=None)
 RECORDS = 15_000
@@ -89,6 +95,37 @@ def test_batches_and_sql_give_the_same(log: Path, every: list[Record]) -> None:
         with tallystick.sql(log) as connection:
             query = f"SELECT sequence FROM records WHERE sequence BETWEEN {least} AND {most}"
             assert sorted(one for (one,) in connection.sql(query).fetchall()) == numbers
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "bitronix/all-dangling",
+        "cloudtran/compressed",
+        "derby/halted",
+        "jboss/g1a-jbm2-2008-08/basic",
+    ],
+)
+def test_columns_of_records_that_are_not_asked_for_are_not_made(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, _, name = case.partition("/")
+    folder = fixture_dir(system) / name
+    every = read_arrow(folder, "records", problems=[]).read_all()
+    made = 0
+
+    def counted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        nonlocal made
+        made += batch.num_rows if "body" in schema.names else 0
+        return plain(batch, schema)
+
+    monkeypatch.setattr(schemas, "plain", counted)
+    kinds = frozenset([Kind(every["kind"][len(every) // 2].as_py())])
+    found = read_arrow(folder, "records", wanted=Filter(kinds=kinds), problems=[]).read_all()
+    fits = pc.is_in(every["kind"], pa.array([*kinds]))
+    assert found.equals(every.filter(fits))
+    first, last = (np.flatnonzero(fits)[at] for at in (0, -1))
+    assert len(found) <= made <= last + 1 - first
 
 
 class Counting:

@@ -7,10 +7,10 @@ that it asks for, of the logs that its conditions on ``log`` and ``system`` leav
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
@@ -18,8 +18,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
 
 from tallystick.arrow.schemas import with_codes
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import TallystickError
 from tallystick.investigate.rows import row_batches, row_schema
 from tallystick.pipeline.change_feed import SOURCE_TABLES
@@ -30,6 +32,7 @@ from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import survey
+from tallystick.reading.tables import Condition
 from tallystick.records import Clock
 from tallystick.systems.protocol import LogSource, ReadOptions, Split, Stretch, chosen_splits
 from tallystick.systems.registry import system
@@ -147,14 +150,16 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         read = tuple(dict.fromkeys([*asked, *tested])) or (schema.names[0],)
         names = schema.names if columns is None else list(columns)
         projected = pa.schema([schema.field(name) for name in names])
-        coded = tuple(name for name in _CODED if name not in tested)
-        return Scan(projected, self._batches(read, filter, coded), filter)
+        return Scan(projected, self._batches(read, filter, tested), filter)
 
     def _batches(
-        self, columns: tuple[str, ...], wanted: pc.Expression | None, coded: tuple[str, ...]
+        self, columns: tuple[str, ...], wanted: pc.Expression | None, tested: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the table in these columns, of the logs that a filter leaves."""
+        """Yield the table in these columns, of the logs that a filter leaves; it has ``tested``."""
+        coded = tuple(name for name in _CODED if name not in tested)
         read, plan = replace(self._options, columns=columns, coded=coded), self._plan
+        if wanted is not None and tested:
+            read = replace(read, condition=Condition(tested, partial(_taken, wanted)))
         if read.table != "global_transactions":  # judged together
             plan = Plan(self._logs(wanted), plan.problems)
         for task in self._tasks(read, plan, wanted):
@@ -216,9 +221,7 @@ class Scan:
 
     def _projected(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
-            found = pa.Table.from_batches([batch])
-            if self.wanted is not None:
-                found = found.filter(self.wanted)
+            found = _taken(self.wanted, batch)
             found = found.select(self.projected_schema.names)
             if found.schema != self.projected_schema:  # a filter has taken texts of codes
                 found = found.cast(self.projected_schema)
@@ -236,15 +239,25 @@ class RowTable(LogTable):
     _plain = schema
 
     def _batches(
-        self, columns: tuple[str, ...], wanted: pc.Expression | None, coded: tuple[str, ...]
+        self, columns: tuple[str, ...], wanted: pc.Expression | None, tested: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        del coded  # they come as texts
+        del tested  # rows come as they are
         left = {log_name(one) for one in self._logs(wanted)}
         paths = [*chain.from_iterable(map(matching, self._options.paths))]
         found = survey(paths, options=self._options.reading)
         found.logs = [one for one in found.logs if log_name(one) in left]
         for batch in row_batches(found):
             yield batch.select(columns)
+
+
+def _taken(wanted: pc.Expression | None, batch: pa.RecordBatch) -> pa.Table:
+    found = pa.Table.from_batches([batch])
+    if wanted is None:
+        return found
+    # As `Table.filter` has it, but for the threads: to hand one batch over takes longer than this.
+    source = Declaration("table_source", TableSourceNodeOptions(found))
+    steps = [source, Declaration("filter", FilterNodeOptions(wanted))]
+    return Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
 def _columns_of(wanted: pc.Expression, schema: pa.Schema) -> list[str]:
@@ -292,16 +305,27 @@ def _logs_with(
 def _stretches_with(
     stretches: Sequence[Stretch], schema: pa.Schema, wanted: pc.Expression
 ) -> list[Stretch]:
-    """Return the stretches of which a record can be what is wanted, by LSN and time alone."""
-    known = [_between("sequence", one.lsns) & _between("time", one.times) for one in stretches]
+    """Return the stretches of which a record can be what is wanted, by file, LSN and time alone."""
+    known = [
+        _all(
+            [
+                ds.field("file") == whole_text(one.split.file),
+                *_between("sequence", one.lsns),
+                *_between("time", one.times),
+            ]
+        )
+        for one in stretches
+    ]
     return [stretches[number] for number in _possible(known, schema, wanted)]
 
 
-def _between(name: str, bounds: tuple[int, int | None]) -> pc.Expression:
+def _between(name: str, bounds: tuple[int | None, int | None]) -> Iterator[pc.Expression]:
     # Arrow reduces a filter by single comparisons of what may be null, and by no others.
     column, (least, most) = ds.field(name), bounds
-    after = (column >= least) | column.is_null()
-    return after if most is None else after & ((column <= most) | column.is_null())
+    if least is not None:
+        yield (column >= least) | column.is_null()
+    if most is not None:
+        yield (column <= most) | column.is_null()
 
 
 def _possible(
@@ -316,4 +340,4 @@ def _possible(
 
 
 def _all(conditions: Iterable[pc.Expression]) -> pc.Expression:
-    return functools.reduce(operator.and_, conditions)
+    return reduce(operator.and_, conditions)

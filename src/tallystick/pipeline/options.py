@@ -28,6 +28,7 @@ from tallystick.pipeline.change_feed import (
     selected_columns,
 )
 from tallystick.pipeline.typed import typed_schema
+from tallystick.reading.tables import Condition
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
 
@@ -165,6 +166,8 @@ class SourceOptions:
     """Names of ``columns`` in a query's schema: as they are, or in other letters of case."""
     coded: tuple[str, ...] = ()
     """Texts of records that stay dictionary-encoded, for a reader that takes them so."""
+    condition: Condition | None = None
+    """Which records are wanted at least."""
 
     @property
     def feeds(self) -> bool:

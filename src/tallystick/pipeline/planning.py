@@ -26,6 +26,7 @@ from tallystick.reading.tables import batches_of, selected
 from tallystick.records import Finding, Outcome, Severity
 from tallystick.storage.source import PACKINGS, is_remote, read_part
 from tallystick.systems.protocol import (
+    END,
     AttributeBatches,
     ClosesBySplit,
     JudgedBySplit,
@@ -52,9 +53,6 @@ LOSING = ("records", "transactions", "changes", "global_transactions")
 
 CLOSED, JUDGED = ("transactions", "changes"), ("files", "findings", "logs")
 """Tables that splits of a log may give together: one by one in most part, or by what they tell."""
-
-END = 1 << 62
-"""The end of a file that is read whole."""
 
 _ADVICE = "Run triage and explain over the log; mode=permissive gives what is there"
 

@@ -253,6 +253,7 @@ def _read(
         schema=with_codes(schema, options.coded),
         attributes=attributes,
         judged=judged,
+        condition=options.condition,
     )
     if table == "changes" and options.collection is not None and isinstance(reading, Typed):
         found = reading.changes_of(options.collection)

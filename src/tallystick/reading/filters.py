@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial, reduce
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -225,6 +226,11 @@ class Filter:
             batch = _fitting(batch, [name], test)
         return _fitting(batch, ["fate"], self.fates.__contains__) if self.fates else batch
 
+    def columns_of(self, table: str) -> list[str]:
+        """Return the columns of a table in which it looks."""
+        asked = (COLUMNS[table][name].split() for name in self._tests(Clock.NONE))
+        return [*dict.fromkeys(chain.from_iterable(asked))]
+
     def _stands_in(self, change: Change, forms: Sequence[bytes]) -> bool:
         """Return whether a text stands in an image of a row, or in one of its values."""
         images = (change.after, change.before)
@@ -352,13 +358,14 @@ def _within(since: int | None, until: int | None, unit: int | None) -> Test:
 
 
 def _overlap(
-    asked: tuple[int | None, int | None], there: tuple[int, int | None], unit: int
+    asked: tuple[int | None, int | None], there: tuple[int | None, int | None], unit: int
 ) -> bool:
     """Return whether a number of a stretch, in ``unit``s, can lie between two."""
-    least, most = asked
+    (least, most), (first, last) = asked, there
     # A stretch without an end may go on for ever.
-    after = least is not None and there[1] is not None and there[1] * unit < least
-    return not after and (most is None or there[0] * unit <= most)
+    before = least is not None and last is not None and last * unit < least
+    after = most is not None and first is not None and first * unit > most
+    return not (before or after)
 
 
 def ns_of(moment: datetime | None) -> int | None:

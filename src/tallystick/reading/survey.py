@@ -418,15 +418,24 @@ def read_arrow(
     wanted = found.known_filter(wanted, table)
 
     def of_log(reading: LogReading) -> Iterator[pa.RecordBatch]:
+        clock = found.clock_for(reading, wanted)
         if salvage and table == "records":
             batches = tables.salvaged_batches(reading)
         else:
             splits = wanted.splits_in(reading) if table == "records" else None
+            taken = partial(wanted.taken_of, table=table, clock=clock)
+            looked_at = wanted.columns_of(table)
+            condition = tables.Condition(looked_at, taken) if looked_at else None
             batches = chain.from_iterable(
-                tables.batches_of(reading, table, one, attributes="attributes" in schema.names)
+                tables.batches_of(
+                    reading,
+                    table,
+                    one,
+                    attributes="attributes" in schema.names,
+                    condition=condition,
+                )
                 for one in ([None] if splits is None else splits)
             )
-        clock = found.clock_for(reading, wanted)
         if table == "records":
             found.tells_lsns(reading, wanted)
         return filter(None, (wanted.taken_of(batch, table, clock) for batch in batches))

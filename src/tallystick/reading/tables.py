@@ -7,6 +7,7 @@ Records come from the reader's vectorised path; the other tables are small besid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,41 @@ if TYPE_CHECKING:
 
 Judging = Callable[[LogReading], Judgement]
 
+_ROW = "row"
+"""A column that no table has: which row of a batch it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What of the records is asked for, so that columns of others need not be made.
+
+    Attributes:
+        columns: what it looks at.
+        taken: function that returns the rows of a batch that are asked for, by these columns.
+    """
+
+    columns: Sequence[str]
+    taken: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table]
+
+    def narrowed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows from the first to the last one that is asked for.
+
+        ``schema`` has the kinds that the columns have where the condition looks at them.
+        """
+        import numpy
+        import pyarrow
+
+        looked_at = pyarrow.schema([schema.field(name) for name in self.columns])
+        seen = schemas.plain(batch, looked_at)
+        numbers = pyarrow.array(numpy.arange(batch.num_rows))
+        found = self.taken(seen.append_column(_ROW, numbers)).column(_ROW)
+        if not len(found):
+            return batch.slice(0, 0)
+        # Not the rows alone: to take these of views would copy what the views are of.
+        first, last = (found[at].as_py() for at in (0, -1))
+        return batch.slice(first, last + 1 - first)
+
+
 TABLES: dict[str, pa.Schema] = {
     "files": schemas.FILES,
     "records": schemas.RECORDS,
@@ -48,11 +84,13 @@ def batches_of(
     *,
     attributes: bool = True,
     judged: Judging = lambda reading: reading.judgement,
+    condition: Condition | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
-    ``split`` and ``schema`` (columns of the table, where not all are wanted) apply to records
-    only. The column ``log`` is `log_name`, so that no two logs share a name.
+    ``split``, ``schema`` (columns of the table, where not all are wanted) and ``condition`` apply
+    to records only; of those that do not fit the condition some may be left out. The column
+    ``log`` is `log_name`, so that no two logs share a name.
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
     ``attributes`` is False: the column is then null. Otherwise the records of a system that has
@@ -65,7 +103,10 @@ def batches_of(
     wanted = schema or schemas.RECORDS
     if table == "records":
         for batch in _records(reading, split, rows, attributes and "attributes" in wanted.names):
-            yield from _pieces(schemas.plain(_named(batch, source), wanted), rows)
+            named = _named(batch, source)
+            if condition is not None:
+                named = condition.narrowed(named, wanted)
+            yield from _pieces(schemas.plain(named, wanted), rows)
     else:
         for batch in _other_batches(reading, table, rows, judged):
             yield _named(batch, source)

@@ -150,6 +150,10 @@ class Split:
     end: int
 
 
+END = 1 << 62
+"""The end of a file that is read whole."""
+
+
 class Stretch(NamedTuple):
     """A part of a log, and which records it can hold.
 
@@ -160,8 +164,8 @@ class Stretch(NamedTuple):
     """
 
     split: Split
-    lsns: tuple[int, int | None]
-    times: tuple[int, int | None]
+    lsns: tuple[int | None, int | None] = (None, None)
+    times: tuple[int | None, int | None] = (None, None)
 
 
 class LogReading(Protocol):
@@ -351,12 +355,14 @@ class Ranged(Protocol):
 def chosen_splits(
     reading: LogReading, choose: Callable[[Sequence[Stretch]], Iterable[Stretch]]
 ) -> list[Split] | None:
-    """Return the parts of a log with the stretches that are chosen; None where it has none.
+    """Return the parts of a log with the stretches that are chosen; None for the whole log.
 
-    Those that follow each other are one.
+    Those that follow each other are one. Of a log that tells nothing of its parts they are files.
     """
     if not isinstance(reading, Ranged):
-        return None
+        files = [Stretch(Split(path, 0, END)) for path in _files(reading)]
+        left = [one.split for one in choose(files)]
+        return None if len(left) == len(files) else left
     found: list[Split] = []
     for coarse in choose(reading.stretches()):
         for one in choose(reading.stretches(coarse)):
@@ -365,6 +371,10 @@ def chosen_splits(
                 split = Split(split.file, found.pop().begin, split.end)
             found.append(split)
     return found
+
+
+def _files(reading: LogReading) -> Iterable[str]:
+    return reading.lives() if isinstance(reading, FileByFile) else ()
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ import pytest
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.systems.jboss.format.layout import CONTROL_FILE
+from tallystick.systems.protocol import END, Split
 from tests.systems.jboss.build import add, image, read, sources, write
 
 
@@ -25,6 +26,14 @@ def test_changes_end_with_the_configured_size(tmp_path: Path) -> None:
     cut = read(tmp_path, file_size=str(size))
     assert [record["id"] for record in cut.verdict().engine["live_records"]] == [1]
     assert [one.key for one in cut.changes()] == ["1"]
+
+
+def test_a_part_that_is_longer_than_its_file_ends_with_it(tmp_path: Path) -> None:
+    write(tmp_path, "g3", {1: image("g3", 1, [add(1), add(2)])})
+    reading = read(tmp_path)
+    (path,) = reading.source.files
+    (batch,) = reading.batches(Split(path, 0, END))
+    assert batch.column("record_id").to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize("setting", ["generation", "file_size", "user_version"])

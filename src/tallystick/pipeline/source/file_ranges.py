@@ -15,7 +15,6 @@ from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import (
-    END,
     LOGS_MAX,
     RecordsLostError,
     find,
@@ -39,7 +38,7 @@ from tallystick.pipeline.task import bounded, fed
 from tallystick.printable import logger
 from tallystick.reading.discovery import parent
 from tallystick.reading.names import log_name
-from tallystick.systems.protocol import LogSource, Missing, Reached
+from tallystick.systems.protocol import END, LogSource, Missing, Reached
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -52,7 +52,8 @@ def batches(
         if split is None:
             yield from _file_batches(journal, file, log, 0, file.size, rows)
         elif split.file == file.path:
-            yield from _file_batches(journal, file, log, split.begin, split.end, rows)
+            end = min(split.end, file.size)  # a part may be longer than the file is now
+            yield from _file_batches(journal, file, log, split.begin, end, rows)
 
 
 def _file_batches(
