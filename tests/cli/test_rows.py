@@ -122,11 +122,11 @@ def test_a_column_that_no_table_has_names_the_nearest(run: Run, command: list[ob
     assert (answer.code, answer.out) == (2, "")
     assert "no table here has a column 'balanc'" in answer.err
     assert "Did you mean BALANCE" in answer.err
-    assert run(*command, "balance=3").code == 0
+    assert run(*command, "amount=-49").code == 0
 
 
 def test_no_row_is_said_and_is_no_error(run: Run) -> None:
-    answer = run("rows", ESTATE, "--lost", "--key", 'a,"\n')
+    answer = run("rows", ESTATE, "--lost", "--where-body", 'a,"\n')
     assert (answer.code, answer.out, answer.err) == (0, "No row\n", "")
 
 
@@ -137,7 +137,8 @@ def test_the_history_of_a_row_has_every_fate(run: Run) -> None:
         *["in_doubt"] * 2,
     ]
     assert len(lines) > 2
-    assert run("history", ESTATE, 'a,"\n').out == "No row\n"
+    answer = run("history", ESTATE, 'a,"\n')
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
     assert run("history", ESTATE, "1", "--table", "nothing").code == 2
     shown = at_terminal(24, 80, "", "history", str(ESTATE / "h2"), "251")
     assert not [line for line in shown if len(line) > 80 and str(EXAMPLES) not in line]
@@ -170,3 +171,64 @@ def test_dump_and_export_take_the_same_filters(run: Run) -> None:
     rows = run("export", ESTATE, "--to", "jsonl", "--table", "changes", "--key", "251").out
     assert {json.loads(line)["key"] for line in rows.splitlines()} == {"251"}
     assert run("dump", ESTATE, "--transaction", "295", "--json").lines
+
+
+DERBY_LOG = EXAMPLES / "orphan/derby"
+EXPORT = ["export", "--to", "csv", "-o", "OUT", "--table", "changes"]
+UNKNOWN = [
+    (["history", "99:99"], "nothing here has the key '99:99'. Did you mean"),
+    (["history", "ID=40007"], "nothing here has the key 'ID=40007'. Did you mean ID=40006"),
+    (["history", "--table", "APP.TRANSFERS", "ID=402"], "nothing here has the key 'ID=402'"),
+    (["rows", "--key", "99:99"], "nothing here has the key '99:99'. Did you mean"),
+    (["rows", "--transaction", "99999"], "no transaction here is '99999'. Did you mean"),
+    (["rows", "--table", "APP.TRANSFER"], "is called 'APP.TRANSFER'. Did you mean APP.TRANSFERS"),
+    (["rows", "--resource", "APP.TRANSFER"], "Did you mean APP.TRANSFERS"),
+    (["rows", "--gtrid", "ffffffff"], "ffffffff"),
+    (["dump", "--key", "nothing"], "nothing here has the key 'nothing'"),
+    (["dump", "--stats", "--key", "nothing"], "nothing here has the key 'nothing'"),
+    (["dump", "--resource", "jdbc/branch-x"], "no resource here is called 'jdbc/branch-x'"),
+    (["dump", "--transaction", "99999"], "no transaction here is '99999'. Did you mean"),
+    ([*EXPORT, "--key", "99:99"], "nothing here has the key '99:99'"),
+    ([*EXPORT, "--collection", "APP.NO"], "no table, queue or resource here is called 'APP.NO'"),
+    (["asof", "--lsn", "999999999999", "--table", "APP.TRANSFER"], "Did you mean APP.TRANSFERS"),
+    (["asof", "--before", "99999"], "no transaction here is '99999'. Did you mean"),
+    (["undo", "--transaction", "99999"], "99999"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), UNKNOWN, ids=str)
+def test_a_name_that_is_in_no_log_is_an_error_with_what_may_be_meant(
+    run: Run, tmp_path: Path, words: list[str], said: str
+) -> None:
+    words = [word.replace("OUT", str(tmp_path / "out")) for word in words]
+    answer = run(words[0], DERBY_LOG, *words[1:])
+    assert (answer.code, said in answer.err) == (2, True), answer
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rows", "--where-body", "no such text"],
+        ["rows", "--kind", "truncate"],
+        ["rows", "--from-lsn", "999999999999999"],
+        ["rows", "--key", "1:25", "--lost"],
+        ["history", "ID=40006", "--kind", "delete"],
+        ["history", "--lost", "ID=40006"],
+        ["dump", "--where-body", "no such text"],
+        ["dump", "--transaction", "351", "--kind", "commit"],
+    ],
+    ids=str,
+)
+def test_what_may_fit_nothing_says_so_in_a_line(run: Run, words: list[str]) -> None:
+    answer = run(words[0], DERBY_LOG, *words[1:])
+    assert (answer.code, answer.out.splitlines()) in [(0, ["No row"]), (0, ["No record"])], answer
+
+
+def test_of_a_log_that_cannot_be_read_nobody_knows_its_keys(run: Run, logs: Path) -> None:
+    (logs / "bad/1.fake").write_text("FAKE\nrefuse\n")
+    answer = run("history", logs, "99:99")
+    assert (answer.code, answer.out, "has the key" in answer.err) == (1, "No row\n", False), answer
+    (logs / "bad/1.fake").unlink()
+    answer = run("history", logs, "99:99")
+    assert (answer.code, "has the key '99:99'" in answer.err) == (2, True), answer

@@ -388,7 +388,8 @@ def test_a_row_is_found_by_the_value_of_a_column(system: str) -> None:
     known = next(one.change.values for one in expected if "ID" in (one.change.values or {}))
     assert list(rows(folder, Filter(table=table, key=f"id={(known or {})['ID']}"))) == expected
     assert len(expected) > 1
-    assert list(rows(folder, Filter(key="ID="))) == []
+    with pytest.raises(UnsupportedFormatError, match="nothing here has the key 'ID='"):
+        list(rows(folder, Filter(key="ID=")))
 
 
 def test_rows_from_before_the_log_are_found_by_the_value_of_a_column() -> None:
@@ -423,7 +424,7 @@ GTRID = "62616e6b2d3100000000004e6e5100000059"
         (Filter(table="APP.ACCOUNTS", key="1:12"), 6),
         (Filter(DOUBT, transaction="295"), 2),
         (Filter(frozenset({Fate.IN_DOUBT, Fate.LOST}), key="251"), 2),
-        (Filter(DOUBT, table="APP.ACCOUNTS", key='1:12",\n'), 0),
+        (Filter(DOUBT, table="APP.ACCOUNTS", body='1:12",\n'), 0),
     ],
 )
 def test_all_that_is_asked_for_must_fit(wanted: Filter, count: int) -> None:
@@ -439,6 +440,7 @@ def test_all_that_is_asked_for_must_fit(wanted: Filter, count: int) -> None:
         (Filter(gtrid="62616e6b"), TransactionUsageError, "begin with"),
         (Filter(gtrid="ffffffff"), TransactionUsageError, "no global transaction"),
         (Filter(table="ACCOUNTS"), UnsupportedFormatError, "Did you mean APP.ACCOUNTS"),
+        (Filter(table="APP.ACCOUNTS", key="1:1299"), UnsupportedFormatError, "Did you mean 1:1"),
         (Filter(table="app.acounts"), UnsupportedFormatError, "Did you mean APP.ACCOUNTS"),
         (Filter(table="x,y\n\"'"), UnsupportedFormatError, "There are"),
     ],

@@ -106,7 +106,7 @@ def asof(
                 yield from _Then(found.read(source), table, names).at(*limit)
     if moment.before is not None and not ended and found.logs:
         if moment.before.isdecimal():
-            found.require_transaction(Filter(transaction=moment.before))
+            found.require_named(Filter(transaction=moment.before), "rows")
         raise TransactionUsageError(f"transaction {moment.before} changes no row that is committed")
     if moment.time is not None and not ended and found.logs:
         raise UnsupportedFormatError(

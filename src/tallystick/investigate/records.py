@@ -165,7 +165,7 @@ def statistics(
     """
     found = survey(path, options=options).refuse_unknown_settings()
     wanted = found.known_filter(wanted, "records")
-    found.require_transaction(wanted)
+    found.require_named(wanted, "records")
     named = Filter(transaction=wanted.transaction, gtrid=wanted.gtrid).of_records(Clock.NONE)
 
     def count(reading: LogReading) -> Counts | None:

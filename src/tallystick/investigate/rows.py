@@ -19,6 +19,7 @@ from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import csv_lines, json_lines, refuse_input, write_whole
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
+from tallystick.reading.results import is_severe
 from tallystick.reading.survey import Paths, Survey, deliver, survey
 from tallystick.records import Change, Clock, Fate, Finding, Row
 from tallystick.systems.protocol import (
@@ -160,7 +161,7 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
                 yield one
     if taken:
         return
-    found.require_transaction(wanted)
+    found.require_named(Filter(transaction=wanted.transaction), "rows")
     table, resource = (meant_name(one, names) for one in (wanted.table, wanted.resource))
     if (table, resource) != (wanted.table, wanted.resource):
         del found.problems[before:]  # they are found again
@@ -171,6 +172,37 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
             require_table(name, names, found)
     if wanted.key is not None and columns:
         _require_column(wanted.key, columns, found)
+    if wanted.key is not None and not any(map(is_severe, found.problems)):
+        wanted.require("key", _keys(found, wanted, wanted.key))
+
+
+def _keys(found: Survey, wanted: Filter, key: str) -> Iterator[str]:
+    """Yield the keys of rows as they may be typed, and ``key`` where it is meant by one.
+
+    A row of the database that no record is about is one, too: it has no history.
+    """
+    column, separator, _ = key.partition("=")
+
+    def typed(own: str, values: Mapping[str, Any]) -> Iterator[str]:
+        if not separator:
+            yield own
+        for name, value in values.items() if separator else ():
+            if value is not None and name.casefold() == column.casefold():
+                yield f"{column}={value}"
+
+    for source in found.logs:
+        with suppress(TallystickError, OSError):  # who reads the log says so
+            reading = found.read(source)
+            meant = _MeantKey(key, reading)
+            for row in rows_of(reading, set(), Filter(table=wanted.table)):
+                if meant.is_of(row.change):
+                    yield key
+                yield from typed(row.change.key, row.change.values or {})
+            if isinstance(reading, KnowsRowsBefore):
+                for one in reading.collections():
+                    if wanted.table in (None, one.name):
+                        for own, values in reading.rows_before(one.name):
+                            yield from typed(own, values)
 
 
 def _require_column(key: str, columns: set[str], found: Survey) -> None:

@@ -69,7 +69,16 @@ KINDS: Mapping[str, tuple[Kind, ...]] = {
     "rows": _KINDS_OF_CHANGES, "changes": _KINDS_OF_CHANGES, "records": tuple(Kind),
 }  # fmt: skip
 """By table the kinds that its rows have."""
+NAMED = {
+    "transaction": ("no transaction here is", "No transaction here has a number"),
+    "table": ("no table, queue or resource here is called", "Nothing here has one"),
+    "key": ("nothing here has the key", "Nothing here has a key"),
+    "resource": ("no resource here is called", "Nothing here names one"),
+}
+"""What is asked for by its name, and so has to be there: what is said where it is not."""
 _NEAREST = 4
+_CANDIDATES_MAX = 10_000
+"""Names among which the nearest are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +168,33 @@ class Filter:
             )  # fmt: skip
         _forms(self.body or "")
 
-    def require_transaction(self, known: Iterable[int | None]) -> None:
-        """Check that the transaction that is asked for is one of those of the logs.
+    def require(self, name: str, known: Iterable[str]) -> None:
+        """Check that what is asked for by name is one of what the logs have.
+
+        Times, LSNs, kinds, outcomes and texts are no names: they may fit nothing.
+
+        Args:
+            name: one of `NAMED`.
+            known: all of the logs, as texts.
 
         Raises:
-            TransactionUsageError: it is not; it names candidates.
+            TransactionUsageError: there is no such transaction; it names candidates.
+            UnsupportedFormatError: nothing has the key, or is of the table or resource.
         """
-        wanted, numbers = self.transaction, {str(one) for one in known if one is not None}
-        if wanted is None or wanted in numbers:
+        wanted, others = getattr(self, name), dict[str, None]()
+        if wanted is None:
             return
-        near = get_close_matches(wanted, sorted(numbers), n=_NEAREST, cutoff=0.3)
-        near = near or sorted(numbers, key=int)[-_NEAREST:]
-        advice = f"Did you mean {', '.join(near)}?" if near else "No transaction here has a number"
-        raise TransactionUsageError(f"no transaction here is {wanted!r}", advice=advice)
+        for one in known:
+            if one == wanted:
+                return
+            if len(others) < _CANDIDATES_MAX:
+                others[one] = None
+        near = get_close_matches(wanted, sorted(others), n=_NEAREST, cutoff=0.3)
+        near = near or [*others][-_NEAREST:]
+        none, missing = NAMED[name]
+        advice = f"Did you mean {', '.join(near)}?" if near else missing
+        error = TransactionUsageError if name == "transaction" else UnsupportedFormatError
+        raise error(f"{none} {wanted!r}", advice=advice)
 
     def of_rows(self, clock: Clock) -> Callable[[Row], bool]:
         """Return what tells whether a row of a log with such a clock is asked for."""

@@ -37,7 +37,7 @@ from tallystick.reading.discovery import (
     real,
 )
 from tallystick.reading.estate import Gatherer, is_coordinator
-from tallystick.reading.filters import EVERYTHING, TIME_OF_DAY, Filter
+from tallystick.reading.filters import COLUMNS, EVERYTHING, TIME_OF_DAY, Filter
 from tallystick.reading.names import log_name
 from tallystick.reading.results import (
     Explanation,
@@ -174,16 +174,32 @@ class Survey:
         wanted.require_columns(table)
         return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
 
-    def require_transaction(self, wanted: Filter) -> None:
-        """Check that the transaction is there of which nothing was found, if one is asked for.
+    def require_named(self, wanted: Filter, table: str) -> None:
+        """Check that the transaction, key, table and resource are there of which nothing was found.
 
-        Of logs that could not be read nobody knows. All transactions are read for it.
+        Of logs that could not be read nobody knows. All logs are read for it, if one is asked for.
 
         Raises:
-            TransactionUsageError: it is not; it names candidates.
+            TransactionUsageError: there is no such transaction; it names candidates.
+            UnsupportedFormatError: nothing has the key, or is of the table or resource.
         """
-        if wanted.transaction is not None and not any(map(is_severe, self.problems)):
-            wanted.require_transaction(one.transaction for one in self._transactions())
+        if any(map(is_severe, self.problems)):
+            return
+        numbers = (one.transaction for one in self._transactions())
+        wanted.require("transaction", (str(one) for one in numbers if one is not None))
+        for name in ("table", "key", "resource"):
+            wanted.require(name, self._names(table, COLUMNS.get(table, {}).get(name)))
+
+    def _names(self, table: str, column: str | None) -> Iterator[str]:
+        """Yield what stands in a column of a table, as texts."""
+        for source in self.logs if column is not None else ():
+            with suppress(TallystickError, OSError):  # who reads the log says so
+                reading = self.read(source)
+                lines = {"changes": reading.changes, "transactions": reading.transactions}
+                for line in lines.get(table, reading.records)():
+                    found = getattr(line, column or "")
+                    values = found if isinstance(found, list | tuple) else [found]
+                    yield from (str(one) for one in values if one is not None)
 
     def _xids(self) -> Iterator[Xid]:
         for one in self._transactions():
@@ -252,11 +268,12 @@ class Survey:
         items: Callable[[LogReading], Iterable[T]],
         damaged: Callable[[T], Iterable[str]],
         size: Callable[[T], int],
+        table: str = "records",
     ) -> Iterator[T]:
         """Yield what is asked for of each log, as `Observer.stream` does.
 
         Raises:
-            TransactionUsageError: nothing is, and the transaction is in no log.
+            TallystickError: nothing is, and what is asked for by name is in no log.
         """
         taken = False
         for log in self.observers():
@@ -265,7 +282,7 @@ class Survey:
                     taken = True
                     yield one
         if not taken:
-            self.require_transaction(wanted)
+            self.require_named(wanted, table)
         self.require_numbers(wanted)
 
     def gatherer(self) -> Gatherer:
@@ -443,7 +460,7 @@ def read_arrow(
     def batches() -> Iterator[pa.RecordBatch]:
         if table != "findings":
             size = operator.attrgetter("nbytes")
-            yield from found.streamed(wanted, of_log, tables.damaged_files, size)
+            yield from found.streamed(wanted, of_log, tables.damaged_files, size, table)
         else:
             for log in found.observers():
                 with found.guard(log.source):

@@ -84,7 +84,7 @@ def command(
 
 def _print(records: Iterable[Seen], *, as_json: bool) -> bool:
     """Print records; return whether one is damaged."""
-    out, file, damaged = Printer(streams=True), None, False
+    out, file, damaged, record = Printer(streams=True), None, False, None
     for one in records:
         record = one.record
         damaged = damaged or record.outcome is Outcome.CORRUPT
@@ -95,6 +95,8 @@ def _print(records: Iterable[Seen], *, as_json: bool) -> bool:
             file = record.file
             out.line(Whole(f"{record.system}  {file}"), style="bold")
         out.line(_line(one), style=_STYLES.get(record.outcome, "") if one.fits else "dim")
+    if record is None and not as_json:
+        out.line("No record", style="bold")
     return damaged
 
 
