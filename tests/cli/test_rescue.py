@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from tallystick.rescue.salvaging import FORMS
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.indoubt.estates import EXAMPLES
-from tests.rescue.kit import case, change, content, limited_file_size, names, unpacked
+from tests.rescue.kit import case, change, content, names
 from tests.systems.jboss.applications.test_object_store import NAMES, put
 
 ROOT = Path(__file__).parents[2]
@@ -186,44 +183,3 @@ def test_what_of_a_native_log_is_new_is_said(run: Run, tmp_path: Path) -> None:
         journal.add(1, b"body")
     answer = run("salvage", tmp_path / "log", "--as", "journal", "--to", tmp_path / "new")
     assert "note: times and offsets of records are those of the new log" in answer.out
-
-
-COMMANDS = {
-    "repair": ("repair", "incident/h2", "--to"),
-    "bundle": ("bundle", "incident", "-o"),
-    "h2-script": ("salvage", "orphan/h2", "--as", "h2-script", "--to"),
-    "derby-import": ("salvage", "orphan/derby", "--as", "derby-import", "--to"),
-    "journal": ("salvage", "orphan/artemis", "--as", "journal", "--to"),
-    "export": ("export", "incident/bitronix", "--to", "jsonl", "-o"),
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_disk_that_is_full_or_cannot_be_written_is_told_with_the_target(
-    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unpacked(LOGS, tmp_path / "incident")
-    unpacked(EXAMPLES / "orphan", tmp_path / "orphan")
-    before, new, opened = names(tmp_path), str(tmp_path / "new"), os.open
-    monkeypatch.chdir(tmp_path)
-
-    def refuse(path: str | Path, *_arguments: object, **_named: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), os.fspath(path))
-
-    def refuse_new(path: str | Path, flags: int, *rest: Any, **named: Any) -> int:
-        if flags & os.O_CREAT and str(path).startswith(new):
-            refuse(path)
-        return opened(path, flags, *rest, **named)
-
-    with limited_file_size(64):
-        answers = [run(*COMMANDS[name], new)]
-    assert names(tmp_path) == before
-    monkeypatch.setattr(os, "mkdir", refuse)
-    monkeypatch.setattr(os, "open", refuse_new)
-    answers.append(run(*COMMANDS[name], new))
-    for answer in answers:
-        assert answer.code == 2
-        assert answer.err.startswith((f"tallystick: {new}: ", f"tallystick: {new}/"))
-        assert "onvert" not in answer.err
-        assert ".unfinished" not in answer.err
-        assert answer.err.count("\n") == 1

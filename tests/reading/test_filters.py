@@ -26,7 +26,7 @@ ESTATE = EXAMPLES / "mid-phase-two"
         (Filter(from_lsn=30, to_lsn=90), lambda r: 30 <= (r.sequence or 0) <= 90),
         (Filter(to_lsn=20), lambda r: r.sequence is not None and r.sequence <= 20),
         (Filter(outcome="unused"), lambda r: r.outcome == "unused"),
-        (Filter(resource="jms/orders"), lambda r: "jms/orders" in r.resources),
+        (Filter(resource="jms/ledger"), lambda r: "jms/ledger" in r.resources),
         (Filter(body="transfer"), lambda r: r.body is not None and b"transfer" in r.body),
         (Filter(body="0x7472616e73"), lambda r: r.body is not None and b"trans" in r.body),
         (Filter(body='",\n'), lambda r: r.body is not None and b'",\n' in r.body),
@@ -73,7 +73,7 @@ def test_transactions_have_their_state_and_their_resources() -> None:
         return set(table["state"].to_pylist())
 
     assert states(outcome="prepared") == {"prepared"}
-    assert states(resource="jms/orders") <= states()
+    assert states(resource="jms/ledger") <= states()
 
 
 @pytest.mark.parametrize("number", ["abc", "999999", "29", "", "0x1"])
@@ -90,7 +90,7 @@ def test_a_transaction_that_is_not_there_is_an_error_with_candidates(number: str
 
 
 def test_a_transaction_that_is_there_without_what_is_asked_for_is_no_error() -> None:
-    wanted = Filter(transaction="295", key="nothing")
+    wanted = Filter(transaction="295", body="no such text")
     assert (list(rows(ESTATE, wanted)), list(scan(ESTATE, wanted))) == ([], [])
 
 

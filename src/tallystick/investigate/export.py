@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
 from tallystick.reading.survey import Paths, survey
 from tallystick.records import Finding, jsonable
-from tallystick.storage.local import naming, write_anew
+from tallystick.storage.local import naming, require_folder, write_anew
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
 
@@ -79,7 +80,8 @@ def write_whole(
     """
     if not isinstance(target, str | os.PathLike):
         return int(write(target))
-    with naming(final := os.path.realpath(target)):
+    require_folder(Path(final := os.path.realpath(target)), "output")
+    with naming(final):
         return _write_file(final, write)
 
 

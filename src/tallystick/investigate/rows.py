@@ -315,7 +315,9 @@ def _every_row(reading: LogReading) -> Iterable[Row]:
 
 def meant_name(name: str | None, names: Iterable[str]) -> str | None:
     """Return the only one of ``names`` that is this name in another case; else the name itself."""
-    folded = (name or "").casefold()
+    if name is None:
+        return None
+    folded = name.casefold()
     meant = [one for one in names if one.casefold() == folded]
     return meant[0] if name not in meant and len(meant) == 1 else name
 

@@ -23,7 +23,7 @@ from tallystick.printable import counted, printable
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
-from tallystick.storage.local import LOCAL, naming
+from tallystick.storage.local import LOCAL, naming, require_folder
 from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
 
@@ -129,7 +129,9 @@ def repair(
         LogWriteError: ``copy`` exists or lies inside ``path``, or cannot be written.
     """
     origin, target = _local(path), _local(copy)
-    _require_free(target, origin)
+    require_free(target, "copy")
+    if origin.is_dir():
+        _require_outside(target.resolve(), origin, ())
     found = survey(origin, options=options).refuse_unknown_settings()
     _require_logs(found, origin)
     with ExitStack() as held:
@@ -160,19 +162,12 @@ def _local(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def require_absent(target: Path, what: str) -> None:
-    """Refuse a target that exists, whatever it is: nothing is written over."""
+def require_free(target: Path, what: str) -> None:
+    """Refuse a target that exists, whatever it is, or whose folder does not."""
     if os.path.lexists(target):
         advice = "Name one that does not exist: nothing is written over"
         raise LogWriteError(f"the {what} exists already", file=str(target), advice=advice)
-
-
-def _require_free(target: Path, origin: Path) -> None:
-    require_absent(target, "copy")
-    if not target.parent.is_dir():
-        raise LogWriteError("the folder of the copy does not exist", file=str(target))
-    if origin.is_dir():
-        _require_outside(target.resolve(), origin, ())
+    require_folder(target, what)
 
 
 def _require_outside(target: Path, folder: Path, above: tuple[Path, ...]) -> None:

@@ -32,7 +32,7 @@ from tallystick.printable import counted
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
-from tallystick.rescue.mending import require_absent
+from tallystick.rescue.mending import require_free
 from tallystick.roles import Role
 from tallystick.storage.local import made_whole, naming, write_anew
 from tallystick.systems.known import NATIVE
@@ -140,7 +140,7 @@ def salvage(
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
     origin, place = Path(a_path(path)), Path(a_path(target))
-    require_absent(place, "target")
+    require_free(place.absolute(), "target")
     found = survey(origin, options=options).refuse_unknown_settings()
     for one in found.problems:
         if one.code == NO_LOG:

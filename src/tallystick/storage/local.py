@@ -618,6 +618,14 @@ def naming(target: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def require_folder(target: Path, what: str) -> None:
+    """Require that the folder is there in which a file or a folder is to be made."""
+    if not target.parent.is_dir():
+        raise LogWriteError(
+            f"the folder of the {what} does not exist", file=str(target), advice="Make it first"
+        )
+
+
 class made_whole:  # noqa: N801 - used as a function
     """A new folder to convert a log into; at the end, durable, it gets the name ``folder``.
 
@@ -634,6 +642,7 @@ class made_whole:  # noqa: N801 - used as a function
         _require_free(folder)
         self._folder = folder
         self._unfinished = folder.with_name(folder.name + UNFINISHED)
+        self._parents = [one for one in folder.parents if not one.exists()]
         self._made = False
 
     def __enter__(self) -> Path:
@@ -663,6 +672,9 @@ class made_whole:  # noqa: N801 - used as a function
     def _remove(self) -> None:
         if self._made:  # who makes it, removes it
             shutil.rmtree(self._unfinished, ignore_errors=True)
+            with contextlib.suppress(OSError):  # somebody may have put something there
+                for one in self._parents:
+                    one.rmdir()
 
 
 def _make(unfinished: Path) -> None:

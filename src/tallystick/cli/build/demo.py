@@ -7,7 +7,8 @@ commands of first aid say of them. They come with the package; in a checkout the
 
 from __future__ import annotations
 
-from contextlib import suppress
+import shutil
+from contextlib import ExitStack, suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +17,7 @@ import click
 
 from tallystick.cli.output import Printer, Whole
 from tallystick.printable import shell_quoted
+from tallystick.storage.local import naming
 
 _ESTATES: tuple[Traversable, ...] = (
     files("tallystick.cli").joinpath("estate"),
@@ -39,10 +41,7 @@ def command(ctx: click.Context, folder: str) -> None:
     source = next((one for one in _ESTATES if one.is_dir()), None)
     if source is None:
         raise click.UsageError("the example estate is not installed with this package")
-    try:
-        _write(source, Path(folder))
-    except FileExistsError:
-        raise click.UsageError(f"{folder} exists; name a folder that does not") from None
+    _make(source, Path(folder))
     out, where = Printer(), shell_quoted(folder)
     out.line("An estate of four situations, halted in the middle of transfers: ", Whole(where))
     for question, words in _WALK:
@@ -56,11 +55,23 @@ def command(ctx: click.Context, folder: str) -> None:
         out.line(Whole(f"  tallystick {name} {where}"))
 
 
+def _make(source: Traversable, folder: Path) -> None:
+    """Write the estate to a new folder; of one that cannot be written whole nothing is left."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise click.UsageError(f"{folder} exists; name a folder that does not") from None
+    with naming(folder), ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        _write(source, folder)
+        undo.pop_all()
+
+
 def _write(source: Traversable, folder: Path) -> None:
-    """Write a folder of the package, which may stand in a zip, to a new one."""
-    folder.mkdir(parents=True)
+    """Write what is in a folder of the package, which may stand in a zip, to one that is empty."""
     for one in source.iterdir():
         if one.is_dir():
+            (folder / one.name).mkdir()
             _write(one, folder / one.name)
         else:
             folder.joinpath(one.name).write_bytes(one.read_bytes())
