@@ -111,3 +111,13 @@ def test_a_log_that_a_lost_commit_is_about_has_no_card_of_its_own() -> None:
 
 def test_no_log_at_all_is_said() -> None:
     assert headline(ReportData(), Names({})).text == "No log was found."
+
+
+def test_the_branch_that_went_against_the_decision_is_named_before_what_to_do() -> None:
+    evidence = "jdbc/b rolled back against the decision; COMMITTING in f"
+    data = _data(MISMATCH | {"evidence": evidence})
+    (card,) = cards(data, _names(data), datetime.now(UTC))
+    assert card.why == (
+        "jdbc/b rolled back against the decision. Compare the resources and correct the data by "
+        "hand."
+    )

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tallystick.arrow.schemas import LOGS
+from tallystick.arrow.schemas import FINDINGS, LOGS
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.report import write_report
-from tests.report.conftest import BROWSER_SECONDS, answer, due, write_table
+from tests.report.conftest import BROWSER_SECONDS, answer, due, finding, write_table
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -289,3 +289,11 @@ def _luminance(colour: str) -> float:
     parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("risk", [512, None])
+def test_a_column_that_nothing_stands_in_is_left_out(tables: Path, risk: int | None) -> None:
+    row = finding("loss", "lost-commit", "a commit is lost") | {"bytes_at_risk": risk}
+    write_table(tables, "findings", FINDINGS, [row])
+    page = write_report(tables, tables / "report.html").read_text("utf-8")
+    assert ("Bytes at risk" in page) == (risk is not None)

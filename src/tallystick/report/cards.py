@@ -227,8 +227,11 @@ def _title(one: InDoubt) -> str:
 def _why(one: InDoubt) -> str:
     if one.alarm == LOST_COMMIT:
         return "Its coordinator has closed it as committed; a start rolls this branch back."
-    if one.alarm:
-        return f"{ADVICE[one.alarm]}."
+    advice = f"{ADVICE[one.alarm]}." if one.alarm else ""
+    if one.resolution == Resolution.HEURISTIC_MISMATCH:  # which branch it was comes first
+        return f"{one.evidence.partition('; ')[0]}. {advice}".rstrip()
+    if advice:
+        return advice
     return "Its coordinator does this when it starts. Type it only if that cannot be started."
 
 
