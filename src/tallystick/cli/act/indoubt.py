@@ -24,6 +24,7 @@ from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.runbook import act_of, name_of
 from tallystick.indoubt.settle import open_store, refuse, settle
+from tallystick.printable import shell_words
 from tallystick.reading.results import reads_nothing
 from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
 from tallystick.reconcile.decision_table import Decision
@@ -105,6 +106,10 @@ def list_(
         print_json(report.to_dict())
     else:
         _print_list(report)
+        # An address of a database may have a password in it: it is not printed again.
+        if report.transactions and not report.command and not resources:
+            command = f"    tallystick runbook {shell_words(paths)}"
+            Printer().line(Whole(command), style="bold")
     ctx.exit(exit_code(report))
 
 

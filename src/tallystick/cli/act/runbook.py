@@ -12,6 +12,7 @@ from tallystick.cli.output import (
     Printer,
     Whole,
     as_json,
+    notice,
     print_json,
     reading_options,
 )
@@ -46,7 +47,9 @@ def command(
         }
         print_json({**report.to_dict(), "acts": acts})
     else:
-        out = Printer()
-        for line in runbook(report, paths, live):
+        out, lines = Printer(), list(runbook(report, paths, live))
+        for line in lines:
             out.line(Whole(line))  # it has its own breaks, and what is typed has none
+        if out.rows is not None and len(lines) >= out.rows:
+            notice("the gravest stands at the beginning, above; > runbook.md writes all to a file")
     ctx.exit(exit_code(report))

@@ -94,17 +94,20 @@ def _print(records: Iterable[Seen], *, as_json: bool) -> bool:
         if record.file != file:
             file = record.file
             out.line(Whole(f"{record.system}  {file}"), style="bold")
-        out.line(_line(one), style=_STYLES.get(record.outcome, "") if one.fits else "dim")
+        out.line(*_pieces(one), style=_STYLES.get(record.outcome, "") if one.fits else "dim")
     if record is None and not as_json:
         out.line("No record", style="bold")
     return damaged
 
 
-def _line(seen: Seen) -> str:
+def _pieces(seen: Seen) -> list[str]:
+    """Return a line of a record, in which no name parts from its value."""
     record = seen.record
-    parts = [f"{record.offset:>10} {record.length:>6}  {record.outcome.value:<7} {record.type:<16}"]
-    parts += [
-        f"{name} {value}"
+    pieces = [
+        f"{record.offset:>10} {record.length:>6}  {record.outcome.value:<7} {record.type:<16}"
+    ]
+    for piece in (
+        f"{name} {value}" if name == "body" else Whole(f"{name} {value}")
         for name, value in (
             ("seq", record.sequence),
             ("time", seen.time),
@@ -117,8 +120,9 @@ def _line(seen: Seen) -> str:
             ("near", None if seen.fits else "yes"),
         )
         if value is not None
-    ]
-    return "  ".join(parts)
+    ):
+        pieces += ["  ", piece]
+    return pieces
 
 
 def _body(body: bytes | None) -> str | None:
