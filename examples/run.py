@@ -45,7 +45,8 @@ def main(sources: list[str]) -> None:
         show_restarts(out, source)
     out.line()
     out.line("2. All logs together, through Spark", style="bold")
-    spark = start("local[*]")
+    # Over few small logs, to compile Java's code once more and better takes longer than to run it.
+    spark = start("local[*]", {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"})
     try:
         summary = Run(sources, str(OUT / "tables"))(spark)
     finally:
