@@ -8,10 +8,11 @@ import pytest
 
 from tallystick.records import Answer
 from tallystick.systems.derby.format.layout import HEADER_SIZE
-from tests.interop.derby.real import VERSIONS, random_tables
+from tests.interop.derby.real import VERSIONS, derby, random_tables
 from tests.pipeline.applied import applied, feed_before, feed_of
 from tests.sweeps import IN_TURNS
 from tests.systems.derby.logs import reading_of
+from tests.systems.derby.read.beginnings import Beginnings
 
 _ALL = [*VERSIONS, "10.10.2.0"]
 LOADED = (VERSIONS[0], 53)
@@ -39,6 +40,24 @@ def test_rows_are_those_that_select_shows(tmp_path: Path, version: str, seed: in
             collection = f"APP.{name}"
             found = feed_before(database, collection) + feed_of(database, collection)
             assert applied(found, heads) == rows, (name, heads)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("version", _ALL)
+def test_long_values_do_not_depend_on_where_the_log_begins(tmp_path: Path, version: str) -> None:
+    half = "substr(c, 1, 25000)"
+    steps = [
+        "create table l (id int primary key, c clob)",
+        *(f"insert into l values ({at}, '{'l' * 30_000}')" for at in range(3)),
+        f"insert into l select id + 10, '+' || {half} from l",
+        *(f"update l set c = cast(id as char(9)) || '{at}' || {half} || {half}" for at in range(2)),
+    ]
+    derby(tmp_path / "db", *(f"sql:{one}" for one in steps), "shutdown", version=version)
+    log = Beginnings(tmp_path / "db")
+    expected = log.rows()
+    assert len(expected["APP.L"]) == 6
+    for place in log.places[::5]:
+        assert log.rows(place) == expected, place
 
 
 def _ends_with_a_header(database: Path) -> bool:

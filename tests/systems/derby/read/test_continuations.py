@@ -24,7 +24,7 @@ HEAP, WORK = 1808, 7
 
 
 class _Stored(Before):
-    """Parts where the log begins; pages from 9 on hold continuations."""
+    """Parts where the log begins; pages from 9 on hold continuations, those from 20 on are free."""
 
     def __init__(self, parts: dict[Key, Part]) -> None:
         super().__init__(Container(None))
@@ -36,8 +36,8 @@ class _Stored(Before):
     def rows(self) -> Iterator[tuple[Key, Part]]:
         return ((key, part) for key, part in self._parts.items() if key[0] < 9)
 
-    def overflow(self, page: int) -> bool:
-        return page >= 9
+    def overflow(self, page: int) -> bool | None:
+        return page >= 9 if page < 20 else None
 
 
 def pointer(page: int, record: int) -> Field:
@@ -147,3 +147,18 @@ def test_what_a_continuation_goes_on_to_is_of_the_same_row() -> None:
     ]
     later = updates((10, 6), image(6, text(b"w"), first=1), image(6, text(b"more"), first=1))
     assert told_of(before, grows, [later]) == [{"V": "more"}, {"V": "w"}]
+
+
+def test_what_a_row_refers_to_is_no_row_where_its_page_is_free_again() -> None:
+    """Neither the log nor the page tells any more that it was for continuations."""
+    value = [
+        inserts((20, 6), text(b"one ")),
+        inserts((21, 6), text(b"two")),
+        updates((20, 6), image(6, None, pointer(21, 6)), image(6, None, None)),
+        updates((1, 7), image(7, None, pointer(20, 6)), image(7, None, text(b"old"))),
+    ]
+    assert told_of({(1, 7): OLD}, value) == [{"V": "one two"}]
+    rest = inserts((22, 7), text(b"m"), first=1)
+    assert told_of({(1, 7): OLD}, [rest]) == []
+    other = inserts((22, 6), text(b"more"), text(b"m"))
+    assert told_of({}, [other]) == [{"ID": "more", "V": "m"}]

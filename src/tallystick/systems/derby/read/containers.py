@@ -107,6 +107,12 @@ def columns_of(part: Part, parts: Parts) -> dict[int, bytes | None]:
     return found
 
 
+def continuations(part: Part) -> Iterator[Key]:
+    """Yield where a row goes on, and its long values."""
+    pointers = (part.next, *map(_pointer, part.fields.values()))
+    return (key for key in pointers if key is not None)
+
+
 def _chain(part: Part, parts: Parts) -> Iterator[Part]:
     seen = set[Key]()
     yield part
@@ -309,9 +315,12 @@ class Before(Parts):
             self.end(transaction)
 
     def overflow(self, page: int) -> bool | None:
-        """Return whether a page holds continuations; None if it is not there."""
+        """Return whether a page holds continuations; None if it is not there, or not used.
+
+        Without the container's file nothing tells that: then no page does.
+        """
         stored = self._container.page(page)
-        return None if stored is None else stored.overflow
+        return stored.overflow if stored is not None else None if self._container.numbers else False
 
 
 _UPDATES = (operations.UPDATE_ROW, operations.UPDATE_FIELD)

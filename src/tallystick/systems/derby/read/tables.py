@@ -47,7 +47,9 @@ from tallystick.systems.derby.read.containers import (
     Part,
     Parts,
     columns_of,
+    continuations,
     open_container,
+    part_of,
 )
 from tallystick.systems.derby.read.names import Names, Rows
 from tallystick.systems.derby.read.spans import ByteRange
@@ -389,10 +391,17 @@ class _Continuations(Parts):
         """Note that a page gets another use."""
         self._overflow[body.fields["pageId"].number] = holds_parts(body)
 
-    def holds(self, page: int) -> bool:
-        """Return whether a page holds continuations."""
+    def holds(self, page: int) -> bool | None:
+        """Return whether a page holds continuations; None if that is not known.
+
+        It was freed since, and the log does not have any more what it was made for.
+        """
         known = self._overflow.get(page)
-        return bool(self._before.overflow(page)) if known is None else known
+        return self._before.overflow(page) if known is None else known
+
+    def refer(self, page: int) -> None:
+        """Note that a row goes on in a page."""
+        self._overflow[page] = True
 
     def part(self, key: Key) -> Part | None:
         """Return a part as the transaction leaves it; None if it is not known."""
@@ -486,8 +495,8 @@ class _TableChanges:
         return self._table.layouts[container]
 
     def holds_parts(self, container: int, page: int) -> bool:
-        """Return whether a page of one of its containers holds continuations of rows."""
-        return self._more[container].holds(page)
+        """Return whether a page of one of its containers may hold continuations of rows."""
+        return self._more[container].holds(page) is not False
 
     def note_page(self, body: Body) -> None:
         """Note that a page of one of its containers gets another use."""
@@ -528,6 +537,7 @@ class _TableChanges:
         """Return what a transaction does to rows; continuations belong to the rows they are of."""
         found: list[_Written] = []
         inserted: dict[tuple[int, Key], Part] = {}
+        self._note_referred(done)
         for one, body in done:
             page = body.fields["pageId"]
             more, key = self._more[page.container], (page.number, body.fields["recordId"])
@@ -554,6 +564,24 @@ class _TableChanges:
             if part.fields or kind is Kind.DELETE or (part.next is not None and first is None):
                 found.append(_Written(one, body, page.container, key, kind, part))
         return found
+
+    def _note_referred(self, done: Operations) -> None:
+        """Note which pages of unknown use hold continuations: rows refer to them, or lack columns.
+
+        A row begins with its first column, a continuation mostly with a later one.
+        """
+        pages = [body.fields["pageId"] for _, body in done]
+        if all(self._more[one.container].holds(one.number) is not None for one in pages):
+            return
+        for page, (_, body) in zip(pages, done, strict=True):
+            row = images_of(body).row_after
+            if row is None:
+                continue
+            more = self._more[page.container]
+            referred = [number for number, _ in continuations(part_of(row))]
+            for number in [page.number] * (row.first_field > 0) + referred:
+                if more.holds(number) is None:
+                    more.refer(number)
 
     def _change(self, written: _Written) -> Iterator[Change]:
         body, one, part = written.body, written.one, written.part
