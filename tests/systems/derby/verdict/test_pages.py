@@ -372,6 +372,25 @@ def test_a_container_is_gone_where_its_last_step_says_so(case: str) -> None:
     assert found.dropped == ({container} if gone else set())
 
 
+@pytest.mark.parametrize(
+    ("drop", "end", "needed"),
+    [(2, None, True), (2, 7, False), (2, 8, True), (0, None, False)],
+    ids=["open", "ended", "another ended", "a creation taken back"],
+)
+def test_what_an_open_transaction_drops_is_there_again_once_it_is_undone(
+    drop: int, end: int | None, needed: bool
+) -> None:
+    """Where its file is missing, the original boots without the table."""
+    found, container = PageVersions([]), Container(0, 1264)
+    fields: dict[str, object] = {"containerId": container, "containerVersion": 0}
+    operation = CONTAINER_CHANGE if drop else CONTAINER_UNDO
+    found.note(1, Body(Group(0), 7, operation, fields | ({"operation": drop} if drop else {}), 0))
+    if end is not None:
+        found.note_end(2, end)
+    assert found.dropped == {container}
+    assert found.dropping.get(7, set()) == ({container} if needed else set())
+
+
 # -- pages that the log does not write anew -----------------------------------------------------
 
 

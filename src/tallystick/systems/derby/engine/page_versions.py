@@ -92,6 +92,8 @@ class PageVersions:
         first."""
         self.dropped: set[Container] = set()
         """Those of them that were not created last."""
+        self.dropping: dict[int | None, set[Container]] = {}
+        """Those of them that are there again once a transaction that has not ended is undone."""
         self.built: dict[Container, float] = {}
         """Instant at which the transaction that created the container ended."""
         self.creators: dict[int | None, set[Container]] = {}
@@ -128,10 +130,14 @@ class PageVersions:
         # A drop raises the version, and so does what takes it back. So it is odd after a drop, and
         # tells what an undo takes back where that is in a log file that was given up.
         undoes = body.operation == operations.CONTAINER_UNDO
+        dropping = self.dropping.setdefault(body.transaction, set())
+        dropping.discard(container)
         if creates or (undoes and body.fields["containerVersion"] % 2):
             self.dropped.discard(container)
         else:
             self.dropped.add(container)
+            if not undoes:
+                dropping.add(container)
 
     def pages(self) -> Iterator[RedonePage]:
         """Yield the pages that were redone."""
@@ -151,6 +157,7 @@ class PageVersions:
             self.note_end(place, body.transaction)
 
     def note_end(self, place: int, transaction: int | None) -> None:
-        """Take in the end of a transaction: the containers that it created are filled."""
+        """Take in the end of a transaction: what it created is filled, what it dropped is gone."""
+        self.dropping.pop(transaction, None)
         for container in self.creators.pop(transaction, ()):
             self.built[container] = place

@@ -141,13 +141,15 @@ class Containers:
             if not one.segment and one.number not in met:
                 yield from self._container(one.number, {}, made=made)
         yield from self._later(built)
-        for one in flushed.dropped:
+        still_open = (flushed.dropping.get(number, ()) for number in recovery.table)
+        dropped = flushed.dropped.difference(*still_open)
+        for one in dropped:
             early.pop(one.number, None)
         for number, pages in sorted(early.items()):
             wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
             yield from self._container(number, wanted, made=None)
         listed = self._listed()
-        changed = {*recovery.containers, *flushed.dropped}
+        changed = {*recovery.containers, *dropped}
         yield from self._unlisted(listed, changed)
         if not self._sealed:
             filled = {one for one, end in built.items() if end != math.inf}
