@@ -22,6 +22,7 @@ from tallystick.storage.source import ByteSource
 from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.read.files import open_file
 from tallystick.systems.jboss.format.file_names import number_of
+from tallystick.systems.jboss.format.pages import contents_of
 from tallystick.systems.protocol import ReadOptions
 from tests.interop.differential import around
 from tests.interop.differential.around import UNDAMAGED, Damage, damage_beside
@@ -50,7 +51,9 @@ ALTERED_MAX = 200
 COUNTED = frozenset({"ADD", "UPDATE", "ADD_TX", "UPDATE_TX"})
 """Records of a journal that say how often a compaction has copied them."""
 EARLIER, ALTERED = "an earlier state", "values altered"
-COME_AND_GO = "states come and go"
+COME_AND_GO = "come and go"
+ADDRESS = "address.txt"
+"""What names the address of the pages in a folder of a broker."""
 CRASH_ALIKE = "as a crash leaves it"
 REFUSES, SAFE, LOSES, CANNOT_TELL, NO_LOG = "refuses", "safe", "loses", "cannot-tell", "no log"
 
@@ -430,13 +433,47 @@ def come_and_go(system: Original, copy: Path, whole: Whole, other: Path) -> bool
     """Return whether each state in a copy is one that a coordinator wrote there, at some time.
 
     It is written when its transaction is decided and deleted when that ends, so any choice of them
-    is a store that a coordinator leaves.
+    is a store that a coordinator leaves. Of a broker: whether only pages are gone that nothing but
+    they themselves tells of.
     """
+    if isinstance(system, Server):
+        return _pages_come_and_go(system, copy, whole.folder)
     places = [whole.folder, whole.older, other]
     return isinstance(system, Coordinator) and all(
         any(_equal(one, place / one.relative_to(copy)) for place in places)
         for one in system.files(copy)
     )
+
+
+def _pages_come_and_go(system: Server, copy: Path, whole: Path) -> bool:
+    """Return whether only the first pages of an address are gone, or the end of what was paged.
+
+    A broker deletes a page whose messages were taken, and the last one ends where it was killed. Of
+    messages in a transaction its journal tells, and of a large one its file.
+    """
+    before, after = (
+        {one.relative_to(place): one.read_bytes() for one in system.files(place)}
+        for place in (whole, copy)
+    )
+    changed = {one for one in before | after if before.get(one) != after.get(one)}
+    pages = [one for one in before if one.suffix == ".page"]
+    for folder in {one.parent for one in changed}:
+        own = sorted(one for one in pages if one.parent == folder)
+        kept = [one for one in own if one in after]
+        first = own.index(kept[0]) if kept else len(own)
+        gone = [before[one] for one in own if one not in after]
+        if kept and before[kept[-1]] != after[kept[-1]]:
+            if not before[kept[-1]].startswith(after[kept[-1]]):
+                return False
+            gone.append(before[kept[-1]][len(after[kept[-1]]) :])
+        held = [contents_of(memoryview(one)) for one in gone]
+        if (
+            own[first : first + len(kept)] != kept
+            or any(before[one] != after[one] for one in kept[:-1])
+            or any(one.transactions or one.large or not one.whole for one in held)
+        ):
+            return False
+    return bool(changed) and changed <= {*pages, *(one.with_name(ADDRESS) for one in pages)}
 
 
 def answer_of(folder: Path, system: Original) -> tuple[str, str, int | None]:

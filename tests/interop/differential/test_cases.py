@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from tests.interop.differential.originals import ORIGINALS, OTHERS, Database, Wh
 from tests.systems.h2.kit import opened
 from tests.systems.h2.verdict.test_damage import base
 from tests.systems.jboss.build import add, image, update, write
+from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 HORNETQ = ORIGINALS["hornetq"]
 
@@ -317,6 +319,38 @@ def test_damage_to_a_store_of_states_is_known_where_a_coordinator_leaves_it(
     assert files_of(copy) != files_of(whole.folder)
     legal = kind.endswith(("missing", "of yesterday", "of another node"))
     assert come_and_go(narayana, copy, whole, tmp_path / "other") is legal
+
+
+SMALL, SENT_IN_ONE = (struct.pack(">qB", one, 0) + bytes(40) for one in (-1, 7))
+IN_NONE, IN_ONE = entry(SMALL) * 3, entry(SMALL) + entry(SENT_IN_ONE)
+
+
+@pytest.mark.parametrize(
+    ("pages", "left", "legal"),
+    [
+        ([IN_NONE, IN_NONE, IN_NONE], [None, IN_NONE, IN_NONE], True),
+        ([IN_NONE, IN_NONE, IN_NONE], [IN_NONE, None, None], True),
+        ([IN_NONE, IN_NONE], [None, None], True),
+        ([IN_NONE, IN_NONE], [IN_NONE, entry(SMALL) * 2], True),
+        ([IN_NONE, IN_NONE], [IN_NONE, IN_NONE[:-1]], False),
+        ([IN_NONE, IN_NONE], [entry(SMALL) * 2, IN_NONE], False),
+        ([IN_NONE, IN_NONE, IN_NONE], [IN_NONE, None, IN_NONE], False),
+        ([IN_ONE, IN_NONE], [None, IN_NONE], False),
+        ([IN_NONE, entry(WRITTEN)], [IN_NONE, None], False),
+        ([IN_NONE], [IN_NONE], False),
+    ],
+)
+def test_pages_come_and_go_at_both_ends_where_nothing_else_tells_of_them(
+    pages: list[bytes], left: list[bytes | None], legal: bool, tmp_path: Path
+) -> None:
+    whole = Whole(tmp_path / "whole", tmp_path, [])
+    for folder, contents in ((whole.folder, pages), (tmp_path / "copy", left)):
+        (folder / "paging/one").mkdir(parents=True)
+        for number, content in enumerate(contents, 1):
+            if content is not None:
+                (folder / f"paging/one/{number:09}.page").write_bytes(content)
+    broker = OTHERS["artemis-broker"]
+    assert come_and_go(broker, tmp_path / "copy", whole, tmp_path) is legal
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
