@@ -31,7 +31,7 @@ from tallystick.records import (
 from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.analysis import LogAnalysis, analyse
-from tallystick.systems.derby.engine.flushed_pages import flushed_pages
+from tallystick.systems.derby.engine.flushed_pages import flushed_pages, rows_written
 from tallystick.systems.derby.engine.recovery import (
     VERSION_SETTING,
     reach_from,
@@ -446,8 +446,9 @@ class DerbyReading(Reading):
         flushed = flushed_pages(self.scan, self.recovery, self._runs)
         cut = unacknowledged_from(self.log, self.recovery) is not None
         log = self.log
+        written = partial(rows_written, self.scan, self.recovery, self._runs)
         containers = Containers(
-            database, cut=cut, sealed=log.sealed, cipher=log.cipher, body_at=log.body_at
+            database, cut=cut, sealed=log.sealed, cipher=log.cipher, written=written
         )
         return containers.parts(self.recovery, flushed)
 

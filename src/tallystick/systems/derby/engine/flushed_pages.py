@@ -1,17 +1,21 @@
-"""The pages that the last checkpoint has written, as far as the log tells of them.
+"""The pages that the last checkpoint has written, and the rows that lead to versions of pages.
 
 In: the scan of a log and its recovery. Out: for each page that is changed before the redo mark, in
-its file or in the files that lead up to it, the version that its file has at least.
+its file or in the files that lead up to it, the version that its file has at least; and the changes
+that lead to given versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import split_instant
+from tallystick.systems.derby.format.operations import INSERT, UPDATE_ROW
+from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
@@ -20,7 +24,7 @@ from tallystick.systems.derby.runs.pieces import file_pieces
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
-
+_WRITING = (INSERT, UPDATE_ROW)
 BYTES_BEFORE = 1 << 24
 """Of log files before that of the redo mark: those that a transaction holds back may be many."""
 
@@ -39,6 +43,50 @@ def flushed_pages(scan: LogScan, recovery: Recovery, runs: Runs | None) -> PageV
                 if piece.size and piece.instants[0] >= recovery.redo_mark:
                     break
                 _note_chunk(found, piece, recovery.redo_mark)
+    return found
+
+
+def rows_written(
+    scan: LogScan, recovery: Recovery, runs: Runs | None, wanted: Mapping[Page, int]
+) -> Iterator[tuple[int, Body]]:
+    """Yield the inserts and updates of rows that lead to these versions of pages, by instants.
+
+    From the files that lead up to the redo mark on; of several to one version the last.
+    """
+    found: dict[Page, tuple[int, Body]] = {}
+    first = min(_files_up_to(scan, recovery), default=0)
+    for number in (one for one in scan.log.files if wanted and one >= first):
+        for piece in file_pieces(scan.file(number), runs):
+            if isinstance(piece, ByteRange):
+                body = piece.body if piece.is_believed else None
+                changes = [] if body is None else [(piece.place, body)]
+            else:
+                rows = _rows_that_lead_to(wanted, piece)
+                changes = [(int(piece.instants[row]), piece.body(row)) for row in rows]
+            found |= {
+                body.fields["pageId"]: (place, body)
+                for place, body in changes
+                if body.operation in _WRITING
+                and wanted.get(body.fields["pageId"]) == body.fields["pageVersion"] + 1
+            }
+    yield from found.values()
+
+
+def _rows_that_lead_to(wanted: Mapping[Page, int], chunk: Chunk) -> list[int]:
+    """Return the rows of inserts and updates on these pages, on the versions before."""
+    import numpy as np
+
+    from tallystick.systems.derby.runs.walk import CONTAINER, OPERATION, PAGE, SEGMENT, VERSION
+
+    columns = chunk.columns
+    rows = np.flatnonzero(np.isin(columns[OPERATION], _WRITING) & (columns[SEGMENT] == 0))
+    for column, values in (
+        (CONTAINER, [one.container for one in wanted]),
+        (PAGE, [one.number for one in wanted]),
+        (VERSION, [version - 1 for version in wanted.values()]),
+    ):
+        rows = rows[np.isin(columns[column, rows], values)]
+    found: list[int] = rows.tolist()
     return found
 
 

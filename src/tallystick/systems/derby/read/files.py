@@ -181,12 +181,6 @@ class LogFiles:
         except LogFormatError as error:
             return clear, None, str(error)
 
-    def body_at(self, instant: int) -> Body | None:
-        """Return the record at an instant, decoded; None if there is none, or it is encrypted."""
-        number, position = layout.split_instant(instant)
-        envelope = layout.read_envelope(self.files[number].data, position)
-        return None if envelope is None else self.decode_or_error(number, envelope)[1]
-
     def is_plain(self, number: int) -> bool:
         """Return whether the file is from before the database was encrypted.
 

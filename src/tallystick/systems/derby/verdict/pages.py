@@ -25,7 +25,6 @@ from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT, split_instant
-from tallystick.systems.derby.format.operations import INSERT, UPDATE_ROW
 from tallystick.systems.derby.format.page_rows import images_of
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
@@ -60,14 +59,12 @@ class Wanted(NamedTuple):
         flushed: the last checkpoint has written this version.
         most: the log explains no larger one; None where it cannot tell.
         cut: the log cuts pages off its container: it may be one of them.
-        changes: version -> the instant of the change that leads to it, where the log tells.
     """
 
     redo: int | None
     flushed: int
     most: int | None
     cut: bool
-    changes: Mapping[int, int]
 
 
 class Containers:
@@ -79,7 +76,8 @@ class Containers:
             may be there whose creation was not written.
         sealed: that containers are there is all that can be seen of them.
         cipher: with which pages are encrypted.
-        body_at: returns the record at an instant, decoded.
+        written: given pages with their versions, yields the inserts and updates of rows in the log
+            that lead to these.
     """
 
     def __init__(
@@ -89,9 +87,10 @@ class Containers:
         cut: bool,
         sealed: bool = False,
         cipher: LogCipher | None = None,
-        body_at: Callable[[int], Body | None],
+        written: Callable[[Mapping[Page, int]], Iterable[tuple[int, Body]]],
     ) -> None:
-        self._body_at = body_at
+        self._written = written
+        self._versions: dict[Page, int] = {}
         self._cut, self._sealed, self._cipher = cut, sealed, cipher
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
@@ -148,6 +147,7 @@ class Containers:
         for number, pages in sorted(early.items()):
             wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
             yield from self._container(number, wanted, made=None)
+        yield from self._rewritten()
         listed = self._listed()
         changed = {*recovery.containers, *dropped}
         yield from self._unlisted(listed, changed)
@@ -320,34 +320,34 @@ class Containers:
                 if not _fits(head, one):
                     yield _unfit(part, path, page, head, one)
                     return
-                change = one.changes.get(head.version or 0)
-                if change is not None and not self._has_row(file, page, change):
-                    place = split_instant(change)
-                    text = f"{page} does not have the row that the log writes there, at {place}"
-                    why, answer = f"{text}: {_OTHER_TIME}", Answer.CANNOT_TELL
-                    yield Part(part, path, FOUND_BY, fits=False, why=why, answer=answer)
-                    return
+                if head.version is not None and head.version >= _LOGGED_FROM:
+                    self._versions[page] = head.version
         except LogUnreadableError as error:
             yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
 
-    def _has_row(self, file: PageFile, page: Page, change: int) -> bool:
-        """Return False if a page lacks the row that a change, at an instant, writes.
+    def _rewritten(self) -> Iterator[Part]:
+        """Yield the container of a page without the row that leads to the version that it has.
 
-        A page of another time or database may have the version to which that leads, too.
+        A page of another time or database may have the version to which a change leads, too.
         """
-        body = self._body_at(change)
-        if body is None or body.operation not in (INSERT, UPDATE_ROW):
-            return True
-        written = images_of(body).row_after
-        if written is None:
-            return True
-        found = file.row(page.number, written.record_id)
-        stored = {} if found is None else part_of(found).fields
-        # An update leaves out what it does not change.
-        return all(
-            column in stored and stored[column].data == one.data
-            for column, one in part_of(written).fields.items()
-        )
+        for place, body in self._written(self._versions):
+            page: Page = body.fields["pageId"]
+            row = images_of(body).row_after
+            name = self._stored(f"c{page.container:x}.dat")
+            if row is None or name is None:
+                continue
+            found = PageFile(f"{self._folder}/{name}", self._cipher).row(page.number, row.record_id)
+            stored = {} if found is None else part_of(found).fields
+            # An update leaves out what it does not change.
+            if any(
+                column not in stored or stored[column].data != one.data
+                for column, one in part_of(row).fields.items()
+            ):
+                part = f"{SEGMENT}/c{page.container:x}.dat"
+                text = f"{page} does not have the row that the log writes there, at "
+                text += f"{split_instant(place)}: {_OTHER_TIME}"
+                path, answer = f"{self._folder}/c{page.container:x}.dat", Answer.CANNOT_TELL
+                yield Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
 
 
 def _damage(file: PageFile, met: Collection[int]) -> str:
@@ -363,20 +363,21 @@ def _damage(file: PageFile, met: Collection[int]) -> str:
     damaged = next((one for one in file.heads(pages) if one.version is None), None)
     if damaged is not None:
         return f"is damaged: of page {damaged.number} {damaged.problem}"
-    return "" if 0 in met else _of_different_times(file, there, met)
+    return "" if 0 in met else _of_different_times(file, there)
 
 
-def _of_different_times(file: PageFile, there: int, met: Collection[int]) -> str:
+def _of_different_times(file: PageFile, there: int) -> str:
     """Return how the pages of a container differ from what its allocation page says of them.
 
-    It is written when pages are taken and given back, and a checkpoint writes both.
+    It is written when pages are taken and given back, and a checkpoint writes both. Redo changes
+    neither where it does not meet that page.
     """
     free = file.free()
     for one in file.heads(number for number in range(1, min(there, file.pages_max))):
         counts = one.number < file.pages
         if not counts and not one.version:  # made before it is needed
             continue
-        if one.used != counts and one.number not in free and one.number not in met:
+        if one.used != counts and one.number not in free:
             says = "does not count page" if one.used else "counts page"
             used = "is in use" if one.used else "is not in use"
             return f"has pages of different times: its first page {says} {one.number}, which {used}"
@@ -406,7 +407,7 @@ def _missing(
 
 def _fits(head: PageHead, wanted: Wanted) -> bool:
     """Return whether a page is as the log says; one that is not there where redo makes it anew."""
-    version, (redo, flushed, most, cut, _) = head.version, wanted
+    version, (redo, flushed, most, cut) = head.version, wanted
     if version is None:
         return head.unwritten and (redo == 0 or cut)
     least = flushed if redo is None else redo
@@ -460,21 +461,14 @@ def _wanted(
     late = list(redone)
     cut = any(one.cut for one in (*late, *early.values()))
     found = {
-        number: Wanted(None, one.after, _most(one, built), cut, _changes(built, one))
-        for number, one in early.items()
+        number: Wanted(None, one.after, _most(one, built), cut) for number, one in early.items()
     }
     for one in late:
         first = max(one.first, gaps.get(one.page, 0))
-        changes = _changes(built, one, early.get(one.page.number))
-        found[one.page.number] = Wanted(first, 0, _most(one, built), cut, changes)
+        found[one.page.number] = Wanted(first, 0, _most(one, built), cut)
     return found
 
 
 def _most(one: RedonePage, built: float) -> int | None:
     known = one.last > built and not one.undone and one.after >= _LOGGED_FROM
     return one.after if known else None
-
-
-def _changes(built: float, *pages: RedonePage | None) -> dict[int, int]:
-    found = ((_most(one, built), one.last) for one in pages if one is not None)
-    return {most: last for most, last in found if most is not None}
