@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -291,6 +292,28 @@ def test_a_start_of_a_journal_that_never_held_a_record_takes_two_ids_where_it_de
 
 IN_TRANSACTION = struct.pack(">qB", 5, 0) + bytes(40)
 TRANSACTION, OF_TWO = struct.pack(">qi", 5, 1), struct.pack(">qi", 5, 2)
+
+
+@pytest.mark.parametrize(("waiting", "fits"), [([8, 11], False), ([12, 13], True)])
+def test_a_start_gives_new_ids_to_files_that_wait_beside_those_of_a_compaction(
+    waiting: list[int], fits: bool, tmp_path: Path
+) -> None:
+    notes = [(1, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH)]
+    bound = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in notes]
+    made(tmp_path, "bindings", BOUND, {1: bound, 3: []})
+    copies = [replace(add(one), compact_count=1) for one in range(1, 75)]
+    (tmp_path / "journal").mkdir()
+    for name, file_id, items in (
+        (9, 1, copies[:37]),
+        (10, 2, copies[37:]),
+        *((one, one, []) for one in waiting),
+    ):
+        content = image("g3", file_id, items, fill=b"\0")
+        (tmp_path / "journal" / MESSAGES.format(name)).write_bytes(content)
+    bindings = judged(tmp_path)[1][0]
+    assert (bindings.part, bindings.answer is Answer.SAFE) == ("bindings", fits)
+
+
 QUEUE_7 = add(7, (struct.pack(">i", 8) + "fast".encode("utf-16-le")) * 2, QUEUE)
 TAKEN_FIRST = struct.pack(">qqi", 7, 2, 0)
 TAKEN = struct.pack(">qqi", 7, 2, 0)

@@ -216,8 +216,15 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         each = CREATED_MIN if 1 in unused else 1
         return 0 < newest < CREATED_MIN + each * (started - 1)
     file, first = used[-1], used[-1].first_added()
-    if is_compacted(file) or newest == file.effective_id:
+    if newest == file.effective_id:
         return False
+    if is_compacted(file):
+        # A load gives a new id to a file that waits: so none came where one waits that had its id
+        # before the compaction created its files.
+        created = max(number_of(one.file.name) for one in used if is_compacted(one))
+        waits = any(not one.has_records and one.effective_id < created for one in readings)
+        named = max(one.named_below([LONG_MAX])[0] for one in used)
+        return waits and bool(starts) and named < starts[-1]
     least = started - 1 if file.effective_id == 1 else 0
     if starts and first is not None:
         later = sum(first < one for one in starts)
