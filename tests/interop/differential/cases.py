@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from pathlib import Path
 import tallystick
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
+from tallystick.systems.derby.read.catalogue import CONGLOMERATES
+from tallystick.systems.derby.read.containers import conglomerates
 from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.read.files import open_file
 from tallystick.systems.jboss.format.file_names import number_of
@@ -40,6 +43,7 @@ from tests.interop.differential.originals import (
     Server,
     Whole,
 )
+from tests.systems.derby.logs import reading_of
 
 PER_WORKLOAD = 40
 BYTES, HEADS, BESIDE = "bytes", "heads", "beside"
@@ -52,6 +56,7 @@ COUNTED = frozenset({"ADD", "UPDATE", "ADD_TX", "UPDATE_TX"})
 """Records of a journal that say how often a compaction has copied them."""
 EARLIER, ALTERED = "an earlier state", "values altered"
 COME_AND_GO = "come and go"
+UNNAMED = "nothing names it"
 ADDRESS = "address.txt"
 """What names the address of the pages in a folder of a broker."""
 CRASH_ALIKE = "as a crash leaves it"
@@ -184,11 +189,9 @@ def run(
                 _place(system, copied)
                 answer, said, stake = answer_of(copied, system)
                 unseen = CRASH_ALIKE if alike else ""
-                if how == BESIDE and is_earlier(system, whole, judged):
-                    unseen = EARLIER
-                elif how == BESIDE and come_and_go(system, copied, whole, other.folder):
-                    unseen = COME_AND_GO
-                elif answer == SAFE and how != BESIDE:
+                if how == BESIDE:
+                    unseen = _unseen_beside(system, copied, judged, whole, other.folder) or unseen
+                elif answer == SAFE:
                     unseen = unseen or unseen_damage(system, whole, judged)
                 found = opened(copied)
                 if done in around.ENDS_EARLIER and any(
@@ -205,6 +208,15 @@ def run(
                 yield case
             if only is None:
                 shutil.rmtree(whole.folder.parent)
+
+
+def _unseen_beside(system: Original, copy: Path, judged: Path, whole: Whole, other: Path) -> str:
+    """Return why no reader can see what was done beside a log; ``judged`` has all in its place."""
+    if is_earlier(system, whole, judged):
+        return EARLIER
+    if come_and_go(system, copy, whole, other):
+        return COME_AND_GO
+    return UNNAMED if nothing_names(system, judged, whole, other) else ""
 
 
 def _copy(whole: Whole, to: Path) -> Path:
@@ -443,6 +455,56 @@ def come_and_go(system: Original, copy: Path, whole: Whole, other: Path) -> bool
         any(_equal(one, place / one.relative_to(copy)) for place in places)
         for one in system.files(copy)
     )
+
+
+def nothing_names(system: Original, copy: Path, whole: Whole, other: Path) -> bool:
+    """Return whether only whole tables of Derby are of another time or database, unseen.
+
+    No record of the log names a container of theirs, and they have no index that is still of this
+    time: so might their rows have been before the log begins.
+    """
+    if not isinstance(system, Database) or not system.is_derby or system.password is not None:
+        return False
+    before, after = (
+        {
+            one.relative_to(place): one.read_bytes()
+            for one in place.rglob("*")
+            if one.is_file() and one.suffix != ".lck"
+        }
+        for place in (whole.folder, copy)
+    )
+    changed = {one for one in before | after if before.get(one) != after.get(one)}
+    numbers = {container_of(one): one for one in changed}
+    sources = (whole.older.with_name("older-seg0"), other / "seg0")
+    if (
+        not changed
+        or None in numbers
+        or not all(
+            any(_equal(copy / one, source / one.name) for source in sources) for one in changed
+        )
+    ):
+        return False
+    tables: dict[bytes, set[int | None]] = {}
+    for one in conglomerates(str(copy / f"seg0/c{CONGLOMERATES:x}.dat")):
+        tables.setdefault(one.table_id, set()).add(one.number)
+    theirs = [group for group in tables.values() if group & numbers.keys()]
+    return not _named_in(copy) & numbers.keys() and set().union(*theirs) == numbers.keys()
+
+
+def _named_in(database: Path) -> set[int]:
+    """Return the numbers of the containers that records of a log name."""
+    pages = (
+        one.body.fields.get("pageId")
+        for one in reading_of(database).scan.ranges()
+        if one.body is not None
+    )
+    return {page.container for page in pages if page is not None}
+
+
+def container_of(path: Path) -> int | None:
+    """Return the number of a container, by the name of its file; None of another file."""
+    match = re.fullmatch(r"c([0-9a-f]+)\.dat", path.name)
+    return int(match[1], 16) if match and path.parent.name == "seg0" else None
 
 
 def _pages_come_and_go(system: Server, copy: Path, whole: Path) -> bool:

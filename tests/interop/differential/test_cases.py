@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.systems.derby.read.containers import Conglomerate
 from tallystick.systems.jboss.format.layout import Item
-from tests.interop.differential import around
+from tests.interop.differential import around, cases
 from tests.interop.differential.around import DERBY, NARAYANA, Damage, damage_beside
 from tests.interop.differential.cases import (
     ALTERED,
@@ -22,6 +23,7 @@ from tests.interop.differential.cases import (
     crash_alike,
     is_earlier,
     kinds_of,
+    nothing_names,
     table,
     unseen_damage,
 )
@@ -319,6 +321,38 @@ def test_damage_to_a_store_of_states_is_known_where_a_coordinator_leaves_it(
     assert files_of(copy) != files_of(whole.folder)
     legal = kind.endswith(("missing", "of yesterday", "of another node"))
     assert come_and_go(narayana, copy, whole, tmp_path / "other") is legal
+
+
+@pytest.mark.parametrize(
+    ("taken", "unseen"),
+    [
+        (["c490.dat"], True),  # a table without an index
+        (["c4a0.dat"], False),  # its index is still of this time
+        (["c4a0.dat", "c4b1.dat"], True),
+        (["c490.dat", "c4c0.dat"], False),  # the log names it
+        (["c490.dat", "c10.dat"], False),
+    ],
+)
+def test_a_whole_table_of_which_the_log_tells_nothing_may_be_of_another_database(
+    taken: list[str], unseen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = {b"a": [0x490], b"b": [0x4A0, 0x4B1], b"c": [0x4C0]}
+    found = [
+        Conglomerate(number, number & 1 == 0, table)
+        for table, numbers in listed.items()
+        for number in numbers
+    ]
+    monkeypatch.setattr(cases, "conglomerates", lambda _: iter(found))
+    monkeypatch.setattr(cases, "_named_in", lambda _: {0x4C0})
+    whole, other = derby(tmp_path / "one"), derby(tmp_path / "two")
+    for place, text in ((whole, b"this"), (other, b"other")):
+        for one in found:
+            (place.folder / f"seg0/c{one.number:x}.dat").write_bytes(text)
+    (whole.folder / "db.lck").touch()
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    for name in taken:
+        (copy / "seg0" / name).write_bytes(b"other")
+    assert nothing_names(ORIGINALS["derby"], copy, whole, other.folder) is unseen
 
 
 SMALL, SENT_IN_ONE = (struct.pack(">qB", one, 0) + bytes(40) for one in (-1, 7))
