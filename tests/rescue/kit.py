@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import resource
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,8 +60,11 @@ def temporary(origin: Path, name: str) -> Iterator[Path]:
 def limited_file_size(most: int) -> Iterator[None]:
     """Fail writes past that many bytes of a file in the block, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python keeps what it could write of a compiled module, and cannot import it from there.
+    compiles, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = compiles
