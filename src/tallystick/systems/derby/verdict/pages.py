@@ -47,6 +47,8 @@ _CATALOGUE_MAX = 1 << 20
 """Bytes of the catalogue's list of containers up to which it is read."""
 _EVERY_PAGE_MAX = 1 << 24
 """Bytes of all containers up to which their pages are looked at, named by the log or not."""
+_ROWS_MAX = 1 << 14
+"""Pages of which rows are compared: so that memory does not grow with the database."""
 _LOGGED_FROM = 4
 """What is logged of a page that is then filled without log records raises its version to less."""
 
@@ -320,8 +322,8 @@ class Containers:
                 if not _fits(head, one):
                     yield _unfit(part, path, page, head, one)
                     return
-                if head.version is not None and head.version >= _LOGGED_FROM:
-                    self._versions[page] = head.version
+                if (head.version or 0) >= _LOGGED_FROM and len(self._versions) < _ROWS_MAX:
+                    self._versions[page] = head.version or 0
         except LogUnreadableError as error:
             yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
 
