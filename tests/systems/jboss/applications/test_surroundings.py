@@ -266,6 +266,22 @@ def test_a_start_after_a_stop_in_order_took_an_id_too(
     assert answer(tmp_path)[:2] == expected
 
 
+@pytest.mark.parametrize(("waiting", "expected"), [([3, 4], DOUBT), ([4, 5], SAFE)])
+def test_a_start_gives_each_file_that_waits_a_new_id(
+    waiting: list[int], expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Several wait where a broker has used files again that it was done with."""
+    notes = [add(ID_BATCH + 2, (2 * ID_BATCH).to_bytes(8, "big"), IDS_GIVEN)]
+    made(tmp_path, "journal", MESSAGES, {2: [add(99)]} | {one: [] for one in waiting})
+    journal = tmp_path / "journal"
+    for name, one in reversed(list(enumerate([2, *waiting], 1))):
+        (journal / MESSAGES.format(name)).rename(journal / MESSAGES.format(one))
+    full = image("g3", 1, [add(one) for one in range(1, 38)], fill=b"\0")
+    (journal / MESSAGES.format(1)).write_bytes(full)
+    made(tmp_path, "bindings", BOUND, {1: notes, 3: []})
+    assert answer(tmp_path)[:2] == expected
+
+
 @pytest.mark.parametrize(("started", "enough"), [(1, 2), (3, 6), (4, 8)])
 def test_a_journal_without_a_record_took_ids_at_each_start_too(
     started: int, enough: int, tmp_path: Path

@@ -197,10 +197,11 @@ def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Itera
 def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started: int) -> bool:
     """Return whether a broker was started after its journal was as it is now.
 
-    Each load takes an id at least for the file that waits, so those after the last file with
-    records are as many as the loads since that was current. Those are the starts that are noted
-    with a higher id than that of its first record; where some notes are gone, the batches of ids
-    between, as in `_taken_by_loads`; and of the very first file all that there ever were.
+    Each load gives a new id to every file that waits, so those between the last file with records
+    and the first that waits are as many as the loads since that was current. Those are the starts
+    that are noted with a higher id than that of its first record; where some notes are gone, the
+    batches of ids between, as in `_taken_by_loads`; and of the very first file all that there ever
+    were.
 
     Args:
         readings: the files, by ascending id.
@@ -229,7 +230,8 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
     if starts and first is not None:
         later = sum(first < one for one in starts)
         least = max(least, later, starts[-1] // ID_BATCH - first // ID_BATCH)
-    return newest - file.effective_id - 1 < least
+    lowest = next(one.effective_id for one in readings if one.effective_id > file.effective_id)
+    return lowest - file.effective_id - 1 < least
 
 
 def has_whole_past(readings: Sequence[KnownFile]) -> bool:
