@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tallystick.systems.derby.engine.flushed_pages import flushed_pages, rows_wr
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.recovery import recover
 from tallystick.systems.derby.format.crypto import LogCipher
-from tallystick.systems.derby.format.field_types import Container
+from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import (
     CONTAINER_CHANGE,
@@ -613,6 +614,20 @@ def test_a_page_has_the_row_of_the_change_that_leads_to_its_version(tmp_path: Pa
         altered += 1
     assert altered
     assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
+def test_a_row_in_the_log_that_cannot_be_decoded_is_none_that_a_page_lacks(tmp_path: Path) -> None:
+    """A checksum vouches for the record; Derby does not decode what the page has already."""
+    path = killed(tmp_path)
+    reading = reading_of(path)
+    flushed = flushed_pages(reading.scan, reading.recovery, None)
+
+    def written(versions: Mapping[Page, int]) -> list[tuple[int, Body]]:
+        found = rows_written(reading.scan, reading.recovery, None, versions)
+        return [(place, replace(body, optional=b"\x04")) for place, body in found]
+
+    containers = Containers(str(path), cut=False, written=written)
+    assert [one.fits for one in containers.parts(reading.recovery, flushed)] == [True]
 
 
 def test_a_page_that_redo_meets_is_counted_by_the_first_page_of_its_container(

@@ -54,6 +54,12 @@ def rows_written(
     From the files that lead up to the redo mark on; of several to one version the last.
     """
     found: dict[Page, tuple[int, Body]] = {}
+    # What columns of a chunk are asked for, made once.
+    sought = (
+        [one.container for one in wanted],
+        [one.number for one in wanted],
+        [version - 1 for version in wanted.values()],
+    )
     first = min(_files_up_to(scan, recovery), default=0)
     for number in (one for one in scan.log.files if wanted and one >= first):
         for piece in file_pieces(scan.file(number), runs):
@@ -61,7 +67,7 @@ def rows_written(
                 body = piece.body if piece.is_believed else None
                 changes = [] if body is None else [(piece.place, body)]
             else:
-                rows = _rows_that_lead_to(wanted, piece)
+                rows = _rows_with(sought, piece)
                 changes = [(int(piece.instants[row]), piece.body(row)) for row in rows]
             found |= {
                 body.fields["pageId"]: (place, body)
@@ -72,19 +78,15 @@ def rows_written(
     yield from found.values()
 
 
-def _rows_that_lead_to(wanted: Mapping[Page, int], chunk: Chunk) -> list[int]:
-    """Return the rows of inserts and updates on these pages, on the versions before."""
+def _rows_with(sought: Sequence[list[int]], chunk: Chunk) -> list[int]:
+    """Return the rows of inserts and updates with one of these containers, pages and versions."""
     import numpy as np
 
     from tallystick.systems.derby.runs.walk import CONTAINER, OPERATION, PAGE, SEGMENT, VERSION
 
     columns = chunk.columns
     rows = np.flatnonzero(np.isin(columns[OPERATION], _WRITING) & (columns[SEGMENT] == 0))
-    for column, values in (
-        (CONTAINER, [one.container for one in wanted]),
-        (PAGE, [one.number for one in wanted]),
-        (VERSION, [version - 1 for version in wanted.values()]),
-    ):
+    for column, values in zip((CONTAINER, PAGE, VERSION), sought, strict=True):
         rows = rows[np.isin(columns[column, rows], values)]
     found: list[int] = rows.tolist()
     return found

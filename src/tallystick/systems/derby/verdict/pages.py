@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from tallystick.errors import LogUnreadableError
+from tallystick.errors import LogFormatError, LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
@@ -332,13 +332,23 @@ class Containers:
 
         A page of another time or database may have the version to which a change leads, too.
         """
-        for place, body in self._written(self._versions):
+        files: dict[str, PageFile] = {}
+        # By container, so that each file is opened once.
+        written = sorted(
+            self._written(self._versions), key=lambda one: one[1].fields["pageId"].container
+        )
+        for place, body in written:
             page: Page = body.fields["pageId"]
-            row = images_of(body).row_after
             name = self._stored(f"c{page.container:x}.dat")
+            try:
+                row = images_of(body).row_after
+            except LogFormatError:  # Derby does not decode what the page has already
+                continue
             if row is None or name is None:
                 continue
-            found = PageFile(f"{self._folder}/{name}", self._cipher).row(page.number, row.record_id)
+            if name not in files:
+                files = {name: PageFile(f"{self._folder}/{name}", self._cipher)}
+            found = files[name].row(page.number, row.record_id)
             stored = {} if found is None else part_of(found).fields
             # An update leaves out what it does not change.
             if any(
