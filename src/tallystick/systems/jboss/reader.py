@@ -68,7 +68,7 @@ from tallystick.systems.jboss.format.messages import (
     PAGE_TAKEN,
     Notes,
     ids_given,
-    starts_of,
+    noted_starts,
 )
 from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
@@ -487,7 +487,7 @@ class JournalReading(Reading):
         last = max((one.effective_id for one in files if one.has_records), default=0)
         # Bindings change files next to never: since then each start has taken one id.
         started = files[-1].effective_id - last if last else 0
-        return started_since(begun(self._evidence), starts_of(bindings._id_notes()), started)
+        return started_since(begun(self._evidence), noted_starts(bindings._id_notes), started)
 
     def _never_took(self) -> bool:
         """Return whether every record that the journal ever had is there, and none took a page."""
@@ -496,8 +496,9 @@ class JournalReading(Reading):
         types = (one.attributes.get("user_type") for one in self.records()) if whole else ()
         return whole and not any(one in PAGE_TAKEN for one in types)
 
+    @cached_property
     def _id_notes(self) -> Notes:
-        """Return what these bindings note of ids, also what they have deleted since."""
+        """What these bindings note of ids, also what they have deleted since."""
         return [
             (one.record_id or 0, one.body or b"")
             for one in self.records()
@@ -556,7 +557,7 @@ class JournalReading(Reading):
         given = None
         for one in self._around.parts:
             if one.part == BINDINGS and one.there and one.answer is Answer.SAFE:
-                given = ids_given(self._bindings(one.path)._id_notes())
+                given = ids_given(self._bindings(one.path)._id_notes)
         return judgement(replace(self._evidence, given=given), self._findings)
 
     def batches(

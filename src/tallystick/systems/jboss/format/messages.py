@@ -296,7 +296,7 @@ Notes = Sequence[tuple[int, bytes]]
 """Numbers and bodies of the records of `IDS_GIVEN`."""
 
 
-def starts_of(notes: Notes) -> list[int]:
+def noted_starts(notes: Notes) -> list[int]:
     """Return the first id after each start of a broker that is noted, in their order.
 
     It is the number of a note up to which id the broker may go. When it stops, another one notes
@@ -307,7 +307,7 @@ def starts_of(notes: Notes) -> list[int]:
 
 def ids_given(notes: Notes) -> range | None:
     """Return the ids that a broker gave after its last start; None if no note tells."""
-    starts = starts_of(notes)
+    starts = noted_starts(notes)
     return range(starts[-1], int.from_bytes(max(notes)[1][:8]) + 1) if starts else None
 
 

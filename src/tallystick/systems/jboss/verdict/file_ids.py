@@ -209,15 +209,16 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         started: how often it was started at least.
     """
     used = [one for one in readings if one.has_records]
-    newest = readings[-1].effective_id if readings else 0
     if not used:
+        newest = readings[-1].effective_id if readings else 0
         unused = {number_of(one.file.name) for one in readings if not one.facts.stale_ids}
         # The first file is used first: where it never was, none was, and each start gave an id to
         # it and one to a second file, which it kept, or made after it had deleted the one before.
         each = CREATED_MIN if 1 in unused else 1
         return 0 < newest < CREATED_MIN + each * (started - 1)
     file, first = used[-1], used[-1].first_added()
-    if newest == file.effective_id:
+    waiting = [one.effective_id for one in readings if one.effective_id > file.effective_id]
+    if not waiting:
         return False
     if is_compacted(file):
         # A load gives a new id to a file that waits: so none came where one waits that had its id
@@ -230,8 +231,7 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
     if starts and first is not None:
         later = sum(first < one for one in starts)
         least = max(least, later, starts[-1] // ID_BATCH - first // ID_BATCH)
-    lowest = next(one.effective_id for one in readings if one.effective_id > file.effective_id)
-    return lowest - file.effective_id - 1 < least
+    return waiting[0] - file.effective_id - 1 < least
 
 
 def has_whole_past(readings: Sequence[KnownFile]) -> bool:
