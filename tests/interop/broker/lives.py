@@ -83,11 +83,18 @@ def _classes(name: str) -> str:
 
 
 def lived(
-    name: str, folder: Path, seed: int, between: Callable[[int], object] | None = None
+    name: str,
+    folder: Path,
+    seed: int,
+    between: Callable[[int], object] | None = None,
+    *,
+    pages: bool = False,
 ) -> list[str]:
     """Have a broker live in a folder; return how each of its lives ended.
 
-    ``between`` is called with the number of each life before it begins.
+    ``between`` is called with the number of each life before it begins. One with ``pages`` has
+    little memory for its addresses, and clients that send much: in transactions and outside, large
+    messages, too.
     """
     rng, path, ends = random.Random(seed), _classes(name), list[str]()
     for life in range(rng.choice(LIVES)):
@@ -95,7 +102,7 @@ def lived(
         if between is not None:
             between(life)
         limit = rng.choice((0.05, 0.5, 1.5, 4)) * rng.random()
-        arguments = (folder, seed, life, ends[-1])
+        arguments = (folder, seed, life, ends[-1], pages)
         with start_java("Lives", *arguments, classpath=path, options=OPTIONS) as process:
             assert process.stdout is not None
             assert any(line == "working\n" for line in process.stdout), "the broker did not start"

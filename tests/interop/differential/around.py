@@ -27,17 +27,15 @@ PAGE_SIZES = (4096, 8192, 16384, 32768)
 
 
 def damage_beside(
-    kinds: dict[str, Damage], copy: Path, whole: Whole, other: Path, rng: random.Random, turn: int
+    kinds: dict[str, Damage], copy: Path, whole: Whole, other: Path, place: str
 ) -> str:
-    """Damage what lies beside the log; return what was done.
+    """Damage what lies beside the log by the first kind that finds something; return its name.
 
-    Kinds take turns, so that each comes as often as another; one that finds nothing to damage
-    leaves its turn to the next.
+    Each kind draws by the ``place`` of the case and its own name, so a case is the same again
+    whichever kinds were tried before.
     """
-    names = list(kinds)
-    first = turn % len(names)
-    in_turn = names[first:] + names[:first]
-    return next((one for one in in_turn if kinds[one](copy, whole, other, rng)), UNDAMAGED)
+    drawn = ((one, random.Random(f"{place} {one}")) for one in kinds)
+    return next((one for one, rng in drawn if kinds[one](copy, whole, other, rng)), UNDAMAGED)
 
 
 def _put(path: Path, content: bytes) -> bool:
@@ -310,7 +308,10 @@ ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER)
 
 
 def _part(copy: Path, rng: random.Random) -> Path:
-    return rng.choice(sorted(copy.glob("db.h2.db*")))
+    """One of two is a part with contents: most are room for pages to come."""
+    parts = sorted(copy.glob("db.h2.db*"))
+    used = [one for one in parts if any(one.read_bytes())]
+    return rng.choice(used if used and rng.random() < 0.5 else parts)
 
 
 def _part_missing(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
@@ -328,15 +329,23 @@ def _part_cut(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
     return _put(path, content[: rng.randrange(len(content))]) if content else False
 
 
+def _part_from(folder: Path, copy: Path, rng: random.Random) -> bool:
+    """Put a part from there in the place of one that differs."""
+    pairs = [(one, folder / one.name) for one in sorted(copy.glob("db.h2.db*"))]
+    there = [(one, other) for one, other in pairs if other.exists()]
+    differ = [(one, other) for one, other in there if one.read_bytes() != other.read_bytes()]
+    if not differ:
+        return False
+    path, other = rng.choice(differ)
+    return _put(path, other.read_bytes())
+
+
 def _part_older(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
-    path = _part(copy, rng)
-    older = whole.older / path.name
-    return older.exists() and _put(path, older.read_bytes())
+    return _part_from(whole.older, copy, rng)
 
 
 def _part_of_another(copy: Path, _: Whole, other: Path, rng: random.Random) -> bool:
-    path = _part(copy, rng)
-    return (other / path.name).exists() and _put(path, (other / path.name).read_bytes())
+    return _part_from(other, copy, rng)
 
 
 SPLIT: dict[str, Damage] = {

@@ -138,11 +138,14 @@ def run(
     only: tuple[int, int] | None = None,
     per_workload: int = PER_WORKLOAD,
     how: str = BYTES,
+    kind: str = "",
+    before: Iterable[str] = (),
 ) -> Iterator[Case]:
     """Yield ``count`` cases from ``seed`` on; ``only`` is one workload and one number of it.
 
     The first copy of each workload is not damaged. ``how`` is `BYTES` of the log at random, `HEADS`
-    of its records, or `BESIDE` it.
+    of its records, or `BESIDE` it: by this ``kind``, or by the one that comes next where those of
+    earlier cases are ``before``; see `fewest_first`.
 
     The folder keeps what was judged wrongly, as ``SYSTEM-WORKLOAD-NUMBER-judged``.
 
@@ -150,6 +153,7 @@ def run(
     """
     workloads = range(seed, seed + -(-count // per_workload))
     folder.mkdir(parents=True, exist_ok=True)
+    cells = Counter(before)
     with system.opener() as opened:
         if how == BESIDE:
             other = system.make(folder / f"{system.name}-another", seed + ANOTHER)
@@ -168,6 +172,7 @@ def run(
                 )
                 continue
             _check_reference(system, workload, whole, reference)
+            own = Counter[str]()
             for number in range(per_workload) if only is None else [only[1]]:
                 # An original that failed to open one copy may keep something of it by its path.
                 copied = _copy(whole, folder / f"{system.name}-{workload}" / f"copy-{number}")
@@ -177,9 +182,14 @@ def run(
                 elif number == 0:
                     done = UNDAMAGED
                 elif how == BESIDE:
-                    turn = workload * (per_workload - 1) + number - 1
                     kinds = kinds_of(system)
-                    done = damage_beside(kinds, copied, whole, other.folder, rng, turn)
+                    names = [kind] if kind else fewest_first(kinds, cells, own)
+                    place = f"{system.name} {workload} {number}"
+                    done = damage_beside(
+                        {one: kinds[one] for one in names}, copied, whole, other.folder, place
+                    )
+                    cells[done] += 1
+                    own[done] += 1
                 else:
                     done = damage(system.files(copied), whole.older, rng)
                 alike = crash_alike(system, whole, copied)
@@ -415,6 +425,15 @@ def kinds_of(system: Original) -> dict[str, Damage]:
     return dict(ChainMap(*more)) if more else around.H2
 
 
+def fewest_first(kinds: Iterable[str], cells: Counter[str], own: Counter[str]) -> list[str]:
+    """Return kinds in the order in which a workload tries them.
+
+    First come those that did the least to this workload, then those of the fewest cases: so what
+    few workloads have to damage is damaged where it is there. Answers play no part in it.
+    """
+    return sorted(kinds, key=lambda one: (own[one], cells[one]))
+
+
 def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
     """Return whether all that a restart opens is as it was at an earlier time."""
 
@@ -598,6 +617,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="the first workload's number")
     parser.add_argument("--systems", default=",".join(ORIGINALS))
     parser.add_argument("--only", help="SYSTEM:WORKLOAD:NUMBER, as a contradiction names it")
+    parser.add_argument("--kind", default="", help="what is done beside the log, with --only")
     parser.add_argument("--heads", dest="how", action="store_const", const=HEADS, default=BYTES,
                         help="damage the heads of records only")  # fmt: skip
     parser.add_argument("--beside", dest="how", action="store_const", const=BESIDE,
@@ -612,11 +632,13 @@ def main() -> None:
     if arguments.only:
         name, workload, number = arguments.only.split(":")
         only, names = (int(workload), int(number)), [name]
+        if arguments.how == BESIDE and only[1] and not arguments.kind:
+            parser.error("which --kind of damage it was, no number tells")
     cases = []
     for name in names:
         found = run(
             (ORIGINALS | OTHERS)[name], arguments.seed, arguments.cases, folder,
-            only=only, how=arguments.how, per_workload=arguments.per_workload,
+            only=only, how=arguments.how, per_workload=arguments.per_workload, kind=arguments.kind,
         )  # fmt: skip
         for case in found:
             cases.append(case)

@@ -406,7 +406,10 @@ class Journal:
 
 @dataclass(frozen=True)
 class Server:
-    """A broker of Artemis, with all that its data directory has: as `lives` leaves it."""
+    """A broker of Artemis, with all that its data directory has: as `lives` leaves it.
+
+    One of two has pages and many large messages: see `lived`.
+    """
 
     name: str = "artemis-broker"
     summed: bool = False
@@ -423,7 +426,7 @@ class Server:
                 shutil.copytree(data, older, ignore=shutil.ignore_patterns("*.lock"))
 
         older.mkdir(parents=True)
-        lived("artemis", data, seed, keep)
+        lived("artemis", data, seed, keep, pages=seed % 2 == 0)
         return Whole(data, older, [{}, {}])
 
     def files(self, folder: Path) -> list[Path]:

@@ -35,8 +35,8 @@ SYSTEMS = (
     "bitronix",
     "bitronix-3.0",
 )
-LEAST = 25
-"""Cases of each cell; 20 of them with room for workloads that are left out."""
+LEAST = 20
+"""Cases of each cell."""
 WORKLOADS, PER_WORKLOAD = 4, 7
 ROUNDS_MAX = 60
 """After so many a kind that seldom finds anything to damage stays below."""
@@ -81,11 +81,14 @@ def due(
                 yield system, first
 
 
-def ran(system: Original, first: int, folder: Path) -> list[Case]:
+def ran(system: Original, first: int, folder: Path, cases: Iterable[Case]) -> list[Case]:
     """Run the workloads from ``first`` on; what was judged wrongly is kept in the folder."""
     work, count = folder / "work", WORKLOADS * PER_WORKLOAD
     shutil.rmtree(work, ignore_errors=True)  # of one that was stopped
-    found = list(run(system, first, count, work, per_workload=PER_WORKLOAD, how=BESIDE))
+    before = (case.damage for case in cases if case.system == system.name)
+    found = list(
+        run(system, first, count, work, per_workload=PER_WORKLOAD, how=BESIDE, before=before)
+    )
     for judged in work.glob("*-judged"):
         judged.replace(folder / judged.name)
     shutil.rmtree(work)
@@ -135,7 +138,7 @@ def main() -> None:
     for system, first in due(systems, cases, arguments.seed, arguments.least):
         if time.monotonic() > end:
             break
-        found = ran(system, first, folder)
+        found = ran(system, first, folder, cases)
         with (folder / "cases.jsonl").open("a") as file:
             file.writelines(f"{json.dumps(dataclasses.asdict(case))}\n" for case in found)
         cases += found

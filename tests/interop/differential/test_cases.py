@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.interop.differential.cases import (
     calm,
     come_and_go,
     crash_alike,
+    fewest_first,
     is_earlier,
     kinds_of,
     nothing_names,
@@ -292,17 +294,32 @@ def test_damage_beside_a_log_of_derby_changes_something_or_says_that_it_did_not(
     assert changed is (files_of(copy) != files_of(whole.folder))
 
 
-def test_kinds_of_damage_take_turns_and_one_without_anything_to_damage_leaves_its_turn(
+def test_a_kind_without_anything_to_damage_leaves_its_turn_and_changes_no_other(
     tmp_path: Path,
 ) -> None:
+    drawn: dict[str, list[float]] = {"a": [], "b": []}
+
+    def draws(kind: str, *, damages: bool) -> Damage:
+        def damage(_: Path, __: Whole, ___: Path, rng: random.Random) -> bool:
+            drawn[kind].append(rng.random())
+            return damages
+
+        return damage
+
     whole = derby(tmp_path / "one")
-    kinds: dict[str, Damage] = dict.fromkeys("abd", lambda *_: True) | {"c": lambda *_: False}
-    kinds = dict(sorted(kinds.items()))
-    rng = random.Random(1)
-    done = [damage_beside(kinds, tmp_path, whole, tmp_path, rng, turn) for turn in range(8)]
-    assert done == ["a", "b", "d", "d"] * 2
-    nothing: dict[str, Damage] = {"c": lambda *_: False}
-    assert damage_beside(nothing, tmp_path, whole, tmp_path, rng, 3) == around.UNDAMAGED
+    both = {"a": draws("a", damages=False), "b": draws("b", damages=True)}
+    for kinds in (both, {"b": both["b"]}):
+        assert damage_beside(kinds, tmp_path, whole, tmp_path, "derby 1 2") == "b"
+    nothing = damage_beside({"a": both["a"]}, tmp_path, whole, tmp_path, "derby 1 3")
+    assert nothing == around.UNDAMAGED
+    assert len(set(drawn["a"])) == 2
+    assert len(drawn["b"]) == 2
+    assert len({*drawn["b"], *drawn["a"]}) == 3
+
+
+def test_kinds_of_the_fewest_cases_come_first_each_once_before_any_comes_again() -> None:
+    cells, own = Counter({"a": 3, "c": 1, "d": 3}), Counter({"b": 1})
+    assert fewest_first("abcd", cells, own) == ["c", "a", "d", "b"]
 
 
 @pytest.mark.parametrize("kind", NARAYANA)
@@ -412,6 +429,27 @@ def test_a_log_on_a_device_is_beside_its_copy_when_it_is_judged(tmp_path: Path) 
     assert not (copy / "log").exists()
     text = f"a=1\nlogDevice={tmp_path / 'device'}\nb=2\n"
     assert (copy / "service.properties").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("yesterday", "older"), ("another database", "other")]
+)
+def test_a_part_comes_from_another_time_where_the_two_differ(
+    kind: str, source: str, tmp_path: Path
+) -> None:
+    whole = Whole(tmp_path / "whole", tmp_path / "older", [])
+    for folder in (whole.folder, whole.older, tmp_path / "other"):
+        folder.mkdir()
+        for number in range(1, 50):
+            (folder / f"db.h2.db.{number}.part").write_bytes(bytes(9))
+        (folder / "db.h2.db").write_text(folder.name)
+    (tmp_path / source / "db.h2.db.7.part").unlink()
+    damage = around.SPLIT[f"part of {kind}"]
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    assert damage(copy, whole, tmp_path / "other", random.Random(1))
+    assert files_of(copy) == files_of(whole.folder) | {"db.h2.db": source.encode()}
+    same = Whole(whole.folder, copy, [])
+    assert not damage(copy, same, copy, random.Random(1))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,15 +55,20 @@ def test_systems_take_turns_and_go_on_after_what_has_run() -> None:
 def test_rounds_do_not_meet_what_others_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(system: Original, first: int, count: int, work: Path, **_: object) -> list[Case]:
+    known = list[list[str]]()
+
+    def run(system: Original, first: int, count: int, work: Path, **more: Any) -> list[Case]:
         (work / f"{system.name}-another").mkdir(parents=True)
         (work / f"{system.name}-{first}-1-judged").mkdir()
+        known.append(list(more["before"]))
         return [case(system.name, first, "a")] * count
 
     monkeypatch.setattr(proof, "run", run)
     (tmp_path / "work/bitronix-another").mkdir(parents=True)
+    cases = [case("narayana", 1, "b")]
     for first in (1, 5):
-        assert proof.ran(BITRONIX, first, tmp_path)
+        cases += proof.ran(BITRONIX, first, tmp_path, cases)
+    assert known == [[], ["a"] * (len(cases) // 2)]
     assert {one.name for one in tmp_path.iterdir()} == {
         "bitronix-1-1-judged",
         "bitronix-5-1-judged",
