@@ -60,6 +60,7 @@ def _flags() -> Flags:
 FLAGS = _flags()
 """The flags that a record has, by operation and status of an end."""
 _COUNTED = tuple(COUNTED)
+_NOTED = operations.CONTAINER_CHANGE, operations.CONTAINER_UNDO
 
 
 def new_table(columns: int, slots: int) -> Table:
@@ -127,9 +128,9 @@ def _redo(
         return DONE
     early = (base | columns[walk.OFFSET, row]) < redo_mark
     group = columns[walk.GROUP, row]
-    creates = columns[walk.OPERATION, row] == operations.CONTAINER_CHANGE
+    noted = columns[walk.OPERATION, row] in _NOTED
     if early and not group & (_ENDS | _FIRST):
-        return NOTE if creates else DONE
+        return NOTE if noted else DONE
     slot = find(table, columns[walk.TRANSACTION, row])
     known = table[slot, NUMBER] != FREE
     # It began before the first record that a boot reads: there is nothing to take out.
@@ -141,7 +142,7 @@ def _redo(
     counters[REDONE] += 0 if early else 1
     if columns[walk.SEGMENT, row] >= 0 and _has_gap(columns, row, base, pages, counters, gap):
         return GAP
-    return NOTE if creates or (creating and group & _LAST) else DONE
+    return NOTE if noted or (creating and group & _LAST) else DONE
 
 
 @kernel

@@ -23,7 +23,7 @@ from tallystick.systems.derby.engine.page_versions import (
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
-from tallystick.systems.derby.format.operations import CONTAINER_CHANGE
+from tallystick.systems.derby.format.operations import CONTAINER_CHANGE, CONTAINER_UNDO
 from tallystick.systems.derby.read.files import LogBytes
 from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk, PlainRun, Runs, xid_at
@@ -140,10 +140,11 @@ class RedoOfRuns:
 
     def _note(self, chunk: Chunk, row: int) -> None:
         place = int(chunk.instants[row])
-        if chunk.columns[walk.OPERATION, row] == CONTAINER_CHANGE:
-            self._versions.note_creation(place, chunk.bodies[row])
+        if chunk.columns[walk.OPERATION, row] in (CONTAINER_CHANGE, CONTAINER_UNDO):
+            body = chunk.body(row)
+            self._versions.note_creation(place, body)
             if place >= self._result.redo_mark:
-                self._versions.note_change(chunk.bodies[row])
+                self._versions.note_change(body)
         else:
             self._versions.note_end(place, int(chunk.columns[walk.TRANSACTION, row]))
 
