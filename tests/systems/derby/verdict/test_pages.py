@@ -23,6 +23,7 @@ from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import (
     CONTAINER_CHANGE,
     CONTAINER_CREATE,
+    CONTAINER_REMOVE,
     CONTAINER_UNDO,
     STATUS_COMMITTED,
     STATUS_USER,
@@ -147,6 +148,11 @@ def is_new(one: RedonePage, version: int) -> bool:
 
 def is_old(one: RedonePage, version: int) -> bool:
     return 0 < one.first == version
+
+
+def is_of_a_table(one: RedonePage, version: int) -> bool:
+    """Return whether it is of no container that every boot reads."""
+    return is_old(one, version) and one.page.container > 1000
 
 
 def flipped(data: bytearray, begin: int, size: int) -> bytearray:
@@ -290,15 +296,93 @@ def test_a_property_that_was_cut_names_no_container(
     assert (found.answer, text in found.text) == (answer, True)
 
 
-def test_a_container_that_redo_meets_must_be_there_unless_a_drop_left_its_stub(
+def test_a_container_that_redo_meets_must_be_there_unless_its_removal_left_its_stub(
     tmp_path: Path,
 ) -> None:
     path = killed(tmp_path)
-    file, _, _ = redone(path, is_old)
+    file, _, _ = redone(path, is_of_a_table)
     stub = file.rename(file.with_name(file.name.replace("c", "d", 1)))
+    logged(path, number_of(file), (DROP, 0), (REMOVE, 1))
     assert verdict_of(path).judgement.answer is Answer.SAFE
     stub.unlink()
     assert "40XD2" in verdict_of(path).judgement.text
+
+
+def logged(path: Path, number: int, *steps: tuple[int, int]) -> None:
+    """Let the log end with a transaction that does this to a container."""
+    stop, transaction = reading_of(path).recovery.stop, 99_999
+    container = Container(0, number)
+    bodies = [
+        encode_body(Group.FIRST | Group.RAWSTORE, transaction, encode_begin(STATUS_USER, None)),
+        *(
+            encode_body(Group.RAWSTORE, transaction, encode_operation(CONTAINER_CHANGE, fields))
+            for step, version in steps
+            for fields in [
+                {"containerId": container, "containerVersion": version, "operation": step}
+                | {"createByteArray": None}
+            ]
+        ),
+        encode_body(
+            Group.LAST | Group.COMMIT | Group.RAWSTORE,
+            transaction,
+            encode_end(STATUS_COMMITTED, None),
+        ),
+    ]
+    file, added = path / f"log/log{stop >> 32}.dat", group_at(stop, bodies)
+    content, at = file.read_bytes(), stop & 0xFFFFFFFF
+    file.write_bytes(content[:at] + added + content[at + len(added) :])
+
+
+def number_of(file: Path) -> int:
+    return int(file.stem[1:], 16)
+
+
+CREATE, DROP, REMOVE, UNDO = CONTAINER_CREATE, 2, CONTAINER_REMOVE, 0
+NAMED: dict[str, Callable[[Path], Path]] = {
+    "redo makes it": lambda path: containers(path, made=True)[-1],
+    "redo meets it": lambda path: redone(path, is_of_a_table)[0],
+    "only the catalogue names it": lambda path: unnamed(path),
+}
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_container_that_was_dropped_after_the_log_ends_is_of_another_time(
+    named: str, removed: bool, tmp_path: Path
+) -> None:
+    """The log of yesterday over the data of today: the original boots, and has no such table."""
+    path = killed(tmp_path)
+    file = NAMED[named](path)
+    of_container(file, status=3 if removed else 1, version=1)
+    if removed:
+        file = file.rename(file.with_name(file.name.replace("c", "d", 1)))
+    found = verdict_of(path).judgement
+    assert (found.answer, "was dropped" in found.text) == (Answer.CANNOT_TELL, True)
+    # The next change of a log that goes on tells of it.
+    logged(path, number_of(file), (DROP, 0), *([(REMOVE, 1)] if removed else []))
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
+def of_container(file: Path, *, status: int, version: int) -> None:
+    """Change the head of a container, which has a checksum of its own."""
+    content = bytearray(file.read_bytes())
+    head = content[0x6D : 0x6D + 80]
+    head[4:8], head[40:48] = status.to_bytes(4), version.to_bytes(8)
+    content[0x6D : 0x6D + 80] = summed(bytes(head))
+    file.write_bytes(content)
+
+
+def test_a_container_that_was_made_and_dropped_after_the_log_ends_has_left_its_stub(
+    tmp_path: Path,
+) -> None:
+    path = killed(tmp_path)
+    stub = path / "seg0/d7ff0.dat"
+    stub.write_bytes(containers(path, made=True)[0].read_bytes())
+    found = verdict_of(path).judgement
+    assert (found.answer, "created after the end" in found.text) == (Answer.CANNOT_TELL, True)
+    (path / "seg0/d10.dat").write_bytes(stub.read_bytes())
+    stub.unlink()
+    assert verdict_of(path).judgement.answer is Answer.SAFE
 
 
 def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> None:
@@ -307,6 +391,7 @@ def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> Non
         plain, slow = recover(log, {}, Runs(log)), recover(log, {}, None)
         assert sorted(plain.pages(), key=repr) == sorted(slow.pages(), key=repr)
         assert plain.containers == slow.containers
+        assert plain.container_versions == slow.container_versions
         scan = reading_of(database(case)).scan
         runs = flushed_pages(scan, plain, Runs(log))
         ranges = flushed_pages(scan, slow, None)
@@ -316,84 +401,53 @@ def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> Non
         versions = {one.page: one.after for one in (*plain.pages(), *runs.pages())}
         rows = [*rows_written(scan, plain, Runs(log), versions)]
         assert rows == [*rows_written(scan, slow, None, versions)]
-        assert (runs.changed, runs.dropped, runs.built) == (
-            ranges.changed, ranges.dropped, ranges.built,
+        assert (runs.changed, runs.container_versions, runs.built) == (
+            ranges.changed, ranges.container_versions, ranges.built,
         )  # fmt: skip
 
 
 def test_a_container_of_which_redo_meets_only_the_drop_need_not_be_there(tmp_path: Path) -> None:
     """The original boots: redo of a drop makes the container anew. Its log is an older one."""
     path = killed(tmp_path)
-    stop, number = reading_of(path).recovery.stop, 99_999
-    gone = {"containerId": Container(0, 0x7FFF), "containerVersion": 2, "operation": 2}
-    bodies = [
-        encode_body(Group.FIRST | Group.RAWSTORE, number, encode_begin(STATUS_USER, None)),
-        encode_body(
-            Group.RAWSTORE,
-            number,
-            encode_operation(CONTAINER_CHANGE, gone | {"createByteArray": None}),
-        ),
-        encode_body(
-            Group.LAST | Group.COMMIT | Group.RAWSTORE,
-            number,
-            encode_end(STATUS_COMMITTED, None),
-        ),
-    ]
-    file, added = path / f"log/log{stop >> 32}.dat", group_at(stop, bodies)
-    content, at = file.read_bytes(), stop & 0xFFFFFFFF
-    file.write_bytes(content[:at] + added + content[at + len(added) :])
+    logged(path, 0x7FFF, (DROP, 0))
     found = verdict_of(path).judgement
     assert (found.answer, "a drop of" in found.text) == (Answer.CANNOT_TELL, True)
 
 
-CREATE, DROP, REMOVE, UNDO = CONTAINER_CREATE, 2, 4, 0
-STEPS: dict[str, tuple[list[tuple[int, int]], bool]] = {
-    # What Derby logs of a container: the step with the container's version; whether it is gone.
-    "created": ([(CREATE, 0)], False),
-    "created and taken back": ([(CREATE, 0), (UNDO, 0)], True),
-    "dropped": ([(DROP, 0), (REMOVE, 1)], True),
-    "a drop taken back": ([(DROP, 0), (UNDO, 1)], False),
-    "dropped twice": ([(DROP, 0), (UNDO, 1), (DROP, 2), (REMOVE, 3)], True),
-    "created, dropped, both taken back": ([(CREATE, 0), (DROP, 0), (UNDO, 1), (UNDO, 2)], True),
-    "the log has no creation": ([(UNDO, 0)], True),
-    "the log has no drop": ([(UNDO, 1)], False),
-    "the log has neither": ([(UNDO, 1), (UNDO, 2)], True),
-    "the log has no drop but the second": ([(UNDO, 1), (DROP, 2), (REMOVE, 3)], True),
-    "the log has only that a second drop was taken back": ([(UNDO, 3)], False),
-    "the log has only the end": ([(REMOVE, 1)], True),
+STEPS: dict[str, tuple[list[tuple[int, int]], int | None]] = {
+    # What Derby logs of a container: the step with its version; that after it, None if it is gone.
+    "created": ([(CREATE, 0)], 0),
+    "created and taken back": ([(CREATE, 0), (UNDO, 0)], None),
+    "dropped": ([(DROP, 0)], 1),
+    "dropped and removed": ([(DROP, 0), (REMOVE, 1)], None),
+    "a drop taken back": ([(DROP, 0), (UNDO, 1)], 2),
+    "dropped twice": ([(DROP, 0), (UNDO, 1), (DROP, 2), (REMOVE, 3)], None),
+    "created, dropped, both taken back": ([(CREATE, 0), (DROP, 0), (UNDO, 1), (UNDO, 2)], None),
+    "created anew": ([(CREATE, 0), (DROP, 0), (REMOVE, 1), (CREATE, 0)], 0),
+    "the log has no creation": ([(UNDO, 0)], None),
+    "the log has no drop": ([(UNDO, 1)], 2),
+    "the log has neither": ([(UNDO, 1), (UNDO, 2)], None),
+    "the log has no drop but the second": ([(UNDO, 1), (DROP, 2), (REMOVE, 3)], None),
+    "the log has only that a second drop was taken back": ([(UNDO, 3)], 4),
+    "the log has only the end": ([(REMOVE, 1)], None),
 }
 
 
 @pytest.mark.parametrize("case", STEPS)
 def test_a_container_is_gone_where_its_last_step_says_so(case: str) -> None:
     """The real Derby logged these, also where the first were in a file that it has given up."""
-    steps, gone = STEPS[case]
-    found, container = PageVersions([]), Container(0, 1264)
-    for place, (step, version) in enumerate(steps, 1):
-        fields: dict[str, object] = {"containerId": container, "containerVersion": version}
-        operation = CONTAINER_CHANGE if step else CONTAINER_UNDO
-        fields |= {"operation": step} if step else {}
-        found.note(place, Body(Group(0), 7, operation, fields, 0))
-    assert found.dropped == ({container} if gone else set())
+    steps, version = STEPS[case]
+    found = PageVersions([])
+    for place, step in enumerate(steps, 1):
+        found.note(place, body_of(*step))
+    assert found.container_versions == {Container(0, 1264): version}
 
 
-@pytest.mark.parametrize(
-    ("drop", "end", "needed"),
-    [(2, None, True), (2, 7, False), (2, 8, True), (0, None, False)],
-    ids=["open", "ended", "another ended", "a creation taken back"],
-)
-def test_what_an_open_transaction_drops_is_there_again_once_it_is_undone(
-    drop: int, end: int | None, needed: bool
-) -> None:
-    """Where its file is missing, the original boots without the table."""
-    found, container = PageVersions([]), Container(0, 1264)
-    fields: dict[str, object] = {"containerId": container, "containerVersion": 0}
-    operation = CONTAINER_CHANGE if drop else CONTAINER_UNDO
-    found.note(1, Body(Group(0), 7, operation, fields | ({"operation": drop} if drop else {}), 0))
-    if end is not None:
-        found.note_end(2, end)
-    assert found.dropped == {container}
-    assert found.dropping.get(7, set()) == ({container} if needed else set())
+def body_of(step: int, version: int) -> Body:
+    """A change of container 1264, or what takes one back."""
+    fields: dict[str, object] = {"containerId": Container(0, 1264), "containerVersion": version}
+    operation = CONTAINER_CHANGE if step else CONTAINER_UNDO
+    return Body(Group(0), 7, operation, fields | ({"operation": step} if step else {}), 0)
 
 
 # -- pages that the log does not write anew -----------------------------------------------------

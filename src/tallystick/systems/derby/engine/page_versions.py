@@ -90,10 +90,8 @@ class PageVersions:
         self.changed: dict[Container, bool] = {}
         """Containers that are created or dropped by what is redone; True where that creates them
         first."""
-        self.dropped: set[Container] = set()
-        """Those of them that were not created last."""
-        self.dropping: dict[int | None, set[Container]] = {}
-        """Those of them that are there again once a transaction that has not ended is undone."""
+        self.container_versions: dict[Container, int | None] = {}
+        """Version of each of them after its last change; None where that removes its file."""
         self.built: dict[Container, float] = {}
         """Instant at which the transaction that created the container ended."""
         self.creators: dict[int | None, set[Container]] = {}
@@ -125,19 +123,14 @@ class PageVersions:
     def note_change(self, body: Body) -> None:
         """Take in a record that creates or drops a container and is redone."""
         container = body.fields["containerId"]
-        creates = body.fields.get("operation") == operations.CONTAINER_CREATE
+        version, change = body.fields["containerVersion"], body.fields.get("operation")
+        creates = change == operations.CONTAINER_CREATE
         self.changed.setdefault(container, creates)
         # A drop raises the version, and so does what takes it back. So it is odd after a drop, and
         # tells what an undo takes back where that is in a log file that was given up.
         undoes = body.operation == operations.CONTAINER_UNDO
-        dropping = self.dropping.setdefault(body.transaction, set())
-        dropping.discard(container)
-        if creates or (undoes and body.fields["containerVersion"] % 2):
-            self.dropped.discard(container)
-        else:
-            self.dropped.add(container)
-            if not undoes:
-                dropping.add(container)
+        removes = change == operations.CONTAINER_REMOVE or (undoes and version % 2 == 0)
+        self.container_versions[container] = None if removes else version + (not creates)
 
     def pages(self) -> Iterator[RedonePage]:
         """Yield the pages that were redone."""
@@ -157,7 +150,6 @@ class PageVersions:
             self.note_end(place, body.transaction)
 
     def note_end(self, place: int, transaction: int | None) -> None:
-        """Take in the end of a transaction: what it created is filled, what it dropped is gone."""
-        self.dropping.pop(transaction, None)
+        """Take in the end of a transaction: what it created is filled."""
         for container in self.creators.pop(transaction, ()):
             self.built[container] = place

@@ -173,6 +173,7 @@ def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
             plain.settle()
     result.pages = partial(_pages, versions, plain)
     result.containers, result.built = versions.changed, versions.built
+    result.container_versions = versions.container_versions
     _note_end(log, result, scan)
 
 

@@ -54,6 +54,8 @@ class Recovery:
         pages: returns the pages that are redone, those of a container together.
         containers: those that are created or dropped by what is redone; True where redo creates
             them first.
+        container_versions: the version of each of them after its last change; None where that
+            removes its file.
         built: containers that the log creates, and the instant until which they may have been
             filled without log records.
         newer_than_judged: why an engine whose recovery was compared with ours refuses the log, if
@@ -88,6 +90,7 @@ class Recovery:
     gaps_decide: bool = False
     pages: Callable[[], Iterable[RedonePage]] = field(default=tuple, repr=False, compare=False)
     containers: Mapping[Container, bool] = field(default_factory=dict)
+    container_versions: Mapping[Container, int | None] = field(default_factory=dict)
     built: Mapping[Container, float] = field(default_factory=dict)
     followed: bool = True
     newer_than_judged: str = ""

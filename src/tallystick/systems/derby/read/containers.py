@@ -45,10 +45,11 @@ CONTROL_ROW: Key = (1, 6)
 """Every table's first row, which describes the table itself."""
 
 _INFO_AT, _INFO = 0x6C, struct.Struct(">Biii")
-_INFO_HEAD = struct.Struct(">iii")
+_INFO_HEAD = struct.Struct(">iii28xq")
+"""Of the head of a container: format id, status, page size and version."""
 _INFO_SIZE, _INFO_FORMAT = 80, 116
 _INFO_WHOLE = 1 + _INFO_SIZE
-_COMMITTED_DROP = 2
+_DROPPED, _COMMITTED_DROP = 1, 2
 _EXTENT = struct.Struct(">16xqi28x")
 """Of the pages that an allocation page counts: the last that it can count, and how many there are;
 then come, as long as a number of bits says, which of them are free."""
@@ -378,7 +379,9 @@ class PageFile:
 
     Attributes:
         page_size: in bytes; 0 if the head of the container cannot be read.
-        removed: the container was dropped and its end is committed: recovery leaves it alone.
+        dropped: the container was dropped, or removed.
+        removed: its drop was committed, and it was removed: recovery leaves it alone.
+        version: of the container, which a drop raises, and what takes it back.
         pages: how many its first allocation page counts, with itself.
         pages_max: how many it can count.
     """
@@ -388,12 +391,15 @@ class PageFile:
         self.size = source_size(path)
         head = read_part(path, _INFO_AT, _INFO_WHOLE + _EXTENT.size)
         info = head[1:_INFO_WHOLE]
-        self.page_size, self.removed, self.pages, self.pages_max = 0, False, 0, 0
+        self.page_size, self.pages, self.pages_max = 0, 0, 0
+        self.version, self.dropped, self.removed = 0, False, False
         if len(info) < _INFO_SIZE or crc32(info[:-8]) != int.from_bytes(info[-8:]):
             return
-        kind, status, page_size = _INFO_HEAD.unpack_from(info)
+        kind, status, page_size, version = _INFO_HEAD.unpack_from(info)
         if kind == _INFO_FORMAT and 1 << 10 <= page_size <= 1 << 20:
-            self.page_size, self.removed = page_size, bool(status & _COMMITTED_DROP)
+            self.page_size, self.version = page_size, version
+            self.dropped = bool(status & (_DROPPED | _COMMITTED_DROP))
+            self.removed = bool(status & _COMMITTED_DROP)
             if len(head) == _INFO_WHOLE + _EXTENT.size:
                 last, count = _EXTENT.unpack_from(head, _INFO_WHOLE)
                 self.pages, self.pages_max = 1 + max(0, count), 1 + last

@@ -41,7 +41,8 @@ from tallystick.systems.surroundings import names_beside
 BACKUP_HISTORY: Final = "BACKUP.HISTORY"
 """The file that a backup is made with."""
 FOUND_BY: Final = "the log, which names the container"
-_CONTAINER_NAME = re.compile(r"c([0-9a-f]{1,15})\.dat(?:\.gz|\.zst)?")
+_CONTAINER_NAME = re.compile(r"([cd])([0-9a-f]{1,15})\.dat(?:\.gz|\.zst)?")
+"""Of a container, or of the stub that its removal leaves."""
 _OTHER_TIME = "log and pages are of different times or databases."
 _CATALOGUE_MAX = 1 << 20
 """Bytes of the catalogue's list of containers up to which it is read."""
@@ -93,6 +94,8 @@ class Containers:
     ) -> None:
         self._written = written
         self._versions: dict[Page, int] = {}
+        self._lasting: dict[Container, int | None] = {}
+        """The versions of containers after their last changes in the log, as `PageVersions`."""
         self._cut, self._sealed, self._cipher = cut, sealed, cipher
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
@@ -130,6 +133,8 @@ class Containers:
         early = _by_container(flushed)
         built = {**flushed.built, **recovery.built}
         gaps = _least_versions(recovery)
+        self._lasting = {**flushed.container_versions, **recovery.container_versions}
+        removed = {one for one, version in self._lasting.items() if version is None}
         met = set[int]()
         for number, group in groupby(recovery.pages(), _tables_number):
             if number is None:
@@ -142,16 +147,14 @@ class Containers:
             if not one.segment and one.number not in met:
                 yield from self._container(one.number, {}, made=made)
         yield from self._later(built)
-        still_open = (flushed.dropping.get(number, ()) for number in recovery.table)
-        dropped = flushed.dropped.difference(*still_open)
-        for one in dropped:
+        for one in removed:
             early.pop(one.number, None)
         for number, pages in sorted(early.items()):
             wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
             yield from self._container(number, wanted, made=None)
         yield from self._rewritten()
         listed = self._listed()
-        changed = {*recovery.containers, *dropped}
+        changed = {*recovery.containers, *removed}
         yield from self._unlisted(listed, changed)
         if not self._sealed:
             filled = {one for one, end in built.items() if end != math.inf}
@@ -188,7 +191,7 @@ class Containers:
         paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
         if sum(map(source_size, paths.values())) <= _EVERY_PAGE_MAX:
             looked_at = frozenset(paths)
-        for number in sorted(one for one in wanted if not self._is_there(one)):
+        for number in sorted(one for one in wanted if not self._stored(f"c{one:x}.dat")):
             part = f"{SEGMENT}/c{number:x}.dat"
             why = f"{part} is missing, and every boot reads it."
             path, by = f"{self._folder}/c{number:x}.dat", "service.properties"
@@ -246,10 +249,10 @@ class Containers:
     ) -> Iterator[Part]:
         """Yield the tables and indexes of the catalogue without a file, which no boot misses."""
         for number, one in listed.items():
-            if Container(0, number) in changed or self._is_there(number):
+            if Container(0, number) in changed or not (lacks := self._lacks(number)):
                 continue
             part = f"{SEGMENT}/c{number:x}.dat"
-            text = f"{part} is missing, and the log does not drop it: its "
+            text = f"{part} {lacks}, and the log does not drop it: its "
             text += "table is gone." if one.is_table else "index is gone."
             answer = Answer.CANNOT_TELL  # many tables of the system are empty
             path = f"{self._folder}/c{number:x}.dat"
@@ -259,21 +262,39 @@ class Containers:
         """Return a file's name as it is stored, packed or not; None if it is not there."""
         return next((name + one for one in ("", *PACKINGS) if name + one in self._names), None)
 
-    def _is_there(self, number: int) -> bool:
-        """Return whether a container has a file, or the stub of a drop."""
-        return any(self._stored(f"{one}{number:x}.dat") for one in "cd")
+    def _lacks(self, number: int) -> str:
+        """Return why a table or index that nothing drops cannot be read; empty if it can."""
+        stored = self._stored(f"c{number:x}.dat")
+        if stored is None:
+            return "was dropped" if self._stored(f"d{number:x}.dat") else "is missing"
+        dropped = self._is_ahead(number, PageFile(f"{self._folder}/{stored}", self._cipher))
+        return "was dropped" if dropped else ""
+
+    def _is_ahead(self, number: int, file: PageFile) -> bool:
+        """Return whether the head of a container tells of a drop after the end of the log.
+
+        The log is written before the head, and before the stub of a removal.
+        """
+        container = Container(0, number)
+        if container not in self._lasting:
+            return file.dropped
+        version = self._lasting[container]
+        return version is not None and (file.removed or file.version > version)
 
     def _later(self, created: Iterable[Container]) -> Iterator[Part]:
         """Yield a container that was created after the log ends: their numbers grow.
 
-        The file is made before its creation is logged, so a crash may leave one as it was made.
+        The file is made before its creation is logged, so a crash may leave one as it was made. Its
+        removal is logged before its stub is made.
         """
         last = max((one.number for one in created if not one.segment), default=None)
         if last is None or self._cut or self._sealed:
             return
         found = ((_CONTAINER_NAME.fullmatch(name), name) for name in self._names)
-        later = sorted(name for match, name in found if match and int(match[1], 16) > last)
-        changed = (one for one in later if self._is_changed(f"{self._folder}/{one}"))
+        later = sorted(name for match, name in found if match and int(match[2], 16) > last)
+        changed = (
+            one for one in later if one[0] == "d" or self._is_changed(f"{self._folder}/{one}")
+        )
         several = later[0] if len(later) > 1 else None
         if (name := next(changed, several)) is not None:
             part, path = f"{SEGMENT}/{logical_name(name)}", f"{self._folder}/{name}"
@@ -294,38 +315,53 @@ class Containers:
         """Yield what does not fit; redo makes it, or meets it, or does not (None)."""
         name = f"c{number:x}.dat"
         part, path = f"{SEGMENT}/{name}", f"{self._folder}/{name}"
-        if self._stored(f"d{number:x}.dat") and not self._stored(name):
-            return  # what a drop leaves until the next checkpoint: it is not redone any more
         stored = self._stored(name)
-        if stored is None:
+        if stored is None and self._stored(f"d{number:x}.dat"):
+            # What a removal leaves until the database is shut down: it is not redone any more.
+            if self._lasting.get(Container(0, number), 0) is not None:
+                yield _dropped(part, path)
+        elif stored is None:
             if not made or not self._backup or any(one.redo for one in wanted.values()):
                 yield _missing(part, path, number, wanted, made=made)
+        elif not self._sealed:
+            try:
+                file = PageFile(f"{self._folder}/{stored}", self._cipher)
+                yield from self._in_file(file, part, number, wanted, made=made)
+            except LogUnreadableError as error:
+                yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
+
+    def _in_file(
+        self,
+        file: PageFile,
+        part: str,
+        number: int,
+        wanted: Mapping[int, Wanted],
+        *,
+        made: bool | None,
+    ) -> Iterator[Part]:
+        path = f"{self._folder}/c{number:x}.dat"
+        if not file.page_size:
+            text = f"The head of {part} is damaged"
+            answer = Answer.CANNOT_TELL
+            if made is False:
+                text, answer = f"{text}: the database does not boot (XSDB2)", Answer.REFUSES
+            yield Part(part, path, FOUND_BY, fits=False, why=f"{text}.", answer=answer)
             return
-        if self._sealed:
+        if self._is_ahead(number, file):
+            yield _dropped(part, path)
             return
-        try:
-            file = PageFile(f"{self._folder}/{stored}", self._cipher)
-            if file.removed:
+        if file.removed:
+            return
+        self._looked_at[0] += 1
+        self._looked_at[1] += len(wanted)
+        for head in file.heads(sorted(wanted)):
+            one = wanted[head.number]
+            page = Page(0, number, head.number)
+            if not _fits(head, one):
+                yield _unfit(part, path, page, head, one)
                 return
-            if not file.page_size:
-                text = f"The head of {part} is damaged"
-                answer = Answer.CANNOT_TELL
-                if made is False:
-                    text, answer = f"{text}: the database does not boot (XSDB2)", Answer.REFUSES
-                yield Part(part, path, FOUND_BY, fits=False, why=f"{text}.", answer=answer)
-                return
-            self._looked_at[0] += 1
-            self._looked_at[1] += len(wanted)
-            for head in file.heads(sorted(wanted)):
-                one = wanted[head.number]
-                page = Page(0, number, head.number)
-                if not _fits(head, one):
-                    yield _unfit(part, path, page, head, one)
-                    return
-                if (head.version or 0) >= _LOGGED_FROM and len(self._versions) < _ROWS_MAX:
-                    self._versions[page] = head.version or 0
-        except LogUnreadableError as error:
-            yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
+            if (head.version or 0) >= _LOGGED_FROM and len(self._versions) < _ROWS_MAX:
+                self._versions[page] = head.version or 0
 
     def _rewritten(self) -> Iterator[Part]:
         """Yield the container of a page without the row that leads to the version that it has.
@@ -415,6 +451,11 @@ def _missing(
         answer = Answer.CANNOT_TELL
     why = f"{part} is missing, {text}"
     return Part(part, path, FOUND_BY, there=False, why=why, answer=answer)
+
+
+def _dropped(part: str, path: str) -> Part:
+    why = f"{part} was dropped after the end of the log: {_OTHER_TIME}"
+    return Part(part, path, FOUND_BY, fits=False, why=why, answer=Answer.CANNOT_TELL)
 
 
 def _fits(head: PageHead, wanted: Wanted) -> bool:
