@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from tallystick.arguments import (
     bytes_of,
     integer,
     integers,
+    moment,
     seconds,
     text,
     texts,
@@ -213,3 +215,23 @@ def test_wrong_places_to_read_from_are_refused_at_the_call(tmp_path: Path) -> No
             for wrong in ("3", b"3", -1, True, 1j):
                 with pytest.raises((TypeError, ValueError), match="; expected "):
                     call(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "due"),
+    [
+        ("2024-03-22", datetime(2024, 3, 22)),
+        ("20240322", datetime(2024, 3, 22)),
+        ("2024-03-22 12:56", datetime(2024, 3, 22, 12, 56)),
+        ("2024-W12-5T12", datetime(2024, 3, 22, 12)),
+        ("2024-03-22T12:56:40.5Z", datetime(2024, 3, 22, 12, 56, 40, 500_000, UTC)),
+    ],
+)
+def test_a_time_is_what_iso_8601_has_for_it(given: str, due: datetime) -> None:
+    assert moment(given) == due
+
+
+@pytest.mark.parametrize("given", ["1711112200000", "1711112200", "2024-03-22x12:56", "2024"])
+def test_a_count_of_seconds_or_milliseconds_is_no_time(given: str) -> None:
+    with pytest.raises(ValueError, match=given):
+        moment(given)

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from operator import index
 from typing import Any, ClassVar, Final, Protocol, TypeVar
@@ -30,6 +30,8 @@ SECONDS_MAX: Final = float(1 << 32)
 """The longest time, 136 years: the calls of the operating system that wait take no infinite one."""
 _KEY_SIZES: Final = (16, 24, 32)
 """Bytes of a key of AES."""
+_DATE: Final = re.compile(r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?)(?:[Tt ]|$)")
+"""A date in ISO 8601, and its end or what may follow it before a time."""
 _FIELD_NAME: Final = re.compile(":[^:]*:")
 """A name within the format of a buffer of structures."""
 
@@ -319,6 +321,18 @@ def _no_buffer(value: object, name: str) -> TypeError:
 
 def _kind(value: object) -> str:
     return printable(type(value).__name__)
+
+
+def moment(text: str) -> datetime:
+    """Return the time that a text in ISO 8601 names, in no zone where it names none.
+
+    Raises:
+        ValueError: it is none. Python alone takes any letter between date and time, digits, too:
+            it reads milliseconds since 1970 as a day of the 18th century.
+    """
+    if not _DATE.match(text):
+        raise ValueError(f"no time in ISO 8601: {text!r}")
+    return datetime.fromisoformat(text)
 
 
 def time_zone(name: str) -> tzinfo:

@@ -81,6 +81,7 @@ def test_a_file_is_written_where_it_is_named_and_nowhere_else(run: Run, tmp_path
         (["--gtrid", "62616e6b"], "Give more of it"),
         (["--gtrid", "abcd"], "no global transaction here begins with 'abcd'"),
         (["--since", "yesterday"], "is no time. Expected as"),
+        (["--since", "1711112200000"], "is no time. Expected as"),
         (["--since", "2026-01-02", "--until", "2026-01-01"], "--since is after --until"),
         (["--from-lsn", "3", "--to-lsn", "2"], "--from-lsn is after --to-lsn"),
     ],

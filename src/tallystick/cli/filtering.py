@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tallystick.arguments import moment
 from tallystick.reading.filters import Filter, ns_of
 from tallystick.records import Fate, Kind
 
@@ -21,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def moment_of(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """Return a time as ISO 8601 has it. Raises `click.BadParameter`."""
     try:
-        return None if value is None else datetime.fromisoformat(value)
+        return None if value is None else moment(value)
     except ValueError as error:
         text = f"{value!r} is no time. Expected as 2026-07-05T03:00:00Z"
         raise click.BadParameter(text, param=param) from error
@@ -31,10 +32,10 @@ def last_moment_of(
     context: click.Context, param: click.Parameter, value: str | None
 ) -> datetime | None:
     """Return the last microsecond of what a time names: a day, a minute, a millisecond."""
-    moment = moment_of(context, param, value)
+    named_time = moment_of(context, param, value)
     named = _NAMED.match(value or "")
-    if moment is None or named is None:
-        return moment
+    if named_time is None or named is None:
+        return named_time
     hour, minute, second, fraction = named.groups()
     if fraction is not None:
         length = timedelta(microseconds=10 ** max(6 - len(fraction), 0))
@@ -43,9 +44,9 @@ def last_moment_of(
         unit = next((name for name, digits in parts.items() if digits), "days")
         length = timedelta(**{unit: 1})
     try:
-        return moment + (length - timedelta(microseconds=1))
+        return named_time + (length - timedelta(microseconds=1))
     except OverflowError:
-        return moment
+        return named_time
 
 
 _NAMED = re.compile(

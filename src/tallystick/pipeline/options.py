@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tallystick.arguments import time_zone
+from tallystick.arguments import moment, time_zone
 from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.pipeline.change_feed import (
     EVERYTHING,
@@ -425,7 +425,7 @@ def _moment(given: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text.strip())
+        found = moment(text.strip())
         if found.tzinfo is None:
             found = found.replace(tzinfo=time_zone(_timezone(given)))
     except ValueError:

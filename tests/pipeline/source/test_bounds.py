@@ -180,6 +180,7 @@ def test_a_log_whose_clock_tells_no_time_of_day_is_refused_by_time(rows_of: Any)
         ({"startingVersion": "one"}, "whole number"),
         ({"startingVersion": "latest"}, "startingOffsets=latest"),
         ({"endingTimestamp": "yesterday"}, "a time as in"),
+        ({"startingTimestamp": "1711112200000"}, "a time as in"),  # as Kafka has it
         ({"startingOffsets": "newest"}, "earliest, latest"),
         ({"table": "files", "startingVersion": "1"}, "is for records and changes"),
     ],
