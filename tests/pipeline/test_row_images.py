@@ -106,6 +106,42 @@ def test_steps_that_are_tried_again_give_the_images_of_one_pass(tmp_path: Path, 
     assert rest == [row for row in _expected(rows) if row[0] > 10]
 
 
+def test_images_of_another_query_are_not_used(tmp_path: Path) -> None:
+    """A checkpoint is removed, and the folder stays: the query begins anew with rows before."""
+    rows = [history_row(2, "update", "1", values='{"V": 2}'), history_row(3, "delete", "1")]
+    before = [("1", {"V": 1, "W": "kept"})]
+
+    def between(after: int | None, until: int) -> Iterator[pa.RecordBatch]:
+        return _batches([row for row in rows if (after or 0) < row["commit_sequence"] <= until])
+
+    def followed(collection: str = "T") -> list[tuple[int, str, bytes | None, str | None]]:
+        found = []
+        for step, place in enumerate((None, 2)):
+            with images_of(str(tmp_path), None, "/l", collection, iter(before)) as images:
+                images.advance(between, place)
+                found += _found(feed(images.filled(between(place, step + 2))))
+        return found
+
+    old, new = '{"V": 1, "W": "kept"}', '{"V": 2, "W": "kept"}'
+    due = [(2, "update_preimage", None, old), (2, "update_postimage", None, new)]
+    due.append((3, "delete", None, new))
+    assert followed() == followed() == due
+    assert followed("U")[0] != due[0]  # its rows are others
+    assert followed() == due
+
+
+def test_a_folder_of_images_that_another_query_uses_meanwhile_is_an_error(tmp_path: Path) -> None:
+    def between(_after: int | None, until: int) -> Iterator[pa.RecordBatch]:
+        return _batches([history_row(until, "add", "1", after=b"1")])
+
+    with images_of(str(tmp_path), None, "/l") as images:
+        images.advance(between, 3)
+        with images_of(str(tmp_path), None, "/l") as others:
+            others.advance(between, None)
+        with pytest.raises(TallystickError, match="another query keeps"):
+            list(images.filled(between(3, 4)))
+
+
 def test_images_that_cannot_be_brought_up_to_date_are_not_used(tmp_path: Path) -> None:
     def gone(_after: int | None, _until: int) -> Iterator[pa.RecordBatch]:
         raise TallystickError("records were given up before they were read")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Between = Callable[[int | None, int], Iterable[pa.RecordBatch]]
+    RowsBefore = Iterable[tuple[str, dict[str, Any]]]
 
 BEFORE_VALUES = "before_values"
 """Column of batches with old images: the columns of the old row, as in ``values``."""
@@ -40,6 +41,7 @@ CREATE TABLE IF NOT EXISTS images (
 CREATE TABLE IF NOT EXISTS seen (version INTEGER NOT NULL);
 """
 _SET = "INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?, ?)"
+_SET_IF_NONE = _SET.replace("REPLACE", "IGNORE")
 _BEFORE_ALL = -(2**63)
 """Version of an image that is older than every change."""
 
@@ -51,20 +53,26 @@ class Images:
     than the first change that is read.
 
     Args:
-        path: the file that keeps them; a new one is made. It belongs to one reader of one log.
+        path: the file that keeps them; a new one is made. It belongs to one query over one log.
         base: a Parquet file or folder with the columns ``collection``, ``key``, ``after`` and, as
             far as it has them, ``log``, ``values`` and ``commit_sequence``: as `as_of` makes it.
         log: the name of the log in the base.
+        collection: the one whose changes are read alone, if it is one.
+        rows: key and columns of the rows that it has before the first change.
     """
 
-    def __init__(self, path: str, base: str | None, log: str) -> None:
-        self._base, self._log = base, log
+    def __init__(
+        self, path: str, base: str | None, log: str, collection: str | None, rows: RowsBefore
+    ) -> None:
+        self._path, self._base, self._log = path, base, log
+        self._collection, self._rows = collection, rows
         self._store = sqlite3.connect(path, isolation_level=None, timeout=600)
         # What is kept is made again from the log and the base: it need not outlive a power cut.
         self._store.execute("PRAGMA synchronous = OFF")
         self._store.executescript(_TABLES)
         if self.version is None:
             self._fill()
+        self._reached = self.version
 
     def close(self) -> None:
         """Close the file."""
@@ -76,8 +84,8 @@ class Images:
         found = self._store.execute("SELECT max(version) FROM seen").fetchone()[0]
         return None if found is None or found == _BEFORE_ALL else int(found)
 
-    def advance(self, changes: Between, until: int) -> None:
-        """Take in all changes up to the place ``until``.
+    def advance(self, changes: Between, until: int | None) -> None:
+        """Take in all changes up to the place ``until``; none of them where it is None.
 
         ``changes`` gives those after one place of the log, or from its beginning, up to another.
         Where nothing was taken in yet and the log is damaged before it, they begin at ``until``.
@@ -86,12 +94,15 @@ class Images:
             TallystickError: changes in between are gone or damaged.
         """
         known = self.version
-        if known is not None and known > until:  # of another query, or of another log
+        if known is not None and (until is None or known > until):  # of another query or log
             self._store.executescript("DELETE FROM images; DELETE FROM seen")
             self._fill()
             known = None
-        if known == until or until < 1:
-            return
+        if until is not None and known != until and until >= 1:
+            self._take_in(changes, known, until)
+        self._reached = self.version
+
+    def _take_in(self, changes: Between, known: int | None, until: int) -> None:
         self._store.execute("BEGIN IMMEDIATE")
         try:
             for batch in changes(known, until):
@@ -108,17 +119,19 @@ class Images:
         self._store.execute("INSERT INTO seen VALUES (?)", [until])
         self._store.execute("COMMIT")
 
-    def add_rows(self, collection: str, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Take in key and columns of the rows that a collection has before the first change."""
-        self._store.execute("BEGIN IMMEDIATE")
-        found = ((collection, key, _BEFORE_ALL, None, json.dumps(values)) for key, values in rows)
-        self._store.executemany("INSERT OR IGNORE INTO images VALUES (?, ?, ?, ?, ?)", found)
-        self._store.execute("COMMIT")
-
     def filled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of `CHANGES` as `WITH_IMAGES`; the kept images stay as they are."""
+        """Yield batches of `CHANGES` as `WITH_IMAGES`; the kept images stay as they are.
+
+        Raises:
+            TallystickError: another query has changed them.
+        """
         self._store.execute("BEGIN IMMEDIATE")
         try:
+            if self.version != self._reached:
+                raise TallystickError(
+                    "another query keeps its old images in the same folder", file=self._path,
+                    advice="Give each query a folder of its own: imagesFolder",
+                )  # fmt: skip
             for batch in batches:
                 old = list(self._old(batch))
                 columns = [batch[name] for name in CHANGES.names]
@@ -168,10 +181,13 @@ class Images:
             yield image, columns, values
 
     def _fill(self) -> None:
-        """Take in the base, in one transaction."""
+        """Take in the base, and the rows before the first change, in one transaction."""
         self._store.execute("BEGIN IMMEDIATE")
         for rows in _base_rows(self._base, self._log) if self._base else ():
             self._store.executemany(_SET, rows)
+        name = self._collection
+        found = ((name, key, _BEFORE_ALL, None, json.dumps(values)) for key, values in self._rows)
+        self._store.executemany(_SET_IF_NONE, found)
         self._store.execute("INSERT INTO seen VALUES (?)", [_BEFORE_ALL])
         self._store.execute("COMMIT")
 
@@ -186,13 +202,29 @@ def without_images(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 @contextmanager
-def images_of(folder: str | None, base: str | None, log: str) -> Iterator[Images]:
-    """Open the images of a log in a folder, or in a file that is removed at the end."""
+def images_of(
+    folder: str | None,
+    base: str | None,
+    log: str,
+    collection: str | None = None,
+    rows: RowsBefore = (),
+) -> Iterator[Images]:
+    """Open the images of a log in a folder, or in a file that is removed at the end.
+
+    Args:
+        folder: of one query; None makes a file for this time.
+        base: as in `Images`.
+        log: its name.
+        collection: the one whose changes are read alone, which has a file of its own.
+        rows: key and columns of the rows that it has before the first change.
+    """
     with tempfile.TemporaryDirectory(prefix="tallystick-images-") as own:
         if folder is not None:
             Path(folder).mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        name = blake2b(log.encode(), digest_size=16).hexdigest()
-        images = Images(str(Path(folder or own) / f"{name}.images"), base, log)
+        whose = log if collection is None else f"{log}\0{collection}"
+        name = blake2b(whose.encode(), digest_size=16).hexdigest()
+        path = str(Path(folder or own) / f"{name}.images")
+        images = Images(path, base, log, collection, rows)
         try:
             yield images
         finally:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes, with_codes
 from tallystick.errors import TallystickError
@@ -273,9 +273,11 @@ def _with_images(
     if judgement.answer is not Answer.SAFE:
         yield from without_images(batches)
         return
-    with images_of(None, options.base_images, log_name(reading.source)) as images:
-        if options.collection is not None and isinstance(reading, KnowsRowsBefore):
-            images.add_rows(options.collection, reading.rows_before(options.collection))
+    collection, name = options.collection, log_name(reading.source)
+    rows: Iterable[tuple[str, dict[str, Any]]] = ()
+    if collection is not None and isinstance(reading, KnowsRowsBefore):
+        rows = reading.rows_before(collection)
+    with images_of(None, options.base_images, name, collection, rows) as images:
         yield from images.filled(batches)
 
 

@@ -294,11 +294,9 @@ def _committed(
         yield from fed(changes, options)
         return
     name = log_name(log.source)
-    with images_of(options.images_folder, options.base_images, name) as images:
-        if options.collection is not None and images.version is None:
-            images.add_rows(options.collection, log.rows_before())
-        if places[0] is not None:
-            images.advance(log.changes, places[0])
+    folder, base = options.images_folder, options.base_images
+    with images_of(folder, base, name, options.collection, log.rows_before()) as images:
+        images.advance(log.changes, places[0])
         yield from fed(images.filled(changes), options)
 
 
