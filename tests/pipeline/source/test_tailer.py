@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,6 +171,58 @@ def test_available_now_stops_at_what_was_there(home: Path) -> None:
         seen += _numbers(options, position, after)
         position = after
     assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("put_back_later", [False, True])
+def test_available_now_reads_a_log_that_was_put_back_and_goes_on(
+    tmp_path: Path, put_back_later: bool
+) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    path, copy = tmp_path / "log", tmp_path / "copy"
+    options = SourceOptions((str(path),), on_rewrite="restart")
+
+    def write(first: int, count: int, salt: str) -> None:
+        with Journal(path) as log:
+            for number in range(first, first + count):
+                log.append(f"{number} {salt}".encode())
+
+    def followed(
+        position: Position, prepared: Callable[[], object]
+    ) -> tuple[Position, list[bytes]]:
+        reader, rows = LogStreamReader(options), list[bytes]()
+        reader.prepareForTriggerAvailableNow()
+        prepared()
+        while (after := reader.latestOffset(position, ReadAllAvailable())) != position:
+            for partition in reader.partitions(position, after):
+                for batch in reader.read(partition):
+                    rows += batch.column("body").to_pylist()
+            position = after
+        return position, rows
+
+    def put_back(count: int) -> None:
+        shutil.rmtree(path)
+        shutil.copytree(copy, path)
+        write(100, count, "other")
+
+    write(0, 100, "first")
+    shutil.copytree(path, copy)
+    write(100, 50, "first")
+    position, _ = followed({}, lambda: None)
+    if put_back_later:
+        position, rows = followed(position, lambda: put_back(100))
+    else:
+        put_back(20)
+        position, rows = followed(position, lambda: write(120, 80, "other"))
+    position, more = followed(position, lambda: None)
+    rows += more
+    assert rows == [
+        *(b"%d first" % at for at in range(100)),
+        *(b"%d other" % at for at in range(100, 200)),
+    ]
+    assert [entry["rewrites"] for entry in position.values()] == [1]
 
 
 def test_a_pattern_finds_logs_that_are_made_after_the_stream_began(home: Path) -> None:

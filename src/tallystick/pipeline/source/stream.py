@@ -25,6 +25,7 @@ from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.backlog import Looks
 from tallystick.pipeline.source.file_ranges import FileRange, file_ranges, packed, read
 from tallystick.pipeline.source.positions import (
+    UNREAD,
     Position,
     capped,
     reader_offset,
@@ -86,6 +87,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
         if self.target is not None:
+            self.target = self._renewed(self.target, start, position)
             position = capped(start, position, self.target)
         position = with_table(start, position, self._table)
         self._reached = position
@@ -123,6 +125,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for folder, path in self.tailer.finished(end).items():
             reader_offset(self.options.hold_folder, folder).commit(PurePath(path).name)
         self._noted = files
+
+    def _renewed(self, target: Position, start: Position, position: Position) -> Position:
+        """Return the target with the present end of each log that was put back, and begins anew.
+
+        The end of what was there before means nothing in it.
+        """
+        anew = [
+            key
+            for key, entry in position.items()
+            if entry["rewrites"] != start.get(key, UNREAD)["rewrites"]
+        ]
+        now = self.tailer.latest() if anew else {}
+        return {**target, **{key: now.get(key, position[key]) for key in anew}}
 
     @property
     def _table(self) -> str:
