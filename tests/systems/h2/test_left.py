@@ -58,7 +58,7 @@ def test_an_empty_leaf_of_a_table_keeps_the_database_from_nothing() -> None:
     assert "table-page-damaged" in {found.code for found in one.findings()}
 
 
-KEYWORDS = ["constraint", "check", "foreign", "if", "in-1.4.196"]
+KEYWORDS = ["constraint", "check", "foreign", "if", "if-domain", "if-role", "in-1.4.196"]
 
 
 @pytest.mark.parametrize("name", KEYWORDS)
@@ -69,11 +69,40 @@ def test_a_keyword_that_the_engine_wrote_without_quotes_is_refused(name: str) ->
     assert "is a keyword" in one.judgement.text
 
 
+def test_of_a_column_that_an_expression_of_its_table_cannot_name_nothing_is_promised() -> None:
+    one = reading_of(LEFT / "keyword-case-computed.h2.db.gz")  # 1.3.176: a syntax error
+    assert (one.judgement.answer, one.judgement.reason) == (Answer.CANNOT_TELL, "damaged")
+    assert "uses the column CASE" in one.judgement.text
+
+
+USED = [
+    "CASE INT,\n    B INT AS (CASE + 1)",
+    "INTERSECTS INT DEFAULT 1,\n    B INT AS (INTERSECTS + 1)",
+    "CURRENT_USER INT CHECK (USER() > 1)",
+]
+NOT_USED = [
+    "CASE INT,\n    B INT AS (A + 1)",
+    "A INT,\n    B INT AS CASE WHEN (A = 1) THEN 2 ELSE CASE WHEN (A = 2) THEN 3 END END",
+    "A VARCHAR DEFAULT USER()",
+]
+
+
+@pytest.mark.parametrize("columns", USED + NOT_USED)
+def test_a_column_that_is_another_thing_in_an_expression_is_named(columns: str) -> None:
+    sql = f"CREATE CACHED TABLE PUBLIC.T(\n    {columns}\n)"
+    opening = Opening(catalog={1: (Value("INT", "1"), Value("VARCHAR", sql))})
+    _check_catalog(opening)
+    assert opening.opened
+    assert bool(opening.odd_catalog) == (columns in USED)
+
+
 QUOTED = [
     """CREATE CACHED TABLE PUBLIC.T(\n    "check" INT NOT NULL,\n    ID INT\n)""",
     """CREATE CACHED TABLE PUBLIC.T(\n    "x" CHECK NOT NULL,\n    ID INT\n)""",
     """CREATE CACHED TABLE PUBLIC.T(\n    V INT CHECK (V > 0),\n    CHECKED INT\n)""",
     """CREATE CACHED TABLE "IF".T(\n    ID INT\n)""",
+    'CREATE DOMAIN "IF" AS INT',
+    "CREATE ROLE IF_ANY",
 ]
 
 

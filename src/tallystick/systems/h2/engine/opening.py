@@ -44,12 +44,22 @@ SYNTAX_ERROR = 42000
 _COMMENTS = re.compile(r"--|//|/\*|\$\$")
 """Begins a comment, or text in dollars, in which quotes mean nothing."""
 _KEYWORD = re.compile(
-    r"CREATE\s[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?(?:(IF)\.|[\w.]*\((?:.*\n)*?"
-    r"[^\S\n]*(CHECK|CONSTRAINT|FOREIGN)\s)"
+    r"CREATE\s(?:(?:DOMAIN|ROLE)\s(IF)(?:\sAS\s|\s*\Z)"
+    r"|[\w\s]*?TABLE\s(?:IF NOT EXISTS\s)?(?:(IF)\.|[\w.]*\((?:.*\n)*?"
+    r"[^\S\n]*(CHECK|CONSTRAINT|FOREIGN)\s))"
 )
-"""Schema or column of a table that versions before 1.4.197 write without quotes, and that none
-reads: what 1.2.147, 1.3.160, 1.3.176, 1.4.194 and 1.4.196 do of 400 words that their parser knows.
+"""Domain, role, schema or column of a table that versions before 1.4.197 write without quotes, and
+that none reads: what 1.2.147, 1.3.160, 1.3.176, 1.4.194 and 1.4.196 do of 400 words that their
+parser knows.
 """
+_TABLE = re.compile(r"CREATE\s[\w\s]*?TABLE\s")
+_TERMS = {
+    "CASE": r"\bCASE\b",
+    "CURRENT_USER": r"\bCURRENT_USER\b|\bUSER\(\)",
+    "INTERSECTS": r"\bINTERSECTS\b",
+}
+"""Columns that these versions write without quotes, and take for something else, mostly a syntax
+error, where a default, a check or a computed column uses them, with how it is written there."""
 _CUT = "the log makes it the root of a table or an index, and the file ends before it"
 _WRITTEN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
 """What the engine writes outside of quotes: of control characters tabs and ends of lines. Others
@@ -271,7 +281,7 @@ def _simulate_redo(redo: Redo, recovery: Recovery, opening: Opening, log: LogPie
     _check_catalog(opening)
     if opening.opened and not opening.partial:
         meta, catalog = redo.tables.meta, opening.catalog.values()
-        opening.odd_catalog = tuple(contradictions(meta, catalog, recovery.used_pages))
+        opening.odd_catalog += tuple(contradictions(meta, catalog, recovery.used_pages))
     names = table_names(opening.catalog.values())
     entries = _redone(log, recovery, block_tables(names))
     blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
@@ -314,11 +324,23 @@ def _check_catalog(opening: Opening) -> None:
             opening.error_code = SYNTAX_ERROR
             opening.error = f"syntax error in SQL statement {sql.text[:200]!r}"
             if keyword is not None:
-                name = keyword[1] or keyword[2]
+                name = keyword[1] or keyword[2] or keyword[3]
                 opening.error += f": the name {name} is a keyword, and the engine left out quotes"
             return
         if plain is None or not _WRITTEN.fullmatch(plain):
             opening.odd_sql = opening.odd_sql or sql.text
+        opening.odd_catalog += _columns_read_otherwise(plain or "")
+
+
+def _columns_read_otherwise(plain: str) -> tuple[str, ...]:
+    """Return what is to be said of columns that an expression of their table uses, as `_TERMS`."""
+    if not _TABLE.match(plain):
+        return ()
+    return tuple(
+        f"an expression uses the column {name}, and the engine takes that name for something else"
+        for name, used in _TERMS.items()
+        if re.search(rf"(?m)^[^\S\n]*{name}\s", plain) and len(re.findall(used, plain)) > 1
+    )
 
 
 def _outside_quotes(sql: str) -> str | None:
