@@ -65,12 +65,10 @@ TARGETS: dict[str, tuple[Callable[[str], str], str]] = {
 }
 DONE = {
     *((name, "a file") for name in FILES),
-    *((name, "in the log") for name in FILES if name != "bundle"),
-    *((name, "in the log, by a link") for name in FILES if name != "bundle"),
     ("convert", "an empty folder"), ("convert", "in no folder"),
     ("demo", "in the log"), ("demo", "in the log, by a link"),
 }  # fmt: skip
-"""What is done: a file is written anew, also beside a log; a new log goes where it finds room."""
+"""What is done: a file is written anew, and a new log goes where it finds room."""
 
 
 def sentences(answer: Answer) -> list[str]:

@@ -22,7 +22,8 @@ import pytest
 
 from tallystick import Journal, cli
 from tallystick.cli import COMMANDS
-from tallystick.cli.output import Printer, Whole
+from tallystick.cli.output import Printer, Whole, say_finding
+from tallystick.records import Finding, Severity
 from tallystick.services.page_store import PageStore
 from tests.indoubt.estates import EXAMPLES
 
@@ -186,6 +187,27 @@ def test_a_command_in_a_sentence_is_not_broken() -> None:
     with terminal(lines):
         Printer().line("It is " + "very " * 12 + "bad. Type: tallystick explain --log-only logs")
     assert lines[1] == "  tallystick explain --log-only logs"
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_path_that_has_blanks_is_not_broken(tmp_path: Path) -> None:
+    path = str(tmp_path / ("my logs of " * 9 + "today"))
+    finding = Finding(
+        "odd", Severity.DAMAGE, "h2", path, f"the file {path} ends early", file=path,
+        expected="more", found="less", advice=f"Look into {path} and copy it",
+    )  # fmt: skip
+    for with_styles in (True, False):
+        lines = list[str]()
+        with terminal(lines):
+            if with_styles:
+                Printer().finding(finding)
+            else:
+                say_finding(finding)
+        assert [line.strip() for line in lines].count(path) == 2, lines
+    lines = list[str]()
+    with terminal(lines), pytest.raises(SystemExit):
+        cli.main(["dump", path])
+    assert any(path in line for line in lines), lines
 
 
 def test_wide_letters_count_as_the_terminal_shows_them(environment: None) -> None:  # noqa: ARG001

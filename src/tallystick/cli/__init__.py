@@ -189,9 +189,10 @@ def main(arguments: list[str] | None = None) -> None:
         print_nothing_more()
         code = 0
     except TallystickError as error:
-        code = complain(str(error), code=USAGE)
+        code = complain(str(error), USAGE, error.file)
     except OSError as error:
-        code = complain(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), USAGE)
+        text = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
+        code = complain(text, USAGE, f"{error.filename or ''}")
     except Exception as error:  # the edge of the process: a person gets a sentence
         if os.environ.get("TALLYSTICK_TRACEBACK"):
             raise

@@ -216,13 +216,19 @@ _GAP = re.compile(r" +")
 _TYPED = re.compile(r"tallystick [a-z]+(?: [^\s,;`]+)*")
 
 
-def _lines_of(text: str, stream: IO[str], begin: str = "") -> Iterator[str]:
-    """Yield a line, or at a terminal as many as it needs, each with the same beginning."""
+def _lines_of(
+    text: str, stream: IO[str], begin: str = "", kept: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield a line, or at a terminal as many as it needs, each with the same beginning.
+
+    What is ``kept`` is not broken.
+    """
     width = shutil.get_terminal_size((WIDTH, 24)).columns if stream.isatty() else None
     if width is None or cell_len(text) + len(begin) <= width:
         yield begin + text
         return
-    for indent, start, end in _broken(text, width - len(begin)):
+    places = [range(*one.span()) for some in kept for one in re.finditer(re.escape(some), text)]
+    for indent, start, end in _broken(text, width - len(begin), places):
         yield f"{begin}{indent}{text[start:end]}"
 
 
@@ -290,9 +296,13 @@ def print_logs(out: Printer, estate: EstateAnswer | None, blocks: Sequence[Draft
         shown[-1].print_to(out, HEADING)
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print one line without styles to standard output or standard error."""
-    for line in _lines_of(printable(text), sys.stderr if err else sys.stdout):
+def say(text: str, *, err: bool = False, whole: Iterable[str] = ()) -> None:
+    """Print one line without styles to standard output or standard error.
+
+    ``whole`` is what stands in it that no line breaks, as a path.
+    """
+    kept = [*map(printable, whole)]
+    for line in _lines_of(printable(text), sys.stderr if err else sys.stdout, kept=kept):
         click.echo(line, err=err)
 
 
@@ -300,7 +310,8 @@ def say_finding(finding: Finding) -> None:
     """Print a finding to standard error."""
     for number, parts in enumerate(_finding_lines(finding, Told())):
         line = "".join(map(_text_of, parts))
-        say(line if number else line.strip(), err=True)
+        whole = [one for one in map(_text_of, parts) if isinstance(one, Whole)]
+        say(line if number else line.strip(), err=True, whole=whole)
 
 
 def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = False) -> None:
@@ -326,9 +337,9 @@ def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = 
     ctx.exit(int(damaged or any(map(is_severe, problems))))
 
 
-def complain(message: str, code: int) -> int:
-    """Print a sentence to standard error; return ``code``."""
-    say(f"tallystick: {message}", err=True)
+def complain(message: str, code: int, file: str | None = None) -> int:
+    """Print a sentence to standard error, about a file perhaps; return ``code``."""
+    say(f"tallystick: {message}", err=True, whole=[file] if file else [])
     return code
 
 
@@ -415,13 +426,22 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
 def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Piece]]:
     name = f"  {finding.severity.value} {finding.code}"
     message = f": {finding.message}" if told.is_new(finding.message) else ""
-    yield [(name, STYLES[finding.severity]), message]
+    paths = [one for one in (finding.file, finding.log) if one]
+    yield [(name, STYLES[finding.severity]), *_with_whole(message, paths)]
     if finding.file is not None and finding.file not in finding.message:
         yield [(Whole(f"      at {place(finding.file, finding.offset)}"), "dim")]
     if finding.expected is not None and finding.expected not in finding.message:
-        yield [(f"      expected {finding.expected}; found {finding.found}", "dim")]
+        text = f"      expected {finding.expected}; found {finding.found}"
+        yield _with_whole(text, paths, "dim")
     if finding.advice is not None and told.is_new(finding.advice):
-        yield [(f"      {finding.advice}", "italic")]
+        yield _with_whole(f"      {finding.advice}", paths, "italic")
+
+
+def _with_whole(text: str, paths: Sequence[str], style: str = "") -> list[Piece]:
+    """Return a text in pieces, of which each of these paths is a `Whole` one."""
+    longest = sorted(paths, key=len, reverse=True)
+    parts = re.split(f"({'|'.join(map(re.escape, longest))})", text) if paths else [text]
+    return [(Whole(one) if one in paths else one, style) for one in parts if one]
 
 
 def listed(counts: dict[str, int]) -> str:

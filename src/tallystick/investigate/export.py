@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 from tallystick.errors import LogWriteError
+from tallystick.printable import shell_quoted
 from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
 from tallystick.reading.survey import Paths, survey
@@ -105,7 +106,9 @@ def _write_file(final: str, write: Callable[[IO[bytes]], int]) -> int:
 def refuse_input(
     target: str | os.PathLike[str] | IO[bytes], path: Paths, options: ReadOptions | None = None
 ) -> None:
-    """Refuse a target that is a file of the logs below a path, or of any other log.
+    """Refuse a target that lies in a folder that is read, or is a file of any log.
+
+    A pipe or a device may be anywhere.
 
     Raises:
         LogWriteError: it is; nothing was written.
@@ -113,19 +116,43 @@ def refuse_input(
     if not isinstance(target, str | os.PathLike):
         return
     final = os.path.realpath(target)
-    if (status := _status(final)) is None or not stat.S_ISREG(status.st_mode):
+    if (status := _status(final)) is not None and not stat.S_ISREG(status.st_mode):
         return
-    which: tuple[tuple[Paths, str], ...] = ((path, "the log that is read"), (final, "a log"))
-    for what, log in (
-        (what, log) for one, what in which for log in survey(one, options=options).logs
-    ):
-        for file in log.files:
-            if not is_remote(file) and os.path.realpath(file) == final:
-                raise LogWriteError(
-                    f"the output would take the place of a file of {what}",
-                    file=final,
-                    advice="Name another file",
-                )
+    given = [path] if isinstance(path, str | os.PathLike) else path
+    for one in given:
+        files = _files(one, options)
+        _refuse_file(final, files, "the log that is read")
+        if not is_remote(os.fspath(one)) and Path(one).is_dir():
+            folders = [os.path.realpath(one), *map(os.path.dirname, files)]
+            _refuse_inside(final, folders)
+    if status is not None:
+        _refuse_file(final, _files(final, options), "a log")
+
+
+def _files(path: str | os.PathLike[str], options: ReadOptions | None) -> list[str]:
+    """Return the real paths of the files of all logs below a path."""
+    logs = survey(path, options=options).logs
+    return [os.path.realpath(file) for log in logs for file in log.files if not is_remote(file)]
+
+
+def _refuse_file(final: str, files: Iterable[str], what: str) -> None:
+    if final in files:
+        raise LogWriteError(
+            f"the output would take the place of a file of {what}",
+            file=final,
+            advice="Name another file",
+        )
+
+
+def _refuse_inside(final: str, folders: Iterable[str]) -> None:
+    above = {*map(str, Path(final).parents)}
+    for folder in folders:
+        if folder in above:
+            raise LogWriteError(
+                "the output would lie among the logs that are read",
+                file=final,
+                advice=f"Name a place outside {shell_quoted(folder)}",
+            )
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from tallystick import __version__
 from tallystick.arguments import a_path
-from tallystick.errors import LogUnreadableError, LogWriteError
+from tallystick.errors import LogUnreadableError
 from tallystick.investigate.export import refuse_input, write_whole
 from tallystick.posix import O_NOATIME, O_PLAIN
 from tallystick.reading import explain, triage
@@ -72,10 +72,6 @@ def bundle(
     given = [path] if isinstance(path, str | os.PathLike) else path
     origins = [*dict.fromkeys(map(_origin, given))]
     refuse_input(target, origins, options)
-    within = {*Path(target).resolve().parents} if isinstance(target, str | os.PathLike) else set()
-    if within.intersection(origins):
-        advice = "Name a place outside them"
-        raise LogWriteError("the zip would lie among the logs", file=str(target), advice=advice)
     members = dict(_members(origins, options))
     return write_whole(target, lambda out: _pack(out, members, size_max))
 
