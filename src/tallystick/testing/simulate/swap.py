@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from tallystick.storage import scheduling
 from tallystick.storage.shared import kernel
 from tallystick.testing.simulate import primitives
 from tallystick.testing.simulate.fine import fine_points
@@ -30,8 +31,9 @@ from tallystick.testing.simulate.machine import KERNEL
 
 _OURS: Final = "tallystick"
 _NOT_OURS: Final = "tallystick.testing"
-_MODULES: Final[Sequence[tuple[ModuleType, ModuleType]]] = (
+_MODULES: Final[Sequence[tuple[Any, ModuleType]]] = (
     (threading, primitives.THREADING),
+    (scheduling.time, primitives.TIME),
     (time, primitives.TIME),
     (queue, primitives.QUEUE),
     (kernel, KERNEL),
