@@ -94,6 +94,39 @@ def test_nan_and_the_second_of_two_equal_hours_are_carried() -> None:
     assert decode_value(encode_value(late)).fold == 1
 
 
+class Moment(datetime):
+    """As freezegun, pendulum and pandas make them, the last with nanoseconds, too."""
+
+    nanosecond = 0
+
+    def __eq__(self, other: object) -> bool:
+        return not self.nanosecond and super().__eq__(other)
+
+    __hash__ = datetime.__hash__
+
+
+class Id(UUID):
+    """As asyncpg makes them."""
+
+
+class Money(Decimal):
+    """An amount that says its currency."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} EUR"
+
+
+def test_a_subclass_counts_as_what_it_equals_or_is_refused() -> None:
+    moment, one = Moment(2026, 1, 31, 12, 30), Id(int=7)
+    assert decode_value(encode_value([moment, one])) == [datetime(2026, 1, 31, 12, 30), UUID(int=7)]
+    assert type(decode_value(encode_value(moment))) is datetime
+    moment.nanosecond = 1
+    for value in (moment, Money("1.10")):
+        with pytest.raises(TransactionUsageError, match="no encoding"):
+            encode_value({"a": value})
+        assert encode_value({"a": value}, lambda _: "text") == '{"a":"text"}'
+
+
 def test_a_value_without_an_encoding_is_refused_or_serialised() -> None:
     for value in (object(), {1, 2}, {"a": [object()]}):
         with pytest.raises(TransactionUsageError, match=r"no encoding.*serializer="):
