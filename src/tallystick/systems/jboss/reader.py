@@ -64,11 +64,14 @@ from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item, RecordType
 from tallystick.systems.jboss.format.messages import (
+    ALL_TAKEN,
     IDS_GIVEN,
     PAGE_TAKEN,
     Notes,
     ids_given,
     noted_starts,
+    queue_id,
+    taken,
 )
 from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
@@ -473,7 +476,13 @@ class JournalReading(Reading):
 
     @cached_property
     def _around(self) -> Surroundings:
-        known = Known(self._listed, self._queue_addresses, self._is_older, self._never_took)
+        known = Known(
+            self._listed,
+            self._queue_addresses,
+            self._is_older,
+            self._never_took,
+            lambda: self._finished,
+        )
         return surroundings_of(self.source.path, self._extension, known)
 
     def _queue_addresses(self, folder: str) -> dict[int, str]:
@@ -495,6 +504,16 @@ class JournalReading(Reading):
         whole = has_whole_past(begun(evidence)) and not evidence.analysis.unknown_deleted
         types = (one.attributes.get("user_type") for one in self.records()) if whole else ()
         return whole and not any(one in PAGE_TAKEN for one in types)
+
+    @cached_property
+    def _finished(self) -> dict[tuple[int, int], int]:
+        """Queue and page -> the last record by which all of it was taken, deleted or not."""
+        found: dict[tuple[int, int], int] = {}
+        for one in self.changes():
+            if one.after and one.values and one.values.get("user_type") == ALL_TAKEN:
+                place = (queue_id(one.after) or 0, taken(one.after)[0])
+                found[place] = max(int(one.key), found.get(place, 0))
+        return found
 
     @cached_property
     def _id_notes(self) -> Notes:

@@ -367,6 +367,41 @@ def test_a_page_that_the_journal_knows_of_is_needed(
     assert answer(tmp_path)[:2] == expected
 
 
+QUEUE_8 = add(8, QUEUE_7.body or b"", QUEUE)
+SENT = struct.pack(">qBBq", -1, 0, 1, 20) + bytes(40)
+"""A message with the id 20."""
+
+
+def all_taken(number: int, queue: int = 7) -> list[Item]:
+    """A record that this queue has taken all of the second page, and its end after the page's."""
+    return [add(number, struct.pack(">qqi", queue, 2, 0), ALL_TAKEN), delete(number)]
+
+
+@pytest.mark.parametrize(
+    ("listed", "queues", "expected"),
+    [
+        ([], [QUEUE_7], DOUBT),
+        (all_taken(30), [QUEUE_7], SAFE),
+        (all_taken(30)[:1], [QUEUE_7], SAFE),  # it was killed between the two
+        (all_taken(30), [QUEUE_7, QUEUE_8], DOUBT),
+        ([*all_taken(30), *all_taken(31, 8)], [QUEUE_7, QUEUE_8], SAFE),
+        (all_taken(19), [QUEUE_7], DOUBT),  # that was a page of an earlier time with that number
+        (all_taken(30), [], DOUBT),
+    ],
+)
+def test_a_page_between_others_is_gone_where_each_queue_has_taken_all_of_it(
+    listed: list[Item], queues: list[Item], expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Artemis 2.40 does not wait for the pages before it."""
+    made(tmp_path, "journal", MESSAGES, {1: [add(10), *listed], 2: []})
+    made(tmp_path, "bindings", BOUND, {1: queues or [add(1)], 2: []})
+    (tmp_path / "paging/one").mkdir(parents=True)
+    (tmp_path / "paging/one/address.txt").write_text("fast")
+    for number in (1, 3):
+        (tmp_path / f"paging/one/{number:09}.page").write_bytes(entry(SENT))
+    assert answer(tmp_path)[:2] == expected
+
+
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [

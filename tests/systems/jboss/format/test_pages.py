@@ -50,6 +50,26 @@ def test_messages_in_a_page_name_their_transactions() -> None:
     assert contents_of(memoryview(page)).transactions == {7: [1, 2], 9: [3]}
 
 
+CORE = struct.pack(">qBBq", 7, 0, 1, 371) + bytes(40)
+OF_HORNETQ = struct.pack(">qBiq", 7, 0, 5, 371) + bytes(40)
+
+
+@pytest.mark.parametrize(
+    ("messages", "first"),
+    [
+        ([CORE, LARGE], 371),
+        ([WRITTEN, CORE], 271),
+        ([OF_HORNETQ], None),
+        ([], None),
+        ([b"x"], None),
+    ],
+)
+def test_the_first_message_of_artemis_in_a_page_has_an_id(
+    messages: list[bytes], first: int | None
+) -> None:
+    assert contents_of(memoryview(b"".join(map(entry, messages)))).first == first
+
+
 @pytest.mark.parametrize(
     ("message", "number", "file", "transaction", "queues"),
     [

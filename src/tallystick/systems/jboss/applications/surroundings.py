@@ -71,12 +71,15 @@ class Known:
         is_older: whether a start that they note is not one of the journal of messages.
         never_took: whether the journal of messages is all that it ever was, and no message was ever
             taken from a page.
+        finished: queue and page -> the id of the last record by which it has taken all of it, also
+            where that was deleted since, as it is after the page.
     """
 
     listed: Callable[[UserTypes], Iterable[Item]]
     queues: Callable[[str], dict[int, str]]
     is_older: Callable[[str], bool]
     never_took: Callable[[], bool]
+    finished: Callable[[], dict[tuple[int, int], int]]
 
 
 @dataclass(slots=True)
@@ -317,7 +320,9 @@ def _pages(
                 f"{counted(count, 'message')} {whose}in pages, by the count in the journal, and "
                 f"the pages hold at most {found:,}: pages may be missing, or cut."
             )
-        elif odd := next((one.odd for one in pages if one.odd), ""):
+        elif odd := next((one.odd for one in pages if one.odd), "") or _between(
+            address, queues, held, known
+        ):
             why = f"{odd}: messages {whose}may be missing."
         elif large := {key: one for page in pages for key, one in page.large.items()}:
             files = large_place[0]
@@ -374,7 +379,9 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
         of = [held[address]] if address in held else [] if address else list(held.values())
         numbers = {number for one in of for number in one.numbers}
         for page in sorted(pages - numbers):
-            if page > min(numbers, default=0):
+            if page > min(numbers, default=0) and page not in _done_with(
+                address, queues, held, known
+            ):
                 return f"A message of {page:09}.page was taken, and that page is not there."
     for address in sorted(held.keys() & set(queues.values())):
         if (first := held[address].numbers[0]) > 1 and known.never_took():
@@ -382,17 +389,47 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
     return ""
 
 
+def _between(address: str, queues: dict[int, str], held: dict[str, _Held], known: Known) -> str:
+    """Return which page is missing between others, in words; empty if each was done with."""
+    numbers = held[address].numbers if address in held else []
+    gone = set().union(*(range(one + 1, after) for one, after in pairwise(numbers)))
+    if gone and (lost := gone - _done_with(address, queues, held, known)):
+        return f"{min(lost):09}.page is missing between others"
+    return ""
+
+
+def _done_with(
+    address: str, queues: dict[int, str], held: dict[str, _Held], known: Known
+) -> set[int]:
+    """Return the pages of which each queue of an address has taken all.
+
+    Artemis deletes such a page wherever it stands, and the records that tell of it after it. Pages
+    are numbered anew after a start without any, so only records count that are younger than the
+    first message which is there.
+    """
+    own = [one for one, named in queues.items() if named == address]
+    since = held[address].first if address in held else None
+    if not own or since is None:
+        return set()
+    found: dict[int, set[int]] = {one: set() for one in own}
+    for (queue, page), number in known.finished().items():
+        if queue in found and number > since:
+            found[queue].add(page)
+    return set.intersection(*found.values())
+
+
 @dataclass(slots=True)
 class _Held:
     """What the pages of an address hold.
 
     Attributes:
-        messages: how many they may have held. A start takes leading pages that are gone for read,
-            and so does a count that was written before.
+        messages: how many they may have held. A start takes pages that are gone for read, and so
+            does a count that was written before.
         odd: what no broker leaves, in words.
         large: large messages by their ids and pages.
         transactions: how often, at most, queues have still to take a message of each.
         numbers: those of the pages.
+        first: the id of the first message of the first one; None if it is not known.
     """
 
     messages: int
@@ -400,6 +437,7 @@ class _Held:
     large: dict[tuple[int, int], LargeMessage] = field(default_factory=dict)
     transactions: Counter[int] = field(default_factory=Counter)
     numbers: list[int] = field(default_factory=list)
+    first: int | None = None
 
 
 def _held(folder: str, journal: _Contents, queues: dict[int, str]) -> dict[str, _Held]:
@@ -413,20 +451,19 @@ def _held(folder: str, journal: _Contents, queues: dict[int, str]) -> dict[str, 
             continue
         numbers = [int(one.partition(".")[0]) for one in pages]
         found, counts = _Held(0, numbers=numbers), list[int]()
-        for before, after in pairwise(numbers):
-            if after != before + 1:
-                found.odd = f"{before + 1:09}.page is missing between others"
         address = _text(f"{below}/address.txt")
         # Queues that are not known are as many as may be.
         own = [one for one, named in queues.items() if named == address] or list(queues) or [0]
         for page, name in zip(numbers, pages, strict=True):
             one = _page(f"{below}/{name}")
             counts.append(one.messages)
+            if page == numbers[0]:
+                found.first = one.first
             if not one.whole:
                 found.odd = f"{name} ends within a message"
             found.large |= {(number, page): large for number, large in one.large.items()}
             found.transactions.update(_left(page, one, own, journal))
-        found.messages = sum(counts) + (numbers[0] - 1) * max(counts)
+        found.messages = sum(counts) + (numbers[-1] - len(numbers)) * max(counts)
         held[address] = found
     return held
 
