@@ -78,6 +78,11 @@ def test_a_whole_broker_is_safe_and_its_parts_fit(tmp_path: Path) -> None:
         (gone("large-messages"), 3, "223.msg is missing"),
         (lambda data: (data / "large-messages/223.msg").write_bytes(b""), 1, "223.msg is empty"),
         (lambda data: (data / "large-messages/222.msg").write_bytes(b"x"), 1, "1 of 200,000"),
+        (
+            lambda data: (data / "large-messages/222.msg").write_bytes(bytes(200_001)),
+            1,
+            "222.msg has 200,001 of 200,000 bytes, so another file lies in its place",
+        ),
     ],
 )
 def test_what_a_start_drops_is_lost(change: Change, rows: int, words: str, tmp_path: Path) -> None:
@@ -200,14 +205,20 @@ def test_a_page_that_no_broker_leaves_is_told_where_the_count_does_not_tell(
     assert words in parts[2].why
 
 
-def test_a_short_file_of_a_large_message_that_a_page_names_is_told(tmp_path: Path) -> None:
-    """Artemis 2.40 delivers what is there."""
+def test_a_file_of_another_size_of_a_large_message_that_a_page_names_is_told(
+    tmp_path: Path,
+) -> None:
+    """Artemis 2.40 delivers what is there, or what another message had."""
     data = broker(tmp_path, PAGED)
     path = page(data, 1)
     path.write_bytes(path.read_bytes() + entry(WRITTEN))
     (data / "large-messages").mkdir(exist_ok=True)
     large = data / "large-messages" / "271.msg"
-    for size, answered in ((150_000, Answer.SAFE), (60_000, Answer.CANNOT_TELL)):
+    for size, answered in (
+        (150_000, Answer.SAFE),
+        (60_000, Answer.CANNOT_TELL),
+        (150_001, Answer.CANNOT_TELL),
+    ):
         large.write_bytes(bytes(size))
         assert answer(data)[0] is answered
 

@@ -269,7 +269,7 @@ def _large(place: _Place, contents: _Contents) -> Part:
     odd = [text for one, size in sorted(wanted.items()) if (text := _odd(path, names, one, size))]
     if odd:
         why = f"{'; '.join(odd[:_LISTED_MAX])}{' and more' if len(odd) > _LISTED_MAX else ''}: "
-        why += f"a start delivers {len(odd):,} large messages in part, or empty."
+        why += f"a start delivers {len(odd):,} large messages in part, empty, or as another."
         stake = AtStake(None, len(odd))
         return Part("large messages", path, found_by, there, False, why, Answer.LOSES, stake)
     why = "Every large message has its file." if wanted else "No large message waits."
@@ -287,7 +287,10 @@ def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> s
         found = len(source.data)
     if not found and size != 0:
         return f"{name} is empty"
-    return "" if size is None or found >= size else f"{name} has {found:,} of {size:,} bytes"
+    if size is None or found == size:
+        return ""
+    more = "" if found < size else ", so another file lies in its place"
+    return f"{name} has {found:,} of {size:,} bytes{more}"
 
 
 def _pages(
