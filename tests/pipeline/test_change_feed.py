@@ -92,6 +92,11 @@ def test_a_delete_and_an_add_of_a_key_in_one_transaction_are_an_update(size: int
         ("wall_ms", 1_500, 1_500_000),
         ("wall_us", 1_500, 1_500),
         ("wall_ns", 1_500, 1),
+        ("wall_us", -62_135_596_800_000_000, -62_135_596_800_000_000),
+        ("wall_us", 253_402_300_799_999_999, 253_402_300_799_999_999),
+        ("wall_us", 253_402_300_800_000_000, None),  # in the year 10000
+        ("wall_ms", 2**63 - 1, None),
+        ("wall_ms", -(2**63), None),
         ("boot_ms", 1_500, None),
         ("none", None, None),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tallystick.pipeline.runner import OUTPUT, Run
@@ -41,6 +43,32 @@ def test_every_table_is_a_view_with_timestamps(spark: SparkSession, tmp_path: Pa
         create_views(spark, out, "estate")  # again, over what is there
     finally:
         spark.sql("DROP DATABASE IF EXISTS estate CASCADE")
+
+
+def test_a_time_beyond_all_calendars_has_no_timestamp_and_fails_no_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = tmp_path / "tables"
+    Run([str(EXAMPLES / "mid-phase-two")], str(out)).advance(spark)
+    far = {"time": 2**63 - 1, "last_time": 2**63 - 1, "bucket": (2**63 - 1) // 1000}
+    for name in OUTPUT:
+        file = next((out / name).glob("*.parquet"))
+        table = pyarrow.parquet.read_table(file)
+        known = far.keys() & set(table.column_names)
+        rows = [row | {one: far[one] for one in known} for row in table.to_pylist() if known]
+        pyarrow.parquet.write_table(
+            pyarrow.Table.from_pylist(rows, table.schema), file.with_name("far.parquet")
+        )
+    try:
+        create_views(spark, str(out), "far")
+        for name in ("records", "transactions", "profile"):
+            view = spark.table(f"far.{name}")
+            (column,) = {"timestamp", "last_timestamp", "bucket_timestamp"} & set(view.columns)
+            stamps = [row[column] for row in view.select(column).collect()]
+            assert None in stamps
+            assert name == "profile" or len(set(stamps)) > 1
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS far CASCADE")
 
 
 def _summary(resolutions: dict[str, int], findings: dict[str, int]) -> RunSummary:

@@ -61,6 +61,12 @@ _ONE_KEY = ("system", "log", "commit_sequence", "collection", "key")
 _MICROSECONDS = {Clock.WALL_MS: (1_000, 1), Clock.WALL_US: (1, 1), Clock.WALL_NS: (1, 1_000)}
 """Factor and divisor that make microseconds since 1970 of a clock."""
 
+_LONG_MAX = 2**63 - 1
+_SECOND_MICROSECONDS = 1_000_000
+
+DATED_SECONDS = range(-62_135_596_800, 253_402_300_800)
+"""The years 1 to 9999 in seconds since 1970: SQL and Python have no dates for others."""
+
 TIMES_OF_DAY = [clock.value for clock in _MICROSECONDS]
 """The clocks that tell the time of day."""
 
@@ -138,12 +144,28 @@ def _updated(batch: pa.RecordBatch, types: npt.NDArray[np.object_]) -> npt.NDArr
 
 
 def _timestamps(batch: pa.RecordBatch) -> pa.Array:
-    """Return times as timestamps; null where the log's clock does not tell the time of day."""
+    """Return times as timestamps; null where the log's clock does not tell the time of day.
+
+    And where a time lies outside of the years 1 to 9999, for which SQL and Python have no date.
+    """
+    found = _microseconds(batch)
+    dated = pc.and_(
+        pc.greater_equal(found, DATED_SECONDS.start * _SECOND_MICROSECONDS),
+        pc.less(found, DATED_SECONDS.stop * _SECOND_MICROSECONDS),
+    )
+    return pc.if_else(dated, found, pa.scalar(None, pa.int64())).cast(_MOMENT)
+
+
+def _microseconds(batch: pa.RecordBatch) -> pa.Array:
+    """Return times in microseconds since 1970; a time that is too far for these is the farthest."""
     found = pa.nulls(batch.num_rows, pa.int64())
     for clock, (factor, divisor) in _MICROSECONDS.items():
-        times = pc.divide(pc.multiply(batch["time"], factor), divisor)
+        farthest = _LONG_MAX // factor
+        times = pc.min_element_wise(batch["time"], farthest, skip_nulls=False)
+        times = pc.max_element_wise(times, -farthest, skip_nulls=False)
+        times = pc.divide(pc.multiply(times, factor), divisor)
         found = pc.if_else(pc.equal(batch["clock"], clock.value), times, found)
-    return found.cast(_MOMENT)
+    return found
 
 
 # -- start and end --------------------------------------------------------------------------------
@@ -191,7 +213,7 @@ def within(batches: Iterable[pa.RecordBatch], bounds: Bounds) -> Iterator[pa.Rec
         if bounds.of_times:
             told = pc.is_in(batch["clock"], pa.array(TIMES_OF_DAY))
             _require(batch, told, "the clock of this log does not tell the time of day")
-            times = stamped(batch)[TIMESTAMP].cast("int64")
+            times = _microseconds(batch)
             batch = batch.filter(_between(times, bounds.first_time, bounds.last_time))
         if batch.num_rows:
             yield batch

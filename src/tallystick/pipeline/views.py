@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from tallystick.pipeline.change_feed import DATED_SECONDS
 from tallystick.pipeline.runner import OUTPUT
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.records import Clock
@@ -22,13 +23,14 @@ _TIMES = {
 }
 """Columns that count units of a clock, and the timestamps made of them."""
 
-_BUCKET = "if(startswith(clock, 'wall'), timestamp_seconds(bucket), NULL) AS bucket_timestamp"
-
 _OF_CLOCK = {
-    Clock.WALL_MS: "timestamp_millis({})",
-    Clock.WALL_US: "timestamp_micros({})",
-    Clock.WALL_NS: "timestamp_micros({} div 1000)",
+    Clock.WALL_MS: ("timestamp_millis({})", 1_000),
+    Clock.WALL_US: ("timestamp_micros({})", 1_000_000),
+    Clock.WALL_NS: ("timestamp_micros({} div 1000)", 1_000_000_000),
 }
+"""By clock what makes a timestamp of a time, and how many of its units are a second."""
+
+_LONG_MAX = 2**63 - 1
 
 
 def create_views(
@@ -39,7 +41,7 @@ def create_views(
     The views read what the last good run left, whenever they are read. Beside the columns of the
     table they have ``timestamp``, ``first_timestamp``, ``last_timestamp`` and ``bucket_timestamp``
     for ``time``, ``first_time``, ``last_time`` and ``bucket``, null where the
-    log's clock does not tell the time of day.
+    log's clock does not tell the time of day, and for times outside of the years 1 to 9999.
 
     Returns:
         The names of the views, with the database.
@@ -51,7 +53,8 @@ def create_views(
         columns = space.read(spark, table).columns
         added = [_timestamp(one, name) for one, name in _TIMES.items() if one in columns]
         if "bucket" in columns:
-            added.append(_BUCKET)
+            seconds = _dated("bucket", "timestamp_seconds({})", 1)
+            added.append(f"if(startswith(clock, 'wall'), {seconds}, NULL) AS bucket_timestamp")
         place = f"{_quoted(form)}.{_quoted(str(PurePath(out) / table))}"
         name = f"{_quoted(database)}.{_quoted(table)}"
         spark.sql(
@@ -63,9 +66,16 @@ def create_views(
 
 def _timestamp(column: str, name: str) -> str:
     cases = " ".join(
-        f"WHEN '{clock.value}' THEN {form.format(column)}" for clock, form in _OF_CLOCK.items()
+        f"WHEN '{clock.value}' THEN {_dated(column, *form)}" for clock, form in _OF_CLOCK.items()
     )
     return f"CASE clock {cases} END AS {name}"
+
+
+def _dated(column: str, form: str, units: int) -> str:
+    """Return what makes a timestamp, and null where SQL has none: Spark would fail the query."""
+    first = max(DATED_SECONDS.start * units, -_LONG_MAX)
+    last = min(DATED_SECONDS.stop * units - 1, _LONG_MAX)
+    return f"if({column} BETWEEN {first} AND {last}, {form.format(column)}, NULL)"
 
 
 def _quoted(name: str) -> str:

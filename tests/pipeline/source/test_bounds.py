@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import Bounds, within
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import RecordsLostError, tasks
 from tallystick.pipeline.source.file_ranges import file_ranges, read
@@ -19,6 +21,7 @@ from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.task import execute
 from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
+from tests.pipeline.histories import history_row
 from tests.pipeline.source.test_data_loss import WRITERS
 from tests.pipeline.source.test_durable import SMALL
 
@@ -89,6 +92,18 @@ def test_records_of_several_logs_are_given_by_their_times(tmp_path: Path, rows_o
     found = sorted(row["time"] for row in rows_of(tmp_path, **given))
     assert found == [one for one in times if first <= one <= last]
     assert rows_of(tmp_path, startingTimestamp=moment(times[-1] + 1)) == []
+
+
+def test_times_that_no_timestamp_holds_lie_before_or_after_a_bound_all_the_same() -> None:
+    times = [-(2**63), 0, 1, 2**63 - 1, None]
+    rows = [
+        history_row(version, "add", "1", clock="wall_ms", time=time)
+        for version, time in enumerate(times)
+    ]
+    since, until = Bounds(first_time=1_000), Bounds(last_time=0)
+    for bounds, due in ((since, [1, 2**63 - 1]), (until, [-(2**63), 0])):
+        found = within([batch_of(rows, CHANGES)], bounds)
+        assert [one for batch in found for one in batch["time"].to_pylist()] == due
 
 
 @WAYS
