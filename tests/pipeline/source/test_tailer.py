@@ -17,6 +17,7 @@ from tallystick.errors import LogUnreadableError, TallystickError, UnsupportedFo
 from tallystick.pipeline.options import Limit, OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source import tailer as module
+from tallystick.pipeline.source.batch import with_collection
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import (
     Position,
@@ -34,6 +35,7 @@ from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.bitronix.read import spans
 from tallystick.systems.jboss.format.participants import MARK, TRANSACTION
 from tests.fixtures import fixture_dir
+from tests.systems.jboss.applications.test_tables import write_bindings, write_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -297,6 +299,30 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path: Path, latest: bool) 
             other.latestOffset(end, other.getDefaultReadLimit())
         with pytest.raises(OptionError, match="checkpoint is that of a stream of another table"):
             other.partitions(start, end)
+
+
+def test_a_checkpoint_of_another_collection_is_refused_unless_it_was_renamed(
+    tmp_path: Path,
+) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    write_bindings(tmp_path / "bindings")
+    write_messages(tmp_path / "journal")
+
+    def of(collection: str) -> LogStreamReader:
+        given = {"path": str(tmp_path), "table": "changes", "collection": collection}
+        return LogStreamReader(with_collection(parse(given | {"beforeImages": "log"})))
+
+    messages, references = of("messages"), of("References")
+    end: Any = messages.latestOffset({}, messages.getDefaultReadLimit())
+    assert end == messages.latestOffset(end, messages.getDefaultReadLimit())
+    problem = "another collection; expected references; found messages"
+    with pytest.raises(OptionError, match=problem):
+        references.latestOffset(end, references.getDefaultReadLimit())
+    with pytest.raises(OptionError, match=problem):
+        references.partitions({}, end)
+    renamed = {key: {**entry, "collection": "before"} for key, entry in end.items()}
+    assert references.latestOffset(renamed, references.getDefaultReadLimit()) == renamed
 
 
 def test_a_checkpoint_without_the_name_of_its_table_is_read_on(tmp_path: Path) -> None:

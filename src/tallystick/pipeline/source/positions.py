@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from tallystick.disposal.retention import ReaderOffset
 from tallystick.errors import TallystickError
-from tallystick.pipeline.options import OptionError, folder_of
-from tallystick.pipeline.planning import RecordsLostError
+from tallystick.pipeline.options import OptionError, SourceOptions, folder_of
+from tallystick.pipeline.planning import RecordsLostError, find
+from tallystick.pipeline.typed import catalogue_of
 from tallystick.reading.names import log_name
 from tallystick.storage.source import read_part
 from tallystick.systems.protocol import LogSource, Missing, Reached
@@ -41,6 +42,7 @@ class LogPosition(TypedDict):
         begun: number of the file that has the first record of the step that ends here.
         resumed: the place before the first record behind the last hole; None if there is none.
         table: what of the log was handed on; not there in positions of earlier versions.
+        collection: the one whose changes were handed on alone; not there where it was none.
     """
 
     file: str
@@ -57,6 +59,7 @@ class LogPosition(TypedDict):
     begun: int
     resumed: int | None
     table: NotRequired[str]
+    collection: NotRequired[str]
 
 
 Position: TypeAlias = dict[str, LogPosition]
@@ -128,29 +131,49 @@ def require_below(position: Mapping[str, Any], paths: Iterable[str]) -> None:
         )
 
 
-def require_same_table(position: Mapping[str, Any], table: str) -> None:
-    """Check that a position is that of a stream of this table.
+def require_same_table(position: Mapping[str, Any], options: SourceOptions) -> None:
+    """Check that a position is that of a stream of the table, and collection, of the options.
+
+    A collection that is not in the logs any more was renamed, and goes on under its new name.
 
     Raises:
         OptionError: it is that of another one: what came before it would never be handed on.
     """
-    for entry in position.values():
-        was = entry.get("table", table) if isinstance(entry, dict) else table
-        if was != table:
-            raise OptionError(
-                "the checkpoint is that of a stream of another table",
-                expected=table,
-                found=was,
-                advice="Use a checkpoint of its own for each stream",
-            )
+    entries = [entry for entry in position.values() if isinstance(entry, dict)]
+    table, collection = _handed_on(options), options.collection
+    for entry in entries:
+        if entry.get("table", table) != table:
+            raise _of_another("table", table, entry["table"])
+    others = {entry["collection"] for entry in entries if entry.get("collection")} - {collection}
+    if collection is None or not others:
+        return
+    there = {name for _, name in catalogue_of(find(options.paths).logs, options.reading)}
+    for other in others & there:
+        raise _of_another("collection", collection, other)
 
 
-def with_table(start: Position, position: Position, table: str) -> Position:
+def _of_another(what: str, wanted: str, found: str) -> OptionError:
+    return OptionError(
+        f"the checkpoint is that of a stream of another {what}",
+        expected=wanted,
+        found=found,
+        advice="Use a checkpoint of its own for each stream",
+    )
+
+
+def with_table(start: Position, position: Position, options: SourceOptions) -> Position:
     """Return a position whose entries that moved since ``start`` say what was handed on."""
+    noted = {"table": _handed_on(options), "collection": options.collection}
+    noted = {name: value for name, value in noted.items() if value is not None}
     return {
-        key: entry if entry == start.get(key) else {**entry, "table": table}
+        key: entry if entry == start.get(key) else cast(LogPosition, {**entry, **noted})
         for key, entry in position.items()
     }
+
+
+def _handed_on(options: SourceOptions) -> str:
+    table = options.table
+    return table if options.collection is None else f"{table} of one collection"
 
 
 def _holds(log: str, paths: Iterable[str]) -> bool:

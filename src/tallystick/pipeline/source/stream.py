@@ -63,7 +63,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before every record, or after those that are there now."""
-        return {**with_table({}, self.tailer.latest(), self._table)} if self.options.latest else {}
+        return {**with_table({}, self.tailer.latest(), self.options)} if self.options.latest else {}
 
     @one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -83,13 +83,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the position after the next records within the limit, at most the target."""
         require_below(start, self.options.paths)
-        require_same_table(start, self._table)
+        require_same_table(start, self.options)
         start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
         if self.target is not None:
             self.target = self._renewed(self.target, start, position)
             position = capped(start, position, self.target)
-        position = with_table(start, position, self._table)
+        position = with_table(start, position, self.options)
         self._reached = position
         return {**position}
 
@@ -102,7 +102,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return the work between two positions."""
         require_below(end, self.options.paths)
-        require_same_table(end, self._table)
+        require_same_table(end, self.options)
         found = file_ranges(self.options, start, end)
         limit = self.options.split_bytes
         return [
@@ -138,12 +138,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         now = self.tailer.latest() if anew else {}
         return {**target, **{key: now.get(key, position[key]) for key in anew}}
-
-    @property
-    def _table(self) -> str:
-        """What is handed on; of a collection not its name, which ALTER TABLE may change."""
-        table = self.options.table
-        return table if self.options.collection is None else f"{table} of one collection"
 
 
 def _limit(limit: ReadLimit) -> Limit:
