@@ -132,9 +132,9 @@ def as_debezium(changes: DataFrame, *, schema: bool = False) -> DataFrame:
     Raises:
         ValueError: the changes are those of no data source of ours, or lack columns of the key.
     """
-    if "collection" in changes.columns:
-        return plain_envelopes(changes, with_schema=schema)
     collection, key = collection_of(changes.schema)
+    if collection is None and "collection" in changes.columns:
+        return plain_envelopes(changes, with_schema=schema)
     if collection is None:
         raise ValueError("the changes have no column `collection`, and are no typed table")
     if lacking := [one for one in (*key, *OF_FEED) if one not in changes.columns]:

@@ -180,3 +180,13 @@ def test_a_typed_feed_has_the_primary_key_of_its_catalogue(
     assert [key["payload"] for _, key, _ in found] == [
         {"ID": value["payload"]["after"]["ID"]} for _, _, value in found
     ]
+
+
+def test_a_typed_table_may_have_a_column_with_the_name_of_one_of_the_feed(
+    spark: SparkSession,
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+    found = _envelopes(_typed(spark, ("ID",)).withColumn("collection", F.lit("shells")))
+    assert {topic for topic, _, _ in found} == {"tallystick.A_B.T"}
+    assert found[0][2]["after"]["collection"] == "shells"
