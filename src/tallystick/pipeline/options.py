@@ -95,6 +95,11 @@ _OF_SPARK = frozenset(
 _TWIN = "option."
 """Prefix of the second copy that a catalog keeps of each option."""
 
+_LONGS = 1 << 63
+"""Versions and sizes are signed and of eight bytes, here and in Spark."""
+_DIGITS_MAX = 19
+"""Of such a number."""
+
 _UNITS = {"k": 10, "m": 20, "g": 30}
 
 
@@ -410,11 +415,14 @@ def _is_earliest(given: Mapping[str, str], name: str) -> bool:
 def _version(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name.lower())
     try:
-        return None if text is None else int(text)
+        found = None if text is None else int(text)
+        if found is not None and not -_LONGS <= found < _LONGS:
+            raise ValueError
+        return found
     except ValueError:
         advice = "startingOffsets=latest begins a stream with what is new"
         raise OptionError(
-            f"option {name}", expected="a whole number", found=text,
+            f"option {name}", expected="a whole number of eight bytes", found=text,
             advice=advice if text == "latest" else None,
         ) from None  # fmt: skip
 
@@ -490,11 +498,13 @@ def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name.lower(), str(default)).strip().lower()
     digits = text.removesuffix("b").rstrip("".join(_UNITS)) if "byte" in name.lower() else text
     unit = text.removesuffix("b").removeprefix(digits)
-    if not digits.isdecimal() or int(digits) < 1 or unit not in ("", *_UNITS):
+    known = digits.isdecimal() and len(digits) <= _DIGITS_MAX and unit in ("", *_UNITS)
+    found = int(digits) << _UNITS.get(unit, 0) if known else 0
+    if not 0 < found < _LONGS:
         expected = "a number above 0"
         expected += ", of bytes or as in 128m" if "byte" in name.lower() else ""
         raise OptionError(f"option {name}", expected=expected, found=text)
-    return int(digits) << _UNITS.get(unit, 0)
+    return found
 
 
 def _optional(given: Mapping[str, str], name: str) -> int | None:

@@ -169,6 +169,8 @@ def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
         ({"path": "/nowhere/*.log"}, "matches the path"),
         ({"path": "/x", "splitBytes": "128x"}, "as in 128m"),
         ({"path": "/x", "maxRowsPerTrigger": "1k"}, "a number above 0"),
+        ({"path": "/x", "maxRowsPerTrigger": str(1 << 63)}, "a number above 0"),
+        ({"path": "/x", "maxBytesPerTrigger": "9" * 5000}, "a number above 0"),
         ({"paths": "no json"}, "no JSON"),
         ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
         ({"path": "/x", "columns": "file,kind,file"}, "named twice; found file"),

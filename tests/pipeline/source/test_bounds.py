@@ -193,6 +193,7 @@ def test_a_log_whose_clock_tells_no_time_of_day_is_refused_by_time(rows_of: Any)
         ({"startingVersion": "2", "endingVersion": "1"}, "is after"),
         ({"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"}, "is after"),
         ({"startingVersion": "one"}, "whole number"),
+        ({"endingVersion": str(1 << 63)}, "whole number of eight bytes"),
         ({"startingVersion": "latest"}, "startingOffsets=latest"),
         ({"endingTimestamp": "yesterday"}, "a time as in"),
         ({"startingTimestamp": "1711112200000"}, "a time as in"),  # as Kafka has it
