@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 
 import numpy as np
@@ -65,3 +66,23 @@ def test_distinct_numbers_come_in_order_with_the_place_of_each(values: list[int]
 @given(st.sets(st.integers(0, 255)))
 def test_marked_codes_are_those_of_the_table(codes: set[int]) -> None:
     assert set(np.flatnonzero(neighbours.marked(codes)).tolist()) == codes
+
+
+@given(st.lists(st.integers(0, 9)), st.sets(st.integers(0, 40)))
+def test_rows_are_among_known_numbers_as_in_python(rows: list[int], known: set[int]) -> None:
+    values = np.array(rows, np.uint64)
+    assert neighbours.among(values, known).tolist() == [one in known for one in rows]
+    assert neighbours.among(values, dict.fromkeys(known)).tolist() == [one in known for one in rows]
+
+
+def test_a_number_beyond_63_bits_is_no_neighbour_of_it() -> None:
+    values = np.array([2**64 - 1, 2**64 - 2], np.uint64)
+    assert neighbours.among(values, {2**64 - 1}).tolist() == [True, False]
+
+
+def test_what_is_known_is_not_gone_through_for_a_few_rows() -> None:
+    class Large(set[int]):
+        def __iter__(self) -> Iterator[int]:
+            raise AssertionError("all that is known was looked at")
+
+    assert neighbours.among(np.array([3, 200]), Large(range(100))).tolist() == [True, False]

@@ -7,7 +7,7 @@ Arrow; it is imported where NumPy is loaded anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,17 @@ def distinct(values: Column) -> tuple[list[int], Longs]:
     of_number = np.zeros(int(found[-1]) + 1, np.int64)
     of_number[found] = np.arange(len(found))
     return (found + least).tolist(), of_number[values - least]
+
+
+def among(values: Column, known: Collection[int]) -> Bits:
+    """Return which rows have one of the known numbers; ``known`` is a set or has keys.
+
+    It costs what the smaller side costs: what is open or live in a log may be far more than a chunk
+    has, and there are many chunks.
+    """
+    if len(known) <= len(values):
+        return np.isin(values, np.fromiter(known, values.dtype, len(known)))
+    return np.fromiter((one in known for one in values.tolist()), np.bool_, len(values))
 
 
 def marked(codes: Iterable[int]) -> Bits:

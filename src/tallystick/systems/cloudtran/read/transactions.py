@@ -56,9 +56,9 @@ class TransactionFold:
             step = Step(path, offset, length, kind, flags, time, entry.targets)
             self.add(entry.number, step, entry.reference, len(entry.operations))
 
-    def numbers(self) -> list[int]:
+    def numbers(self) -> set[int]:
         """Return the numbers of all entries so far."""
-        return [*self.known, *self._early]
+        return self.known.keys() | self._early.keys()
 
     def add(self, number: int, step: Step, reference: str, operations: int) -> None:
         """Add an entry."""

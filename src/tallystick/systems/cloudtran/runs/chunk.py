@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tallystick.arrow.neighbours import among
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
 from tallystick.storage.mapped import let_go
@@ -225,8 +226,7 @@ class Chunk:
         plain = self.entries[walk.FLAGS] == ALL_TARGETS  # an operator gave up none of them
         kept = self.in_first_place()[firsts] & self._closing()[seconds] & plain[seconds]
         if met:
-            # As 64-bit unsigned numbers: a list would be compared as floats above 2**63.
-            kept &= ~np.isin(numbers[firsts], np.fromiter(met, np.uint64, len(met)))
+            kept &= ~among(numbers[firsts], met)
         return firsts[kept], seconds[kept]
 
     def rows(self, *but: Any) -> Iterator[Row]:

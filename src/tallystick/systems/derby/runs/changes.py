@@ -13,7 +13,7 @@ from itertools import groupby, islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tallystick.arrow.neighbours import ordinals, starts_of
+from tallystick.arrow.neighbours import among, ordinals, starts_of
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
@@ -79,12 +79,12 @@ _COMPENSATION, _LAST, _COMMIT = int(Group.COMPENSATION), int(Group.LAST), int(Gr
 
 def rows_of_commits(scan: LogScan, runs: Runs, places: Collection[int]) -> int:
     """Return how many changes of rows the records at these instants commit."""
-    feed, wanted = ChangeFeed(), np.array([*places], np.int64)
+    feed = ChangeFeed()
     every = (piece for number in scan.log.files for piece in file_pieces(scan.file(number), runs))
     count = 0
     for chunk in _all_in_chunks(every):
         done = feed.take(chunk)
-        count += int(np.isin(done.commits, wanted)[done.group].sum())
+        count += int(among(done.commits, places)[done.group].sum())
     return count
 
 

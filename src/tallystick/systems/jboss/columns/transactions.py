@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.columns import one_each, repeated, table_batch, whole_transactions
-from tallystick.arrow.neighbours import ordinals
+from tallystick.arrow.neighbours import among, ordinals
 from tallystick.arrow.schemas import (
     TRANSACTIONS,
     batches_of_transactions,
@@ -229,7 +229,7 @@ class TransactionColumns:
         opened = self._replay.open
         if (analysis := self._analysis_of() if self._heuristics else self._known) is None:
             analysis = Analysis([], [], open=list(opened.values()))
-        seen = Counter(ended[np.isin(ended, np.array(list(opened), np.int64))].tolist())
+        seen = Counter(ended[among(ended, opened)].tolist())
         return unended(self._log, analysis, seen)
 
 

@@ -7,14 +7,14 @@ should, are counted in columns; the others are replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.neighbours import lasts_of, marked, starts_of, sums
+from tallystick.arrow.neighbours import among, lasts_of, marked, starts_of, sums
 from tallystick.records import Outcome
 from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
@@ -136,8 +136,7 @@ def _deleted_before(journal: JournalFiles, again: set[int]) -> bool:
     """Return whether one of these ids is that of a delete: the loader does not list it then."""
     if not again:
         return False
-    wanted = np.array(sorted(again), np.int64)
-    return any(bool(np.isin(ids, wanted).any()) for ids in _deleted(journal))
+    return any(among(ids, again).any() for ids in _deleted(journal))
 
 
 def _deleted(journal: JournalFiles) -> Iterator[Any]:
@@ -223,7 +222,7 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
 
 
 def listed(
-    journal: JournalFiles, live: Collection[int], user_types: Collection[int] | None = None
+    journal: JournalFiles, live: Mapping[int, object], user_types: Collection[int] | None = None
 ) -> tuple[list[layout.Item], int]:
     """Return the records that a load lists, in its order, where `loaded_alike` holds.
 
@@ -236,7 +235,6 @@ def listed(
         The records, and the highest id that raises the loader's maximum, -1 for none.
     """
     replay, found, highest = Replay(journal.generation.shape, ()), list[layout.Item](), -1
-    wanted = np.sort(np.fromiter(live, np.int64, len(live)))
     for order, file in enumerate(journal.ordered()):
         where = RecordFile(file, journal.shape(file), order, file.stamp)
         rows = valid_rows(file_rows(file, where.shape))
@@ -244,10 +242,11 @@ def listed(
         highest = max(highest, int(records.ids[RAISING[records.kinds]].max(initial=-1)))
         effects, others = effects_of(records, replay.open)
         for changed, _, singles in effects.steps(records.at(others)):
-            kept = np.isin(changed.ids, wanted) & ~DELETES[changed.kinds]
+            kept = ~DELETES[changed.kinds]
             if user_types is not None:
                 kept &= np.isin(changed.counts, list(user_types))
-            for at, size in changed.rows[kept, :2].tolist():
+            rows, ids = changed.rows[kept], changed.ids[kept]
+            for at, size in rows[among(ids, live), :2].tolist():
                 found.append(layout.decode(where.shape, file.data(), at, size))
             done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
             for placed in (effect.placed for effects_ in done for effect in effects_):

@@ -6,14 +6,14 @@ are regular (`Lives.regular`) and follows the others record by record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.neighbours import firsts, last_where, lasts_of, marked, sums
+from tallystick.arrow.neighbours import among, firsts, last_where, lasts_of, marked, sums
 from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, Fields
@@ -106,10 +106,9 @@ def lives_of(records: Chunk) -> Lives | None:
     return Lives(places, ours, starts, lasts_of(starts, len(begins)))
 
 
-def closed_lives(lives: Lives, opened: Iterable[int], odd: Iterable[int] = ()) -> Any:
+def closed_lives(lives: Lives, opened: Collection[int], odd: Collection[int] = ()) -> Any:
     """Return which lives begin and end in a file and are regular; arguments as in `effects_of`."""
-    known = np.isin(lives.numbers, np.fromiter(opened, np.int64))
-    strange = np.isin(lives.numbers, np.fromiter(odd, np.int64))
+    known, strange = among(lives.numbers, opened), among(lives.numbers, odd)
     # Only the first life of a number can have begun before this part. Before the others stands an
     # end.
     return lives.regular & ~(lives.first & known) & ~strange
@@ -159,7 +158,7 @@ class Effects:
 
 
 def effects_of(
-    records: Chunk, opened: Iterable[int], odd: Iterable[int] = ()
+    records: Chunk, opened: Collection[int], odd: Collection[int] = ()
 ) -> tuple[Effects, Any]:
     """Return the effects of records outside of transactions, and of regular transactions.
 

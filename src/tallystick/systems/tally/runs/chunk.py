@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.arrow.neighbours import lasts_of, marked, starts_of
+from tallystick.arrow.neighbours import among, lasts_of, marked, starts_of
 from tallystick.records import Record, State, Transaction
 from tallystick.systems.tally.format.bodies import (
     PAIR_COUNT_AT,
@@ -133,7 +133,7 @@ class Chunk:
         """Yield the records after the LSN ``known``, and those of the transactions ``begun``."""
         some = self.numbers[walk.LSN] > known
         if begun:
-            of = np.isin(self.numbers[walk.TRANSACTION], np.fromiter(begun, np.int64, len(begun)))
+            of = among(self.numbers[walk.TRANSACTION], begun)
             some |= of & self.present[0].astype(np.bool_)
         return self.records(file, segment, np.flatnonzero(some))
 
@@ -245,7 +245,7 @@ def sorted_chunk(chunk: Chunk, segment: int, excluded: Collection[int]) -> Sorte
     if excluded and len(begins):
         # Part of these stands in an earlier chunk: the number of elements here proves nothing.
         numbers = chunk.numbers[walk.TRANSACTION, rows[begins]]
-        whole &= ~np.isin(numbers, np.fromiter(excluded, np.int64, len(excluded)))
+        whole &= ~among(numbers, excluded)
     kept = np.repeat(whole, ends - begins + 1)
     loose = ~inside & _LOOSE[chunk.codes]
     others = ~loose & (inside | ~_QUIET[chunk.codes])
