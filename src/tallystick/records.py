@@ -17,6 +17,8 @@ nothing else of a log. Nothing here reads a file or knows a format.
 
 from __future__ import annotations
 
+import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -703,11 +705,15 @@ def _counted(number: int, one: str) -> str:
 def jsonable(value: Any) -> Any:
     """Convert a value to JSON: bytes to lower-case hex, sequences to lists, enums to values.
 
+    Of numbers, JSON has none for ``NaN``, ``Infinity`` and ``-Infinity``: they are texts.
+
     Raises:
         TypeError: The value, or one inside it, has no JSON form.
     """
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool | int):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, str):

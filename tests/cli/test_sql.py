@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import json
+import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
@@ -44,6 +49,49 @@ def test_every_form_has_the_same_rows(run: Run, log: Path, tmp_path: Path) -> No
     answer = run("sql", log, COUNTS, "--to", "parquet", "-o", tmp_path / "out.parquet")
     assert (answer.code, answer.out) == (0, "")
     assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == rows
+
+
+def test_json_is_valid_whatever_a_query_gives(run: Run, log: Path) -> None:
+    query = (
+        "SELECT 'NaN'::DOUBLE AS a, ['-Infinity'::FLOAT] AS b, 'infinity'::TIMESTAMP AS c, "
+        "'12000-01-02'::DATE AS d, TIMESTAMP '2026-01-02 03:04:05' AS e"
+    )
+    answer = run("sql", log, query, "--json")
+    (row,) = (json.loads(one, parse_constant=pytest.fail) for one in answer.out.splitlines())
+    assert (row["a"], row["b"], row["e"]) == ("NaN", ["-Infinity"], "2026-01-02T03:04:05")
+    assert "12000-01-02" in row["d"]
+    assert "out of range" in row["c"]
+
+
+@pytest.mark.parametrize("table", ["records", "changes", "rows", "transactions"])
+def test_a_log_that_cannot_be_read_is_said_once_beside_the_rows_of_others(
+    run: Run, log: Path, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(log, log.parent / "other")
+    unread, opened = str(log.parent / "other/btm1"), os.open
+
+    def refuse(path: str | Path, *given: Any, **named: Any) -> int:
+        if str(path).startswith(unread):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+    answer = run("sql", log.parent, f"SELECT log FROM {table}; SELECT count(*) FROM {table}")
+    assert answer.code == 1
+    assert answer.err.count("cannot read: Permission denied") == 1
+    assert unread in answer.err
+
+
+def test_a_query_that_is_no_utf8_is_refused(run: Run, log: Path) -> None:
+    answer = run("sql", log, "SELECT 'a\udcff' AS a")
+    assert (answer.code, "the query is not UTF-8" in answer.err) == (2, True)
+
+
+def test_without_standard_input_there_is_no_statement(log: Path) -> None:
+    words = [sys.executable, "-m", "tallystick", "sql", str(log)]
+    shell = ["sh", "-c", f"exec {shlex.join(words)} <&-"]
+    ran = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_times_and_lists_have_a_form_for_programs(run: Run, log: Path) -> None:

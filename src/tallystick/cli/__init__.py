@@ -165,10 +165,10 @@ def _run(arguments: list[str]) -> object:
 
 
 def _open_standard_streams() -> None:
-    """Give a process without standard output, as daemons are, one that takes everything."""
-    for name in ("stdout", "stderr"):
+    """Give a process without them, as daemons are, ones that have nothing and take everything."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
 
 
 def main(arguments: list[str] | None = None) -> None:

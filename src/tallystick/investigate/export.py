@@ -207,9 +207,24 @@ def _rows_as_csv(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
 
 def _jsonable_rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     for batch in reader:
-        yield from (
-            {name: _json(value) for name, value in row.items()} for row in batch.to_pylist()
-        )
+        columns = [map(_json, _values(column)) for column in batch.columns]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values as those of Python; as text those that Python's types do not hold."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [*map(_value, column)]
+
+
+def _value(one: pa.Scalar) -> Any:
+    try:
+        return one.as_py()
+    except (OverflowError, ValueError):  # a year after 9999
+        return one.cast("string").as_py()
 
 
 def _json(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tallystick.errors import MissingExtraError
+from tallystick.records import Finding
 from tallystick.systems.protocol import ReadOptions
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def sql(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     options: ReadOptions | None = None,
+    problems: list[Finding] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection whose views are the tables of all logs below a path.
 
@@ -30,6 +32,7 @@ def sql(
         path: A log, a folder of logs, or several of them. Logs are looked for now; each query
             reads them.
         options: What the readers have to know.
+        problems: Gets what cannot be read, now and by each query; ``findings`` has it, too.
 
     Raises:
         LogUnreadableError: The path itself cannot be read.
@@ -40,4 +43,4 @@ def sql(
         from tallystick.investigate.sql_views import connect
     except ImportError as error:
         raise MissingExtraError(str(error.name), "investigate") from error
-    return connect(tuple(os.fspath(one) for one in paths), options or ReadOptions())
+    return connect(tuple(os.fspath(one) for one in paths), options or ReadOptions(), problems)

@@ -31,9 +31,10 @@ from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
 from tallystick.reading.names import log_name
+from tallystick.reading.results import is_severe
 from tallystick.reading.survey import survey
 from tallystick.reading.tables import Condition
-from tallystick.records import Clock
+from tallystick.records import Clock, Finding
 from tallystick.systems.protocol import LogSource, ReadOptions, Split, Stretch, chosen_splits
 from tallystick.systems.registry import system
 
@@ -54,10 +55,14 @@ _LOCKED = (
 )
 
 
-def connect(paths: tuple[str, ...], options: ReadOptions) -> duckdb.DuckDBPyConnection:
+def connect(
+    paths: tuple[str, ...], options: ReadOptions, problems: list[Finding] | None = None
+) -> duckdb.DuckDBPyConnection:
     """Return a connection with the views of all logs below the paths; see `tallystick.sql`."""
-    asked = _Asked(paths, given=options)
+    asked = _Asked(paths, given=options, problems=[] if problems is None else problems)
     plan = find(asked.paths)
+    for problem in filter(is_severe, plan.problems):
+        asked.met(problem)
     connection = duckdb.connect(":memory:")
     for name in SOURCE_TABLES:
         table = LogTable(replace(asked, table=name), plan)
@@ -79,10 +84,16 @@ class _Asked(SourceOptions):
     """Options of the data source whose secrets are values: they stay in this process."""
 
     given: ReadOptions = field(default_factory=ReadOptions)
+    problems: list[Finding] = field(default_factory=list)
 
     @property
     def reading(self) -> ReadOptions:
         return self.given
+
+    def met(self, problem: Finding) -> None:
+        """Take note of a log that cannot be read, once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
 
 
 def _add_collections(
@@ -248,6 +259,8 @@ class RowTable(LogTable):
         found.logs = [one for one in found.logs if log_name(one) in left]
         for batch in row_batches(found):
             yield batch.select(columns)
+        for one in filter(is_severe, found.problems):
+            self._options.met(one)
 
 
 def _taken(wanted: pc.Expression | None, batch: pa.RecordBatch) -> pa.Table:

@@ -29,6 +29,7 @@ from tallystick.pipeline.change_feed import (
 )
 from tallystick.pipeline.typed import typed_schema
 from tallystick.reading.tables import Condition
+from tallystick.records import Finding
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import ReadOptions
 
@@ -205,6 +206,9 @@ class SourceOptions:
             encryption_key=_key(key),
             skip_lost=not self.fail_on_data_loss,
         )
+
+    def met(self, problem: Finding) -> None:
+        """Take note of a log that cannot be read: here a row of the findings table tells it."""
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:

@@ -205,8 +205,9 @@ def _tables_of(
         except (TallystickError, OSError) as error:
             if strict or (planned and went(piece.source, options)):
                 raise
+            options.met(problem := error_finding(piece.source, error))
             if table == "findings":
-                batches = finding_batches([error_finding(piece.source, error)])
+                batches = finding_batches([problem])
                 yield from ((table, batch) for batch in batches)
 
 

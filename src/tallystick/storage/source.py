@@ -324,7 +324,7 @@ def unreadable(path: str, error: Exception, doing: str = "read") -> LogUnreadabl
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         advice = "Raise the limit of open files (ulimit -n), or close some"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return LogUnreadableError(f"cannot {doing}: {reason}", file=path, advice=advice)
+    return LogUnreadableError(f"cannot {doing}: {reason}", file=path or "''", advice=advice)
 
 
 def _opened(path: str) -> IO[bytes]:

@@ -17,11 +17,13 @@ from tallystick.cli.output import (
     Printer,
     Whole,
     as_json,
+    end_listing,
     output_option,
     output_target,
     read_options,
     reading_options,
     say,
+    say_finding,
 )
 from tallystick.errors import TallystickError
 from tallystick.investigate.export import (
@@ -30,6 +32,7 @@ from tallystick.investigate.export import (
     write_batches,
 )
 from tallystick.printable import counted
+from tallystick.records import Finding
 
 ROWS = 40
 """Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
@@ -44,7 +47,10 @@ _PROMPT, _MORE = "sql> ", "...> "
 @output_option
 @as_json
 @reading_options
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     form: str | None,
     output: str | None,
@@ -60,26 +66,38 @@ def command(
     """
     from tallystick.investigate.sql import sql
 
+    problems: list[Finding] = []
     paths, query = _apart(paths)
     form = form or ("jsonl" if as_json else None)
     if output is not None and form is None:
         raise click.UsageError("--output needs a form: --to jsonl, csv, parquet or arrow")
     if output is not None:
         refuse_input(output, paths)
-    with sql(paths, options=read_options(**options)) as connection:
+    with sql(paths, options=read_options(**options), problems=problems) as connection:
         from tallystick.investigate.sql_views import Error, statements
 
         if query is None and sys.stdin.isatty():
-            _prompt(connection)
+            _prompt(connection, problems)
             return
         try:
-            asked = statements(connection, sys.stdin.read() if query is None else query)
+            asked = statements(connection, _text_of(query))
             if form is not None and len(asked) != 1:
                 raise click.UsageError("--to and --json take one statement")
             for one in asked:
                 _answer(connection, one, form, output)
         except Error as error:
             raise TallystickError(_sentence(error)) from error
+    end_listing(ctx, problems)
+
+
+def _text_of(query: str | None) -> str:
+    """Return a query, or what standard input has, if it is one."""
+    try:
+        text = sys.stdin.read() if query is None else query
+        text.encode()
+    except UnicodeError as error:
+        raise click.UsageError("the query is not UTF-8") from error
+    return text
 
 
 def _apart(given: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
@@ -117,11 +135,15 @@ def _show(found: Any) -> None:
         out.line(Whole(line))
 
 
-def _prompt(connection: Any) -> None:
-    """Answer statements that are typed, each ended by a semicolon, until the input ends."""
+def _prompt(connection: Any, problems: list[Finding]) -> None:
+    """Answer statements that are typed, each ended by a semicolon, until the input ends.
+
+    What cannot be read is said once.
+    """
     from tallystick.investigate.sql_views import Error, statements
 
     _complete(connection)
+    said = 0
     say("Statements end with a semicolon; SHOW ALL TABLES; lists the views; Ctrl-D ends.", err=True)
     typed = ""
     while True:
@@ -136,6 +158,9 @@ def _prompt(connection: Any) -> None:
         if not typed.rstrip().endswith(";"):
             typed = "" if typed.isspace() else typed
             continue
+        for problem in problems[said:]:
+            say_finding(problem)
+        said = len(problems)
         try:
             for one in statements(connection, typed):
                 _answer(connection, one, None, None)
@@ -169,4 +194,4 @@ def _complete(connection: Any) -> None:
 def _sentence(error: Exception) -> str:
     """Return what an error says, in a line, without the traceback that DuckDB adds to ours."""
     text = str(error).partition(" Detail: Python exception")[0]
-    return " ".join(part for line in text.splitlines() if (part := line.strip(" ^")))
+    return " ".join(part for line in text.splitlines() if (part := line.strip(" \t^")))

@@ -10,7 +10,6 @@ address, filter and routing type. Source: XmlDataImporter and XMLMessageImporter
 from __future__ import annotations
 
 import base64
-import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ from typing import IO, Any, Final
 from xml.sax.saxutils import quoteattr
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Fate, Kind, Row
+from tallystick.records import Fate, Kind, Row, jsonable
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.messages import CoreMessage
 from tallystick.systems.surroundings import open_part
@@ -191,9 +190,7 @@ def _text(kind: int, value: object) -> str:
         raise _CannotBringError(f"with the text {_NULL}, which the importer takes for no value")
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-    return str(value)
+    return str(jsonable(value))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tallystick.errors import LogFormatError
+from tallystick.records import jsonable
 
 QUEUE, IDS_GIVEN, ADDRESS = 21, 24, 44
 LARGE_MESSAGE, OLD_MESSAGE, MESSAGE = 30, 31, 45
@@ -112,7 +113,7 @@ def properties_text(data: bytes) -> str:
 
 
 def _shown(properties: Mapping[str, tuple[int, object]]) -> str:
-    named = {name: value for name, (_, value) in properties.items()}
+    named = {name: jsonable(value) for name, (_, value) in properties.items()}
     return json.dumps(named, ensure_ascii=False)
 
 
