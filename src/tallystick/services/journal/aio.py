@@ -139,34 +139,26 @@ class AsyncJournal(BaseJournal):
 
     # -- reading ------------------------------------------------------------------------
 
-    async def live_records(self) -> AsyncIterator[JournalRecord]:
-        """Read the adds and updates of live ids from the files, in log order."""
-        async with contextlib.aclosing(_in_threads(self._engine.live_records)) as records:
-            async for record in records:
-                yield record
+    # Each of these returns one generator, and none around it: an event loop that ends closes all
+    # that are left at the same time.
 
-    async def replay(
+    def live_records(self) -> AsyncIterator[JournalRecord]:
+        """Read the adds and updates of live ids from the files, in log order."""
+        return _in_threads(self._engine.live_records)
+
+    def replay(
         self, from_lsn: int = 0, from_time: float | None = None
     ) -> AsyncIterator[NumberedRecord]:
         """Read every durable record from an LSN on, or from a time in seconds since 1970 on."""
-        reading = _in_threads(lambda: self._replay(from_lsn, from_time))
-        async with contextlib.aclosing(reading) as records:
-            async for record in records:
-                yield record
+        return _in_threads(lambda: self._replay(from_lsn, from_time))
 
-    async def follow(
+    def follow(
         self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
     ) -> AsyncIterator[NumberedRecord]:
         """Read records as they become durable; see `Journal.follow`."""
         poll_s = seconds(poll_s, "poll_s")
         self._require_open()
-        reading = _in_threads(lambda: self._follow(from_lsn, idle_s))
-        async with contextlib.aclosing(reading) as records:
-            async for record in records:
-                if record is None:
-                    await asyncio.sleep(poll_s)
-                else:
-                    yield record
+        return _in_threads(lambda: self._follow(from_lsn, idle_s), poll_s)
 
     # -- files --------------------------------------------------------------------------
 
@@ -219,8 +211,10 @@ class _HasBody(Protocol):
 _Item = TypeVar("_Item", bound=_HasBody | None)
 
 
-async def _in_threads(start: Callable[[], Iterator[_Item]]) -> AsyncGenerator[_Item]:
-    """Iterate in worker threads, one batch at a time.
+async def _in_threads(
+    start: Callable[[], Iterator[_Item | None]], poll_s: float = 0.0
+) -> AsyncGenerator[_Item]:
+    """Iterate in worker threads, one batch at a time, and sleep wherever there is a None.
 
     When the consumer stops or is cancelled, the iterator is closed, after the batch that a thread
     still reads. A second cancellation does not wait for that.
@@ -229,7 +223,10 @@ async def _in_threads(start: Callable[[], Iterator[_Item]]) -> AsyncGenerator[_I
     try:
         while batch := await asyncio.to_thread(batches.next):
             for item in batch:
-                yield item
+                if item is None:
+                    await asyncio.sleep(poll_s)
+                else:
+                    yield item
     finally:
         await asyncio.shield(asyncio.to_thread(batches.close))
 
