@@ -108,6 +108,7 @@ REASONS: list[tuple[Any, type[Exception], str]] = [
     (lambda: bodies_of(cast(Any, 7)), TypeError, "bodies is of type int; expected several"),
     (lambda: integer("3", "lsn", 0, 9), TypeError, "lsn is of type str; expected an integer"),
     (lambda: integer(True, "lsn", 0, 9), TypeError, "lsn is of type bool; expected an integer"),
+    (lambda: integer(np.arange(2), "lsn", 0, 9), TypeError, "lsn is of type ndarray; expected an"),
     (lambda: integer(10, "lsn", 0, 9), ValueError, "lsn is 10; expected an integer from 0 to 9"),
     (lambda: integer(10**5000, "lsn", 0, 9), ValueError, "lsn is of 16610 bits; expected"),
     (lambda: integers([1, 10], "lsn", 0, 9), ValueError, "lsn is 10; expected"),

@@ -15,7 +15,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from operator import index
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tallystick.callables import require_plain
@@ -115,10 +115,14 @@ def integer(value: object, name: str, least: int, greatest: int) -> int:
     if type(value) is int:
         number = value
     else:
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"{name} is of type {_kind(value)}; expected an integer")
-        # A subclass may say of itself what it likes; this is what it holds.
-        number = int.__int__(value if isinstance(value, int) else index(value))
+        refused = TypeError(f"{name} is of type {_kind(value)}; expected an integer")
+        if isinstance(value, bool):
+            raise refused
+        try:
+            # A subclass may say of itself what it likes; this is what it holds.
+            number = int.__int__(value if isinstance(value, int) else index(cast(Any, value)))
+        except TypeError:  # as of an array of several numbers, too
+            raise refused from None
     if least <= number <= greatest:
         return number
     shown = number if number.bit_length() <= _SHOWN_BITS else f"of {number.bit_length()} bits"

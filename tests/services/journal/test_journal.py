@@ -10,9 +10,9 @@ import resource
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 from unittest.mock import Mock
 
 import pytest
@@ -282,12 +282,21 @@ def test_a_checkpoint_while_reading_begins_is_no_error(from_lsn: int) -> None:
             assert journal.checkpoint() > 0
 
         journal.append_many([bytes(1000)] * 100)
-        fs.meanwhile = give_up
         first = journal.next_lsn
+        setattr(fs, "meanwhile", give_up)  # noqa: B010 - for mypy it would stay so
         read = [one.sequence for one in journal.replay(from_lsn=from_lsn)]
         assert fs.meanwhile is None
         assert read == [] or read[0] > first  # what the checkpoint has left
         assert len(list(journal.replay())) > 0
+
+
+def test_every_change_to_a_closed_journal_says_that_it_is_closed(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.add(1, b"one")
+    for change in (journal.add, journal.update, journal.delete):
+        for record_id in (1, 2):
+            with pytest.raises(LogClosedError):
+                change(record_id, *() if change == journal.delete else (b"x",))
 
 
 def test_live_records_that_were_moved_before_they_were_read_are_read(tmp_path: Path) -> None:
@@ -306,7 +315,9 @@ async def test_readers_left_in_the_middle_are_no_error_as_the_loop_ends(
 ) -> None:
     def run() -> None:
         async def work() -> None:
-            left = [journal.replay(), journal.live_records(), journal.follow()]
+            left: list[AsyncIterator[Any]] = [
+                journal.replay(), journal.live_records(), journal.follow()
+            ]  # fmt: skip
             assert [(await anext(one)).body for one in left] == [b"one"] * 3
             kept.extend(left)  # else they are closed here
 

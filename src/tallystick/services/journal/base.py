@@ -146,6 +146,7 @@ class BaseJournal(Uncopied):
         ids.learn_if_doubted()
         refusal = ids.refusal(change, record_id)
         if refusal is not None:
+            self._require_open()
             raise id_error(refusal, record_id, self.path)
 
     def _begin(self, face: type[_Transaction]) -> _Transaction:
