@@ -187,8 +187,9 @@ REASONS = reasons(
     Reason(
         "not-preallocated",
         Answer.CANNOT_TELL,
-        "The last log file ends with its last record and is smaller than the 1 MiB that Derby "
-        "gives it by default: it was cut, or derby.storage.fileSyncTransactionLog was set.",
+        "The last log file ends with its last record and is smaller than the files before it, or "
+        "than the 1 MiB that Derby gives the first by default: it was cut, or a system property, "
+        "derby.storage.logSwitchInterval or fileSyncTransactionLog, was set.",
         "derby.properties: with --set derby.storage.fileSyncTransactionLog=true the end is sound",
     ),
     Reason(

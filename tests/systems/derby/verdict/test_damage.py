@@ -695,3 +695,26 @@ def test_control_file_with_a_negative_checkpoint_is_used(tmp_path: Path) -> None
     found = damaged(tmp_path, "log.ctrl", control(checkpoint=-make_instant(1, 1)))
     assert found.recovery.new_log
     assert found.judgement.answer is not Answer.SAFE
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"), [(100_000, "file-grown"), (99_000, "not-preallocated")]
+)
+def test_a_last_file_that_reaches_beyond_what_others_were_given_has_grown(
+    size: int, reason: str, tmp_path: Path
+) -> None:
+    """Derby gives each new file the same size, which a system property tells, and no file."""
+    log = reading_of(copy("switch-archive", tmp_path / "db"))
+    stop, path = log.recovery.stop, tmp_path / "db/log/log5.dat"
+    assert min(one.size for one in log.log.files.values()) == 100_000
+    content, at = path.read_bytes()[: stop & 0xFFFFFFFF], stop >> 32 << 32
+    bodies = [
+        encode_body(Group.FIRST | Group.RAWSTORE, 77_777, encode_begin(STATUS_USER, None)),
+        encode_body(
+            Group.LAST | Group.COMMIT | Group.RAWSTORE, 77_777, encode_end(STATUS_COMMITTED, None)
+        ),
+    ]
+    while len(content) < size:
+        content += group_at(at | len(content), bodies)
+    path.write_bytes(content)
+    assert reading_of(tmp_path / "db").judgement.reason == reason

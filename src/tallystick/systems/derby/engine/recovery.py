@@ -244,11 +244,15 @@ def _lost_file(log: LogFiles, result: Recovery) -> int:
 
 
 def _interval(log: LogFiles, number: int) -> int:
-    """Return the position after which a file is switched; the files before it have reached that."""
+    """Return the position after which a file is switched."""
     told = log.properties.get(SWITCH_INTERVAL, "")
-    before = [file.size for other, file in log.files.items() if other < number]
-    if told.isdecimal() and len(told) < _DIGITS:
-        return int(told)
+    known = told.isdecimal() and len(told) < _DIGITS
+    return int(told) if known else interval_before(log, number)
+
+
+def interval_before(log: LogFiles, number: int) -> int:
+    """Return what a new file was given at most: those before it have reached that."""
+    before = (file.size for other, file in log.files.items() if other < number)
     return min(before, default=PREALLOCATED)
 
 

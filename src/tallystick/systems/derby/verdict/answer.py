@@ -15,7 +15,7 @@ from tallystick.records import AtStake
 from tallystick.storage.zeros import is_zero, last_nonzero_end
 from tallystick.systems.answers import Ground
 from tallystick.systems.derby.engine.analysis import LogAnalysis
-from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERVAL
+from tallystick.systems.derby.engine.recovery import SWITCH_INTERVAL, interval_before
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
@@ -178,7 +178,7 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
     ):
         yield Ground("file-begun")
     elif position == file.size:
-        grown = file.size >= _interval(log) or log.properties.get(_FILE_SYNC, "") == "true"
+        grown = file.size >= _interval(log, number) or log.properties.get(_FILE_SYNC, "") == "true"
         yield Ground("file-grown" if grown else "not-preallocated")
     elif not is_zero(file.data, position, file.size):
         yield Ground("unfinished-group" if _unfinished(log, file, position) else "odd-group")
@@ -194,11 +194,11 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
         yield Ground("zeros-to-the-end", text)
 
 
-def _interval(log: LogFiles) -> int:
-    """Return the size of a file that was preallocated, as far as a setting tells it."""
+def _interval(log: LogFiles, number: int) -> int:
+    """Return the size of a file that was preallocated, as far as a setting or other files tell."""
     told = log.properties.get(SWITCH_INTERVAL, "")
     known = told.isdecimal() and len(told) < _DIGITS and SWITCH_MIN <= int(told) <= SWITCH_MAX
-    return int(told) if known else PREALLOCATED
+    return int(told) if known else interval_before(log, number)
 
 
 def _is_preallocated(log: LogFiles, file: LogBytes) -> bool:
