@@ -53,6 +53,7 @@ from tallystick.systems.derby.read.changes import (
     committed_between,
     joined_ranges,
 )
+from tallystick.systems.derby.read.containers import holds
 from tallystick.systems.derby.read.files import (
     LogBytes,
     LogFiles,
@@ -447,8 +448,16 @@ class DerbyReading(Reading):
         cut = unacknowledged_from(self.log, self.recovery) is not None
         log = self.log
         written = partial(rows_written, self.scan, self.recovery, self._runs)
+        stands = holds
+        if self._runs is not None:
+            from tallystick.systems.derby.runs.stored import holds as stands
         containers = Containers(
-            database, cut=cut, sealed=log.sealed, cipher=log.cipher, written=written
+            database,
+            cut=cut,
+            sealed=log.sealed,
+            cipher=log.cipher,
+            written=written,
+            stands=stands,
         )
         return containers.parts(self.recovery, flushed)
 

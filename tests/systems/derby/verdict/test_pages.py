@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tallystick
 from tallystick.records import Answer, Part
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine import flushed_pages as before_checkpoint
-from tallystick.systems.derby.engine.flushed_pages import flushed_pages, rows_written
+from tallystick.systems.derby.engine.flushed_pages import Written, flushed_pages, rows_written
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.recovery import recover
+from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import Group
@@ -31,10 +32,11 @@ from tallystick.systems.derby.format.operations import (
     encode_end,
     encode_operation,
 )
-from tallystick.systems.derby.format.page_rows import images_of
+from tallystick.systems.derby.format.page_rows import read_row
 from tallystick.systems.derby.format.record_body import Body, encode_body
-from tallystick.systems.derby.read.containers import Conglomerate, PageFile, conglomerates
+from tallystick.systems.derby.read.containers import Conglomerate, PageFile, conglomerates, holds
 from tallystick.systems.derby.read.surroundings import read_at_boot
+from tallystick.systems.derby.runs import stored
 from tallystick.systems.derby.runs.chunk import Runs
 from tallystick.systems.derby.verdict import pages
 from tallystick.systems.derby.verdict.pages import Containers
@@ -385,6 +387,10 @@ def test_a_container_that_was_made_and_dropped_after_the_log_ends_has_left_its_s
     assert verdict_of(path).judgement.answer is Answer.SAFE
 
 
+def place_of(one: Written) -> int:
+    return one.place
+
+
 def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> None:
     for case in (*CASES, "inplace-compressed"):
         log = reading_of(database(case)).log
@@ -399,8 +405,8 @@ def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> Non
             one.page: one[2:] for one in ranges.pages()
         }
         versions = {one.page: one.after for one in (*plain.pages(), *runs.pages())}
-        rows = [*rows_written(scan, plain, Runs(log), versions)]
-        assert rows == [*rows_written(scan, slow, None, versions)]
+        rows = sorted(rows_written(scan, plain, Runs(log), versions), key=place_of)
+        assert rows == sorted(rows_written(scan, slow, None, versions), key=place_of)
         assert (runs.changed, runs.container_versions, runs.built) == (
             ranges.changed, ranges.container_versions, ranges.built,
         )  # fmt: skip
@@ -650,10 +656,9 @@ def test_a_page_has_the_row_of_the_change_that_leads_to_its_version(tmp_path: Pa
         (head,) = PageFile(str(path / page.file)).heads([page.number])
         if head.version is not None and head.version >= 4:
             versions[page] = head.version
-    for _, body in rows_written(reading.scan, reading.recovery, None, versions):
-        page, row = body.fields["pageId"], images_of(body).row_after
-        assert row is not None
-        value = next(one.data for one in row.fields if one.data)
+    for one in rows_written(reading.scan, reading.recovery, None, versions):
+        page, row = one.page, read_row(Cursor(bytes(one.image)))
+        value = next(field.data for field in row.fields if field.data)
         file = path / page.file
         content, size = file.read_bytes(), PageFile(str(file)).page_size
         begin = page.number * size
@@ -676,12 +681,38 @@ def test_a_row_in_the_log_that_cannot_be_decoded_is_none_that_a_page_lacks(tmp_p
     reading = reading_of(path)
     flushed = flushed_pages(reading.scan, reading.recovery, None)
 
-    def written(versions: Mapping[Page, int]) -> list[tuple[int, Body]]:
+    def written(versions: Mapping[Page, int]) -> list[Written]:
         found = rows_written(reading.scan, reading.recovery, None, versions)
-        return [(place, replace(body, optional=b"\x04")) for place, body in found]
+        return [one._replace(image=b"\x04") for one in found]
 
-    containers = Containers(str(path), cut=False, written=written)
+    for stands in (holds, stored.holds):
+        containers = Containers(str(path), cut=False, written=written, stands=stands)
+        assert [one.fits for one in containers.parts(reading.recovery, flushed)] == [True]
+
+
+def test_a_row_stands_on_a_page_the_same_compiled_and_decoded(tmp_path: Path) -> None:
+    """Both are asked about what is there, and with each of its bytes changed or cut off."""
+    path = killed(tmp_path)
+    reading = reading_of(path)
+    flushed = flushed_pages(reading.scan, reading.recovery, None)
+    plain, asked = 0, 0
+
+    def stands(page: memoryview, image: bytes) -> bool:
+        nonlocal plain, asked
+        array, pad = np.frombuffer(page, np.uint8), bytes(8)
+        plain += bool(stored._has_row(array, np.frombuffer(image + pad, np.uint8)))
+        asked += 1
+        places = range(min(60, len(image)))
+        changed = [image[:at] + bytes([image[at] ^ 1]) + image[at + 1 :] for at in places]
+        for one in (*changed, image[:-1], image[:9], b""):
+            if stored._has_row(array, np.frombuffer(one + pad, np.uint8)):
+                assert holds(page, one)
+        return stored.holds(page, image)
+
+    written = partial(rows_written, reading.scan, reading.recovery, None)
+    containers = Containers(str(path), cut=False, written=written, stands=stands)
     assert [one.fits for one in containers.parts(reading.recovery, flushed)] == [True]
+    assert plain == asked > 3
 
 
 def test_a_page_that_redo_meets_is_counted_by_the_first_page_of_its_container(

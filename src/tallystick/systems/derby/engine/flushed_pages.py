@@ -7,24 +7,30 @@ that lead to given versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.field_types import Page
-from tallystick.systems.derby.format.layout import split_instant
+from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import INSERT, UPDATE_ROW
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.derby.runs.pieces import file_pieces
+from tallystick.systems.derby.runs.pieces import Piece, file_pieces
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
 _WRITING = (INSERT, UPDATE_ROW)
+_MIX = 0x1E3779B97F4A7C15
+"""A product with it is cut to 64 bits."""
 BYTES_BEFORE = 1 << 24
 """Of log files before that of the redo mark: those that a transaction holds back may be many."""
 
@@ -46,50 +52,97 @@ def flushed_pages(scan: LogScan, recovery: Recovery, runs: Runs | None) -> PageV
     return found
 
 
+class Written(NamedTuple):
+    """A row that an insert or an update writes to a page, at an instant.
+
+    The image is what its record has after the operation: that of the row comes first.
+    """
+
+    place: int
+    page: Page
+    image: bytes | memoryview
+
+
 def rows_written(
     scan: LogScan, recovery: Recovery, runs: Runs | None, wanted: Mapping[Page, int]
-) -> Iterator[tuple[int, Body]]:
-    """Yield the inserts and updates of rows that lead to these versions of pages, by instants.
+) -> Iterable[Written]:
+    """Return the rows whose inserts and updates lead to these versions of pages.
 
     From the files that lead up to the redo mark on; of several to one version the last.
     """
-    found: dict[Page, tuple[int, Body]] = {}
-    # What columns of a chunk are asked for, made once.
-    sought = (
-        [one.container for one in wanted],
-        [one.number for one in wanted],
-        [version - 1 for version in wanted.values()],
-    )
+    found: dict[Page, Written] = {}
+    sought = _Sought(wanted) if wanted and runs is not None else None
+    for piece in _pieces(scan, recovery, runs) if wanted else ():
+        if isinstance(piece, ByteRange):
+            if piece.body is not None and piece.is_believed:
+                found |= _row_of(wanted, piece.place, piece.body)
+        elif sought is not None:
+            odd = (
+                _row_of(wanted, int(piece.instants[row]), body)
+                for row, body in piece.bodies.items()
+            )
+            rows = [*sought.rows(piece), *chain.from_iterable(one.values() for one in odd)]
+            found |= {one.page: one for one in sorted(rows, key=lambda one: one.place)}
+    return found.values()
+
+
+def _pieces(scan: LogScan, recovery: Recovery, runs: Runs | None) -> Iterator[Piece]:
+    """Yield the pieces of the log from the files that lead up to the redo mark on, to its end."""
     first = min(_files_up_to(scan, recovery), default=0)
-    for number in (one for one in scan.log.files if wanted and one >= first):
+    for number in (one for one in scan.log.files if one >= first):
         for piece in file_pieces(scan.file(number), runs):
-            if isinstance(piece, ByteRange):
-                body = piece.body if piece.is_believed else None
-                changes = [] if body is None else [(piece.place, body)]
-            else:
-                rows = _rows_with(sought, piece)
-                changes = [(int(piece.instants[row]), piece.body(row)) for row in rows]
-            found |= {
-                body.fields["pageId"]: (place, body)
-                for place, body in changes
-                if body.operation in _WRITING
-                and wanted.get(body.fields["pageId"]) == body.fields["pageVersion"] + 1
-            }
-    yield from found.values()
+            at = piece.offset + piece.length if isinstance(piece, ByteRange) else piece.end
+            yield piece
+            # What stands after the end is searched for records, which takes long.
+            if make_instant(number, at) >= recovery.stop > 0:
+                return
 
 
-def _rows_with(sought: Sequence[list[int]], chunk: Chunk) -> list[int]:
-    """Return the rows of inserts and updates with one of these containers, pages and versions."""
-    import numpy as np
+def _row_of(wanted: Mapping[Page, int], place: int, body: Body) -> dict[Page, Written]:
+    """Return what a record writes to a page, if that leads to the version that is wanted."""
+    if body.operation not in _WRITING:
+        return {}
+    page: Page = body.fields["pageId"]
+    leads = wanted.get(page) == body.fields["pageVersion"] + 1
+    return {page: Written(place, page, body.optional or b"")} if leads else {}
 
-    from tallystick.systems.derby.runs.walk import CONTAINER, OPERATION, PAGE, SEGMENT, VERSION
 
-    columns = chunk.columns
-    rows = np.flatnonzero(np.isin(columns[OPERATION], _WRITING) & (columns[SEGMENT] == 0))
-    for column, values in zip((CONTAINER, PAGE, VERSION), sought, strict=True):
-        rows = rows[np.isin(columns[column, rows], values)]
-    found: list[int] = rows.tolist()
-    return found
+class _Sought:
+    """What columns of a chunk are asked for, made once."""
+
+    def __init__(self, wanted: Mapping[Page, int]) -> None:
+        import numpy as np
+
+        self._wanted = wanted
+        changed = [(one.container, one.number, version - 1) for one, version in wanted.items()]
+        self._keys = np.unique(_key_of(np.array(changed, np.int64).T))
+
+    def rows(self, chunk: Chunk) -> Iterator[Written]:
+        """Yield the plain rows of inserts and updates that lead to the versions."""
+        import numpy as np
+
+        from tallystick.systems.derby.runs import walk
+
+        columns = chunk.columns
+        wanted = np.isin(columns[walk.OPERATION], _WRITING) & (columns[walk.SEGMENT] == 0)
+        rows = np.flatnonzero(wanted & (columns[walk.ODD] == 0))
+        keys = _key_of(columns[[walk.CONTAINER, walk.PAGE, walk.VERSION]][:, rows])
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        rows = rows[self._keys[at] == keys]
+        numbers = columns[[walk.CONTAINER, walk.PAGE, walk.VERSION, walk.TAIL, walk.TAIL_LENGTH]]
+        instants = chunk.instants[rows].tolist()
+        for place, one in zip(instants, numbers[:, rows].T.tolist(), strict=True):
+            container, number, version, begin, size = one
+            page = Page(0, container, number)
+            if self._wanted.get(page) == version + 1:  # else two keys are equal by chance
+                yield Written(place, page, chunk.file.data[begin : begin + size])
+
+
+def _key_of(columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one number for each container, page and version; different ones seldom share it."""
+    container, page, version = columns
+    keys: NDArray[np.int64] = (container * _MIX ^ page) * _MIX ^ version
+    return keys
 
 
 def _files_up_to(scan: LogScan, recovery: Recovery) -> Sequence[int]:

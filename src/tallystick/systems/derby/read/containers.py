@@ -8,6 +8,7 @@ taken back with the old images in the log, so memory grows with the rows that th
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -416,46 +417,33 @@ class PageFile:
 
     def heads(self, numbers: Iterable[int]) -> Iterator[PageHead]:
         """Yield what recovery asks of pages, whose numbers grow."""
+        wanted = list(numbers)
+        there = bisect_left(wanted, self.size // self.page_size)
+        for number, page in self.pages_at(wanted[:there]):
+            yield _head(number, page, self.page_size)
+        for number in wanted[there:]:
+            problem = "it is after the end of its file (XSDG0)"
+            yield PageHead(number, None, problem, unwritten=True)
+
+    def pages_at(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
+        """Yield pages as they are in memory, whose numbers grow."""
         near: list[int] = []
         for number in numbers:
-            if (number + 1) * self.page_size > self.size:
-                yield from self._heads(near)
-                near = []
-                problem = "it is after the end of its file (XSDG0)"
-                yield PageHead(number, None, problem, unwritten=True)
-                continue
             if near and (number - near[0]) * self.page_size >= _READ_AT_ONCE:
-                yield from self._heads(near)
+                yield from self._pages(near)
                 near = []
             near.append(number)
-        yield from self._heads(near)
+        yield from self._pages(near)
 
     def rows(self, *, is_index: bool) -> int:
         """Return how many rows the pages have that are not deleted; -1 if that is not known."""
         if self.removed or not self.page_size:
             return -1
-        pages = range(1, self.size // self.page_size)
-        step = max(1, _READ_AT_ONCE // self.page_size)
-        parts = (pages[at : at + step] for at in range(0, len(pages), step))
+        pages = self.pages_at(range(1, self.size // self.page_size))
         try:
-            return sum(
-                _live_rows(number, page, is_index=is_index)
-                for near in parts
-                for number, page in self._pages(near)
-            )
+            return sum(_live_rows(number, page, is_index=is_index) for number, page in pages)
         except (LogFormatError, struct.error, IndexError):
             return -1
-
-    def row(self, number: int, record_id: int) -> Row | None:
-        """Return a row of a page; None where it has none with that id, or cannot be read."""
-        try:
-            return next((_row_on(page, record_id) for _, page in self._pages([number])), None)
-        except (LogFormatError, struct.error, IndexError):
-            return None
-
-    def _heads(self, near: Sequence[int]) -> Iterator[PageHead]:
-        for number, page in self._pages(near):
-            yield _head(number, page, self.page_size)
 
     def _pages(self, near: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         if not near:
@@ -484,11 +472,36 @@ def clear_page(
     return clear[_CHECKSUM_SIZE:] + clear[:_CHECKSUM_SIZE]
 
 
-def _row_on(page: memoryview, record_id: int) -> Row | None:
+def holds(page: memoryview, image: bytes) -> bool:
+    """Return whether a page has a row as a change writes it, whose image comes first.
+
+    True also where the image cannot be decoded: Derby does not decode what the page has already.
+    """
+    try:
+        wanted = read_row(Cursor(image))
+    except LogFormatError:
+        return True
+    try:
+        stored = _row_on(page, wanted.record_id)
+    except (LogFormatError, struct.error, IndexError):
+        return False
+    fields = {} if stored is None else part_of(stored).fields
+    # An update leaves out what it does not change.
+    return all(
+        column in fields and fields[column].data == one.data
+        for column, one in part_of(wanted).fields.items()
+    )
+
+
+def _slots(page: memoryview) -> memoryview:
+    """Return the places of the rows of a page, the last one first."""
     count, end = _PAGE.unpack_from(page)[-1], len(page) - _CHECKSUM_SIZE
+    return page[max(0, end - count * _SLOT.size) : end]
+
+
+def _row_on(page: memoryview, record_id: int) -> Row | None:
     # What came last stands behind the others, if no order asks for another place.
-    for slot in range(count, 0, -1):
-        (at, *_) = _SLOT.unpack_from(page, end - slot * _SLOT.size)
+    for at, *_ in _SLOT.iter_unpack(_slots(page)):
         if Cursor(page, at + 1).compressed_int() == record_id:
             return read_row(Cursor(page, at))
     return None

@@ -16,24 +16,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from tallystick.errors import LogFormatError, LogUnreadableError
+from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
+from tallystick.systems.derby.engine.flushed_pages import Written
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT, split_instant
-from tallystick.systems.derby.format.page_rows import images_of
-from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import (
     Conglomerate,
     PageFile,
     PageHead,
     conglomerates,
-    part_of,
+    holds,
 )
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.surroundings import names_beside
@@ -79,8 +78,9 @@ class Containers:
             may be there whose creation was not written.
         sealed: that containers are there is all that can be seen of them.
         cipher: with which pages are encrypted.
-        written: given pages with their versions, yields the inserts and updates of rows in the log
-            that lead to these.
+        written: given pages with their versions, returns the rows that the log writes there with
+            the changes that lead to these.
+        stands: tells whether a page has such a row.
     """
 
     def __init__(
@@ -90,9 +90,10 @@ class Containers:
         cut: bool,
         sealed: bool = False,
         cipher: LogCipher | None = None,
-        written: Callable[[Mapping[Page, int]], Iterable[tuple[int, Body]]],
+        written: Callable[[Mapping[Page, int]], Iterable[Written]],
+        stands: Callable[[memoryview, bytes], bool] = holds,
     ) -> None:
-        self._written = written
+        self._written, self._stands = written, stands
         self._versions: dict[Page, int] = {}
         self._lasting: dict[Container, int | None] = {}
         """The versions of containers after their last changes in the log, as `PageVersions`."""
@@ -368,34 +369,21 @@ class Containers:
 
         A page of another time or database may have the version to which a change leads, too.
         """
-        files: dict[str, PageFile] = {}
-        # By container, so that each file is opened once.
-        written = sorted(
-            self._written(self._versions), key=lambda one: one[1].fields["pageId"].container
-        )
-        for place, body in written:
-            page: Page = body.fields["pageId"]
-            name = self._stored(f"c{page.container:x}.dat")
-            try:
-                row = images_of(body).row_after
-            except LogFormatError:  # Derby does not decode what the page has already
-                continue
-            if row is None or name is None:
-                continue
-            if name not in files:
-                files = {name: PageFile(f"{self._folder}/{name}", self._cipher)}
-            found = files[name].row(page.number, row.record_id)
-            stored = {} if found is None else part_of(found).fields
-            # An update leaves out what it does not change.
-            if any(
-                column not in stored or stored[column].data != one.data
-                for column, one in part_of(row).fields.items()
-            ):
-                part = f"{SEGMENT}/c{page.container:x}.dat"
-                text = f"{page} does not have the row that the log writes there, at "
-                text += f"{split_instant(place)}: {_OTHER_TIME}"
-                path, answer = f"{self._folder}/c{page.container:x}.dat", Answer.CANNOT_TELL
-                yield Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
+        found = self._written(self._versions)
+        written = sorted(found, key=lambda one: (one.page.container, one.page.number))
+        for number, group in groupby(written, lambda one: one.page.container):
+            part = f"{SEGMENT}/c{number:x}.dat"
+            stored, path = self._stored(f"c{number:x}.dat"), f"{self._folder}/c{number:x}.dat"
+            rows = [*group]
+            file = PageFile(f"{self._folder}/{stored}", self._cipher)
+            pages = file.pages_at(one.page.number for one in rows)
+            for one, (_, page) in zip(rows, pages, strict=True):
+                if not self._stands(page, bytes(one.image)):
+                    text = f"{one.page} does not have the row that the log writes there, at "
+                    text += f"{split_instant(one.place)}: {_OTHER_TIME}"
+                    answer = Answer.CANNOT_TELL
+                    yield Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
+                    break
 
 
 def _damage(file: PageFile, met: Collection[int]) -> str:
