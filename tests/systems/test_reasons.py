@@ -278,6 +278,20 @@ def ends_and_begun_file(beyond: int) -> Change:
     return change
 
 
+def marked_and_begun_file(size: int) -> Change:
+    """End the last file with its mark, and add one of a header and so many bytes more."""
+
+    def change(folder: Path) -> None:
+        begun_file(0)(folder)
+        path, _, end = last_group(folder)
+        with edited(path) as data:
+            data[end:] = bytes(4)
+        with edited(folder / "log" / f"log{int(path.name[3:-4]) + 1}.dat") as data:
+            data[HEADER.size :] = b"\1" * size
+
+    return change
+
+
 def never_synced(flags: int) -> Change:
     """Cut the log after its last record, with those flags in the control files."""
 
@@ -649,6 +663,11 @@ PROOFS = [
         Row("derby", "halted", ends_and_begun_file(0), "file-begun"),
         ends_and_begun_file(-1),
         "files-after-end",
+    ),
+    (
+        Row("derby", "halted", marked_and_begun_file(0), "file-begun"),
+        marked_and_begun_file(24),
+        "odd-group",
     ),
     (
         Row("derby", "halted", never_synced(FLAG_DURABILITY_TEST), "never-synced"),

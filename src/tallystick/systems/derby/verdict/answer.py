@@ -75,7 +75,13 @@ def grounds(
         yield from map(_unsynced, ends) if _never_synced(log) else ends
 
 
-_SAFE_UNSYNCED = {"zeros-to-the-end", "unfinished-group", "file-grown", "not-preallocated"}
+_SAFE_UNSYNCED = {
+    "zeros-to-the-end",
+    "unfinished-group",
+    "file-begun",
+    "file-grown",
+    "not-preallocated",
+}
 
 
 def _unsynced(one: Ground) -> Ground:
@@ -173,9 +179,7 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
     switching = _was_switching(log, recovery)
     if number != max(log.files) and not switching:
         yield Ground("files-after-end", f"The log ends in {file.name}, and later files exist.")
-    elif is_zero(file.data, position, file.size) and (
-        switching or position == HEADER_SIZE < file.size
-    ):
+    elif is_zero(file.data, position, file.size) and (switching or position == HEADER_SIZE):
         yield Ground("file-begun")
     elif position == file.size:
         grown = file.size >= _interval(log, number) or log.properties.get(_FILE_SYNC, "") == "true"
