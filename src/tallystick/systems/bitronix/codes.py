@@ -16,6 +16,10 @@ OF_OTHER_TIME = (
     "The older file has room for the record with which the newer one begins, and the manager "
     "changes files only when one is full: one was put back, or the clock went back"
 )
+MADE_APART = (
+    "The older file was never used, and a first start makes both files, one after the other, in "
+    "less time than lies between their headers: one is of another journal, or of another time"
+)
 
 CODES = codes(
     Code(
@@ -160,7 +164,7 @@ REASONS = reasons(
     Reason(
         OTHER_TIME,
         Answer.CANNOT_TELL,
-        f"{OF_OTHER_TIME}.",
+        f"{OF_OTHER_TIME}. Or: {MADE_APART[0].lower()}{MADE_APART[1:]}.",
         "both files as they were at one moment",
     ),
     Reason(

@@ -119,6 +119,23 @@ def test_an_older_state_of_the_file_in_use_is_a_whole_journal(tmp_path: Path) ->
         assert (found.answer, found.reason) == (Answer.SAFE, "unclean-header")
 
 
+@pytest.mark.parametrize(("apart", "safe"), [(102, True), (2_000, True), (4_600, False)])
+def test_a_file_in_use_beside_one_that_was_never_used_is_of_the_same_first_start(
+    apart: int, *, safe: bool, tmp_path: Path
+) -> None:
+    """2.1.4 found twelve decisions lost and three of another journal, whose file was put here."""
+    unused, used = file_bytes([], 5_000, SIZE), file_bytes(done(0, 3), 5_000 + apart, SIZE, -1)
+    found = write_pair(tmp_path, used, unused).judgement
+    assert found.reason == ("unclean-header" if safe else "other-time")
+    assert safe or "never used" in found.text
+
+
+def test_a_file_that_a_repair_has_made_was_never_used(tmp_path: Path) -> None:
+    made = file_bytes([], 0, SIZE)
+    found = write_pair(tmp_path, file_bytes(done(0, 3), 9_000_000, SIZE, -1), made).judgement
+    assert found.reason == "unclean-header"
+
+
 def test_a_gtrid_that_is_everywhere_takes_no_time(tmp_path: Path) -> None:
     """A name of a resource holds it as often as a file has room for."""
     name = "\1a" * 2000

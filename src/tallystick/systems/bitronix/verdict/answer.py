@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Difference, Severity
 from tallystick.systems.answers import Ground
-from tallystick.systems.bitronix.codes import OF_OTHER_TIME, OTHER_TIME
+from tallystick.systems.bitronix.codes import MADE_APART, OF_OTHER_TIME, OTHER_TIME
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
@@ -47,9 +47,10 @@ def grounds(
             yield Ground("start-refused", one.meaning, AtStake(open_decisions))
     decisions = [one for one in found if one.what.startswith("decision")]
     grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
-    if decisions and pair.of_different_times():
+    why = _of_other_time(pair)
+    if decisions and why:
         # They may be those of another journal, or of a time at which they were open.
-        yield Ground(OTHER_TIME, f"{OF_OTHER_TIME}. If both are whole: {grave[0].meaning}")
+        yield Ground(OTHER_TIME, f"{why}. If both are whole: {grave[0].meaning}")
     elif not all(is_about_one_of(evidence.unforced, one) for one in decisions):
         yield Ground("decision-changed", grave[0].meaning, AtStake(len(decisions)))
     elif decisions and not evidence.ends_in_notes():
@@ -75,6 +76,13 @@ def _difference(older: Opening, newer: Opening) -> str:
     return ""
 
 
+def _of_other_time(pair: DualFiles) -> str:
+    """Return what tells that the files are not of one time; empty if nothing does."""
+    if pair.of_different_times():
+        return OF_OTHER_TIME
+    return MADE_APART if pair.made_apart() else ""
+
+
 def _proof(pair: DualFiles, *, ends_in_notes: bool) -> Iterator[Ground]:
     one, two = (part.header for part in pair.parts)
     later = pair.order()[1].header
@@ -82,7 +90,7 @@ def _proof(pair: DualFiles, *, ends_in_notes: bool) -> Iterator[Ground]:
         return
     if one.timestamp == two.timestamp:
         yield Ground("same-time")
-    elif pair.of_different_times():
-        yield Ground(OTHER_TIME)
+    elif why := _of_other_time(pair):
+        yield Ground(OTHER_TIME, f"{why}.")
     elif later.state in _PROOFS:
         yield Ground("notes-not-counted" if ends_in_notes else _PROOFS[later.state])
