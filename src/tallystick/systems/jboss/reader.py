@@ -20,6 +20,7 @@ from tallystick.records import (
     Deferred,
     Finding,
     Judgement,
+    Kind,
     LogFile,
     Outcome,
     Record,
@@ -479,6 +480,7 @@ class JournalReading(Reading):
         known = Known(
             self._listed,
             self._queue_addresses,
+            self._dropped,
             self._is_older,
             self._never_took,
             lambda: self._finished,
@@ -488,6 +490,12 @@ class JournalReading(Reading):
     def _queue_addresses(self, folder: str) -> dict[int, str]:
         found = self._bindings(folder)
         return queue_addresses(found.changes()) if found.source.files else {}
+
+    def _dropped(self, folder: str) -> set[int]:
+        """Return what the bindings in a folder have deleted, by id."""
+        found = self._bindings(folder)
+        changes = found.changes() if found.source.files else ()
+        return {int(one.key) for one in changes if one.kind is Kind.DELETE}
 
     def _is_older(self, folder: str) -> bool:
         """Return whether the bindings in a folder note a start that is not one of this journal."""

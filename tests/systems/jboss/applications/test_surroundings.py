@@ -413,6 +413,18 @@ def test_a_page_between_others_is_gone_where_each_queue_has_taken_all_of_it(
     assert answer(tmp_path)[:2] == expected
 
 
+@pytest.mark.parametrize(("others", "expected"), [([], SAFE), ([8], DOUBT)])
+def test_the_pages_of_an_address_go_with_the_last_of_its_queues(
+    others: list[int], expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Artemis 2.40 keeps what a queue has taken when it is dropped, and starts with all else."""
+    made(tmp_path, "journal", MESSAGES, {1: [add(10, TAKEN, ALL_TAKEN)], 2: []})
+    bound = [QUEUE_7, *(replace(QUEUE_7, record_id=one) for one in others), delete(7)]
+    made(tmp_path, "bindings", BOUND, {1: bound, 2: []})
+    (tmp_path / "paging").mkdir()
+    assert answer(tmp_path)[:2] == expected
+
+
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [

@@ -139,6 +139,17 @@ def test_what_only_damage_leaves_is_not_safe(
     assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.CANNOT_TELL, reason)
 
 
+def test_the_size_of_files_may_have_been_changed_between_two_starts(tmp_path: Path) -> None:
+    """Artemis 2.40 reads those of the size before, and gives the new one to those that follow."""
+    journal(tmp_path, FULL, FULL, 7, 0)
+    for number in (3, 4):
+        path = path_of(tmp_path, number)
+        path.write_bytes(path.read_bytes() + b"J" * SIZE)
+    assert judged(tmp_path).answer is Answer.SAFE
+    cut(4, SIZE)(tmp_path)
+    assert judged(tmp_path).reason == "odd-end"
+
+
 def test_a_file_older_than_others_is_not_being_created(tmp_path: Path) -> None:
     """It was emptied: a file that a crash leaves so has the highest number."""
     write(

@@ -67,7 +67,9 @@ class Known:
 
     Attributes:
         listed: the records of these user types that a load of the journal of messages lists.
-        queues: the queues by id, each with its address, in the bindings of a folder.
+        queues: the queues by id, each with its address, in the bindings of a folder; those that
+            were dropped, too.
+        dropped: what the bindings of a folder have deleted, by id.
         is_older: whether a start that they note is not one of the journal of messages.
         never_took: whether the journal of messages is all that it ever was, and no message was ever
             taken from a page.
@@ -77,6 +79,7 @@ class Known:
 
     listed: Callable[[UserTypes], Iterable[Item]]
     queues: Callable[[str], dict[int, str]]
+    dropped: Callable[[str], set[int]]
     is_older: Callable[[str], bool]
     never_took: Callable[[], bool]
     finished: Callable[[], dict[tuple[int, int], int]]
@@ -93,6 +96,7 @@ class _Contents:
         transactions: those that have messages in pages -> how often queues have still to take one.
         taken: queue -> the messages that it has taken from pages, as page and place there.
         finished: queue -> the pages of which it has taken all.
+        dropped: what the bindings have deleted, queues among it.
     """
 
     references: dict[int, set[int]] = field(default_factory=dict)
@@ -101,6 +105,7 @@ class _Contents:
     transactions: dict[int, int] = field(default_factory=dict)
     taken: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     finished: dict[int, set[int]] = field(default_factory=dict)
+    dropped: set[int] = field(default_factory=set)
 
 
 def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
@@ -119,7 +124,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     older = False
     if place[2]:
         try:
-            queues = known.queues(place[0])
+            queues, contents.dropped = known.queues(place[0]), known.dropped(place[0])
             older = known.is_older(place[0])
         except LogUnreadableError as error:
             damage = str(error)
@@ -375,7 +380,11 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
             f"{gone[0]}, {'has' if len(gone) == 1 else 'have'} fewer in those that are there: "
             "pages may be missing, or older."
         )
+    # The pages of an address go with the last of its queues.
+    needed = {address for queue, address in queues.items() if queue not in contents.dropped}
     for queue in contents.taken.keys() | contents.finished.keys():
+        if queue in contents.dropped and queues.get(queue, "") not in needed:
+            continue
         pages = {page for page, _ in contents.taken.get(queue, ())}
         pages |= contents.finished.get(queue, set())
         address = queues.get(queue, "")

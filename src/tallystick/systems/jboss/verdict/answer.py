@@ -30,6 +30,7 @@ from tallystick.systems.jboss.verdict.ends import (
     full_before_empty,
     never_left,
     rooms_left,
+    sizes_given,
 )
 from tallystick.systems.jboss.verdict.file_ids import (
     in_first_lives,
@@ -153,9 +154,9 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         yield Ground("gap-between-records")
         return
     files = evidence.journal.files
-    size = max((file.size for file in files), default=0)
+    sizes = sizes_given(readings)
     for one in readings:
-        if problem := never_left(one, block, size):
+        if problem := never_left(one, block, sizes):
             yield Ground("odd-end", f"{one.file.name}: {problem}.")
             return
     filled = fills(readings)

@@ -7,8 +7,8 @@ appended without gaps; block-aligned writing fills up to the next block with zer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.file_names import number_of
@@ -46,15 +46,29 @@ def block_size(readings: Iterable[KnownFile]) -> int | None:
     return None
 
 
-def never_left(reading: KnownFile, block: int, size: int) -> str:
+def sizes_given(readings: Sequence[KnownFile]) -> set[int]:
+    """Return the sizes, in bytes, that the journal gave its files: that of the largest.
+
+    And another where two files at least have it, all of them before those of the largest size or
+    all after: the setting was changed between two starts.
+    """
+    ordered = [one.file.size for one in sorted(readings, key=lambda one: one.effective_id)]
+    found = {max(ordered, default=0)}
+    steps = [size for size, _ in groupby(ordered)]
+    if len(steps) == len(set(steps)) and min(map(ordered.count, steps), default=0) > 1:
+        found |= {size for size in steps if size % SECTOR == 0}
+    return found
+
+
+def never_left(reading: KnownFile, block: int, sizes: Collection[int]) -> str:
     """Return what after the last record of a file no append leaves; empty if there is nothing.
 
-    A file has its size, in bytes, before it gets its name, and keeps it: that of the largest.
+    A file has one of the journal's sizes, in bytes, before it gets its name, and keeps it.
     A last record that was not written whole is such an end if its last bytes were never written.
     """
     data, facts = reading.file.data(), reading.facts
-    if len(data) < size:
-        return f"it ends at {len(data):,} bytes, others at {size:,}"
+    if len(data) not in sizes:
+        return f"it ends at {len(data):,} bytes, others at {max(sizes):,}"
     if (torn := facts.torn) is not None:
         return "" if _unfinished(reading, torn) else "the last record is damaged, not unfinished"
     end = facts.end
