@@ -119,7 +119,7 @@ def test_an_older_state_of_the_file_in_use_is_a_whole_journal(tmp_path: Path) ->
         assert (found.answer, found.reason) == (Answer.SAFE, "unclean-header")
 
 
-@pytest.mark.parametrize(("apart", "safe"), [(102, True), (2_000, True), (4_600, False)])
+@pytest.mark.parametrize(("apart", "safe"), [(102, True), (1_000, True), (1_400, False)])
 def test_a_file_in_use_beside_one_that_was_never_used_is_of_the_same_first_start(
     apart: int, *, safe: bool, tmp_path: Path
 ) -> None:
