@@ -277,6 +277,22 @@ def test_a_start_after_a_stop_in_order_took_an_id_too(
     assert answer(tmp_path)[:2] == expected
 
 
+@pytest.mark.parametrize(
+    ("last", "waiting", "expected"), [(2, 3, DOUBT), (2, 4, SAFE), (3, 4, SAFE)]
+)
+def test_a_start_after_a_file_in_which_nothing_is_added_took_an_id_too(
+    last: int, waiting: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """It took that of the file that waited then, before or behind the one with deletes alone."""
+    notes = [add(ID_BATCH + 2, (2 * ID_BATCH).to_bytes(8, "big"), IDS_GIVEN)]
+    full = [add(one) for one in range(1, 38)]
+    made(tmp_path, "journal", MESSAGES, {1: full, last: [delete(5)], waiting: []})
+    journal = tmp_path / "journal"
+    (journal / MESSAGES.format(3)).rename(journal / MESSAGES.format(waiting))
+    made(tmp_path, "bindings", BOUND, {1: notes, 2: []})
+    assert answer(tmp_path)[:2] == expected
+
+
 @pytest.mark.parametrize(("waiting", "expected"), [([3, 4], DOUBT), ([4, 5], SAFE)])
 def test_a_start_gives_each_file_that_waits_a_new_id(
     waiting: list[int], expected: tuple[Answer, str], tmp_path: Path

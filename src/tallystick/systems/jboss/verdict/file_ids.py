@@ -216,7 +216,7 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         # it and one to a second file, which it kept, or made after it had deleted the one before.
         each = CREATED_MIN if 1 in unused else 1
         return 0 < newest < CREATED_MIN + each * (started - 1)
-    file, first = used[-1], used[-1].first_added()
+    file = used[-1]
     waiting = [one.effective_id for one in readings if one.effective_id > file.effective_id]
     if not waiting:
         return False
@@ -228,9 +228,16 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         named = max(one.named_below([LONG_MAX])[0] for one in used)
         return waits and bool(starts) and named < starts[-1]
     least = started - 1 if file.effective_id == 1 else 0
+    adding = (
+        one for one in reversed(used) if not is_compacted(one) and one.first_added() is not None
+    )
+    since = next(adding, file)
+    first = since.first_added()
     if starts and first is not None:
         later = sum(first < one for one in starts)
-        least = max(least, later, starts[-1] // ID_BATCH - first // ID_BATCH)
+        # Those before a file without an add took the ids that are missing between it and that one.
+        between = file.effective_id - since.effective_id - used.index(file) + used.index(since)
+        least = max(least, max(later, starts[-1] // ID_BATCH - first // ID_BATCH) - between)
     return waiting[0] - file.effective_id - 1 < least
 
 
