@@ -730,3 +730,24 @@ def test_a_page_that_redo_meets_is_counted_by_the_first_page_of_its_container(
             break
     found = verdict_of(path).judgement
     assert (found.answer, "which is in use" in found.text) == (Answer.CANNOT_TELL, True)
+
+
+@pytest.mark.parametrize("every_page_max", [1 << 24, 1])
+def test_a_page_that_neither_the_log_nor_the_first_page_counts_is_of_a_later_time(
+    every_page_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of an older day where its last page was full: the original had 78 of 3,000 rows."""
+    monkeypatch.setattr(pages, "_EVERY_PAGE_MAX", every_page_max)
+    path = killed(tmp_path)
+    pages_met = [one.page for one in reading_of(path).recovery.pages()]
+    file = path / "seg0/c490.dat"
+    content, size = file.read_bytes(), PageFile(str(file)).page_size
+    there = len(content) // size
+    assert {one.number for one in pages_met if one.container == 0x490} == {*range(there)}
+    ahead = summed(bytes.fromhex("00750000000100") + bytes(size - 7))
+    file.write_bytes(content + ahead)  # made before it is needed
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+    file.write_bytes(content + ahead + content[size : 2 * size])
+    found = verdict_of(path).judgement
+    says = f"its first page does not count page {there + 1}, which is in use"
+    assert (found.answer, says in found.text) == (Answer.CANNOT_TELL, True)

@@ -205,9 +205,9 @@ class Containers:
             text = ""
             if not source_size(paths[number]):
                 text = "is empty"
-            elif number in looked_at:
+            elif number in looked_at or number in met:
                 file = PageFile(paths[number], self._cipher)
-                text = _damage(file, met.get(number, set()))
+                text = _damage(file, met.get(number, set()), whole=number in looked_at)
             if text:
                 sound = False
                 why = f"{part} {text}, and the log does not write it anew."
@@ -386,8 +386,11 @@ class Containers:
                     break
 
 
-def _damage(file: PageFile, met: Collection[int]) -> str:
-    """Return what is wrong with a container on pages that redo does not meet; empty if nothing."""
+def _damage(file: PageFile, met: Collection[int], *, whole: bool) -> str:
+    """Return what is wrong with a container on pages that redo does not meet; empty if nothing.
+
+    Else than ``whole``, of pages after those that its first page counts.
+    """
     if file.removed:
         return ""
     if not file.page_size:
@@ -395,21 +398,24 @@ def _damage(file: PageFile, met: Collection[int]) -> str:
     there = file.size // file.page_size
     if 0 not in met and (not there or file.pages > there):
         return f"has {counted(there, 'page')} of {max(1, file.pages)}"
-    pages = (one for one in range(min(there, file.pages)) if one not in met)
+    first = 0 if whole else file.pages
+    pages = (one for one in range(first, min(there, file.pages)) if one not in met)
     damaged = next((one for one in file.heads(pages) if one.version is None), None)
     if damaged is not None:
         return f"is damaged: of page {damaged.number} {damaged.problem}"
-    return "" if 0 in met else _of_different_times(file, there)
+    return _of_different_times(file, met, max(1, first))
 
 
-def _of_different_times(file: PageFile, there: int) -> str:
-    """Return how the pages of a container differ from what its allocation page says of them.
+def _of_different_times(file: PageFile, met: Collection[int], first: int) -> str:
+    """Return how pages of a container differ from what its allocation page says of them.
 
-    It is written when pages are taken and given back, and a checkpoint writes both. Redo changes
-    neither where it does not meet that page.
+    It is written when pages are taken and given back, and a checkpoint writes both. What comes then
+    is in the log before it is in the file. So where redo does not meet the allocation page, that is
+    as the log leaves it; and of what redo leads it to, the log has the pages as well.
     """
-    free = file.free()
-    for one in file.heads(number for number in range(1, min(there, file.pages_max))):
+    free, moved = file.free(), met if 0 in met else ()
+    end = min(file.size // file.page_size, file.pages_max)
+    for one in file.heads(number for number in range(first, end) if number not in moved):
         counts = one.number < file.pages
         if not counts and not one.version:  # made before it is needed
             continue
