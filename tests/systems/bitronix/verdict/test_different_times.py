@@ -130,6 +130,15 @@ def test_a_file_in_use_beside_one_that_was_never_used_is_of_the_same_first_start
     assert safe or "never used" in found.text
 
 
+def test_a_file_that_is_to_be_used_again_was_used(tmp_path: Path) -> None:
+    """A change of files first sets back the position; a kill there leaves the old records."""
+    to_be_used = bytearray(file_bytes(done(0, FULL), 5_000, SIZE))
+    to_be_used[:HEADER_LENGTH] = file_bytes([], 5_000, SIZE)[:HEADER_LENGTH]
+    in_use = file_bytes(done(FULL, FULL), 9_000_000, SIZE, -1)
+    found = write_pair(tmp_path, bytes(to_be_used), in_use).judgement
+    assert found.reason == "unclean-header"
+
+
 def test_a_file_that_a_repair_has_made_was_never_used(tmp_path: Path) -> None:
     made = file_bytes([], 0, SIZE)
     found = write_pair(tmp_path, file_bytes(done(0, 3), 9_000_000, SIZE, -1), made).judgement

@@ -224,7 +224,8 @@ class DualFiles:
         if earlier.swap_defect or later.swap_defect:
             return False
         apart = later.header.timestamp - earlier.header.timestamp
-        unused = earlier.header.position == HEADER_LENGTH and earlier.header.timestamp > 0
+        # A change of files that has just begun leaves old records behind the position.
+        unused = earlier.content_end <= HEADER_LENGTH and earlier.header.timestamp > 0
         return unused and apart > _MAKING_MS_MAX + earlier.size // _FILLED_PER_MS_MIN
 
     def records(self) -> Iterator[tuple[Part, RecordSpan]]:
