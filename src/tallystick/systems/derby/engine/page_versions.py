@@ -95,6 +95,8 @@ class PageVersions:
         self.built: dict[Container, float] = {}
         """Instant at which the transaction that created the container ended."""
         self.creators: dict[int | None, set[Container]] = {}
+        self.encrypted: dict[int | None, set[Container]] = {}
+        """Containers by the open transaction that encrypts them."""
 
     def note_early(self, scanned: Scanned) -> None:
         """Take in a record that is not redone: the engine does not decode it."""
@@ -138,7 +140,7 @@ class PageVersions:
             yield RedonePage(page, first, after, last, bool(bits & UNDONE), bool(bits & CUT))
 
     def note_creation(self, place: int, body: Body) -> None:
-        """Take in what a record says of containers that are created."""
+        """Take in what a record says of containers that are created or encrypted."""
         if (
             body.operation == operations.CONTAINER_CHANGE
             and body.fields["operation"] == operations.CONTAINER_CREATE
@@ -146,10 +148,14 @@ class PageVersions:
             container = body.fields["containerId"]
             self.built[container] = math.inf
             self.creators.setdefault(body.transaction, set()).add(container)
+        if body.operation == operations.ENCRYPT_CONTAINER:
+            container = body.fields["containerId"]
+            self.encrypted.setdefault(body.transaction, set()).add(container)
         if body.group & Group.LAST:
             self.note_end(place, body.transaction)
 
     def note_end(self, place: int, transaction: int | None) -> None:
-        """Take in the end of a transaction: what it created is filled."""
+        """Take in the end of a transaction: what it created is filled, what it encrypted stays."""
         for container in self.creators.pop(transaction, ()):
             self.built[container] = place
+        self.encrypted.pop(transaction, None)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tallystick.storage.crc import crc32
@@ -174,6 +175,7 @@ def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
     result.pages = partial(_pages, versions, plain)
     result.containers, result.built = versions.changed, versions.built
     result.container_versions = versions.container_versions
+    result.encrypted = frozenset(chain.from_iterable(versions.encrypted.values()))
     _note_end(log, result, scan)
 
 

@@ -60,7 +60,7 @@ def _flags() -> Flags:
 FLAGS = _flags()
 """The flags that a record has, by operation and status of an end."""
 _COUNTED = tuple(COUNTED)
-_NOTED = operations.CONTAINER_CHANGE, operations.CONTAINER_UNDO
+NOTED = operations.CONTAINER_CHANGE, operations.CONTAINER_UNDO, operations.ENCRYPT_CONTAINER
 
 
 def new_table(columns: int, slots: int) -> Table:
@@ -88,7 +88,8 @@ def redo_rows(
         row: the first row that was not taken.
         base: the instant of the file's begin.
         redo_mark: the instant before which only the table is kept, or 0.
-        creating: not 0 while a transaction that created a container is open: its end is noted.
+        creating: not 0 while a transaction that created or encrypted a container is open: its end
+            is noted.
         flags: `FLAGS`.
         table: the open transactions.
         pages: the versions of pages.
@@ -128,7 +129,7 @@ def _redo(
         return DONE
     early = (base | columns[walk.OFFSET, row]) < redo_mark
     group = columns[walk.GROUP, row]
-    noted = columns[walk.OPERATION, row] in _NOTED
+    noted = columns[walk.OPERATION, row] in NOTED
     if early and not group & (_ENDS | _FIRST):
         return NOTE if noted else DONE
     slot = find(table, columns[walk.TRANSACTION, row])

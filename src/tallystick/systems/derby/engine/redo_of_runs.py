@@ -23,7 +23,7 @@ from tallystick.systems.derby.engine.page_versions import (
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
-from tallystick.systems.derby.format.operations import CONTAINER_CHANGE, CONTAINER_UNDO
+from tallystick.systems.derby.format.operations import ENCRYPT_CONTAINER
 from tallystick.systems.derby.read.files import LogBytes
 from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk, PlainRun, Runs, xid_at
@@ -112,7 +112,7 @@ class RedoOfRuns:
                 row,
                 make_instant(chunk.file.number, 0),
                 self._result.redo_mark,
-                len(self._versions.creators),
+                len(self._versions.creators) + len(self._versions.encrypted),
                 kernels.FLAGS,
                 self._table,
                 self._pages,
@@ -140,10 +140,10 @@ class RedoOfRuns:
 
     def _note(self, chunk: Chunk, row: int) -> None:
         place = int(chunk.instants[row])
-        if chunk.columns[walk.OPERATION, row] in (CONTAINER_CHANGE, CONTAINER_UNDO):
+        if (operation := chunk.columns[walk.OPERATION, row]) in kernels.NOTED:
             body = chunk.body(row)
             self._versions.note_creation(place, body)
-            if place >= self._result.redo_mark:
+            if place >= self._result.redo_mark and operation != ENCRYPT_CONTAINER:
                 self._versions.note_change(body)
         else:
             self._versions.note_end(place, int(chunk.columns[walk.TRANSACTION, row]))

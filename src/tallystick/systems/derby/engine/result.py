@@ -58,6 +58,7 @@ class Recovery:
             removes its file.
         built: containers that the log creates, and the instant until which they may have been
             filled without log records.
+        encrypted: containers that an open transaction encrypts, which its undo takes back.
         newer_than_judged: why an engine whose recovery was compared with ours refuses the log, if
             no setting names a newer one.
         followed: what the engine does is known to the end, but for what pages on disk decide.
@@ -92,6 +93,7 @@ class Recovery:
     containers: Mapping[Container, bool] = field(default_factory=dict)
     container_versions: Mapping[Container, int | None] = field(default_factory=dict)
     built: Mapping[Container, float] = field(default_factory=dict)
+    encrypted: frozenset[Container] = frozenset()
     followed: bool = True
     newer_than_judged: str = ""
 

@@ -6,7 +6,7 @@ folder above the log; a log without ``seg0`` beside it is a log alone. Nothing i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
@@ -29,6 +29,8 @@ from tallystick.systems.surroundings import alone, names_beside, open_part
 
 OLD_PROPERTIES: Final = "service.propertiesold"
 """A boot takes it where there is no other: what an update that a crash ended has left."""
+_CIPHER_CHANGES: Final = "derby.storage.databaseEncryptionStatus"
+"""Is there from when all containers have another cipher until their old files are removed."""
 _PROPERTIES_ID: Final = "derby.storage.propertiesId"
 _REQUIRED: Final = (
     SERVICE,
@@ -60,16 +62,26 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
 
 def read_at_boot(database: str) -> frozenset[int]:
     """Return the numbers of the containers that a boot reads, whatever the log says."""
+    found = _properties_of(database)
+    numbers = (found.get(one, "") for one in _NUMBERS)
+    return frozenset(int(one) for one in numbers if one.isdecimal() and len(one) < _DIGITS)
+
+
+def cipher_changes(database: str) -> bool:
+    """Return whether a boot, before it reads the log, ends or undoes a change of the cipher."""
+    return _CIPHER_CHANGES in _properties_of(database)
+
+
+def _properties_of(database: str) -> Mapping[str, str]:
+    """Return the properties that a database has; none where they cannot be read."""
     try:
         source = open_part(f"{database}/{PROPERTIES}")
     except LogUnreadableError:
-        return frozenset()
+        return {}
     if source is None:
-        return frozenset()
+        return {}
     with source:
-        found = properties_in(bytes(source.data))
-    numbers = (found.get(one, "") for one in _NUMBERS)
-    return frozenset(int(one) for one in numbers if one.isdecimal() and len(one) < _DIGITS)
+        return properties_in(bytes(source.data))
 
 
 def started_by(files: LogFiles) -> tuple[str, str] | None:

@@ -34,7 +34,7 @@ from tallystick.systems.derby.read.containers import (
     conglomerates,
     holds,
 )
-from tallystick.systems.derby.read.surroundings import read_at_boot
+from tallystick.systems.derby.read.surroundings import cipher_changes, read_at_boot
 from tallystick.systems.surroundings import names_beside
 
 BACKUP_HISTORY: Final = "BACKUP.HISTORY"
@@ -103,6 +103,8 @@ class Containers:
         self._backup = BACKUP_HISTORY in names_beside(database)
         self._database = database
         self._names = frozenset[str]()
+        self._put_back = frozenset[Container]()
+        """Containers whose encryption is undone, after redo."""
         self._looked_at = [0, 0]
 
     def parts(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
@@ -147,6 +149,9 @@ class Containers:
         for one, made in sorted(recovery.containers.items(), key=lambda one: one[0].number):
             if not one.segment and one.number not in met:
                 yield from self._container(one.number, {}, made=made)
+        redone = {*recovery.containers, *(Container(0, one) for one in met)}
+        if not cipher_changes(self._database):
+            self._put_back = recovery.encrypted - redone
         yield from self._later(built)
         for one in removed:
             early.pop(one.number, None)
@@ -166,7 +171,7 @@ class Containers:
 
     def _listed(self) -> dict[int, Conglomerate]:
         """Return the tables and indexes of the catalogue by number, if it can be read."""
-        stored = self._stored(f"c{CONGLOMERATES:x}.dat")
+        stored = self._kept(CONGLOMERATES)
         if (
             self._sealed
             or stored is None
@@ -188,18 +193,18 @@ class Containers:
             if not one.page.segment:
                 met.setdefault(one.page.container, set()).add(one.page.number)
         looked_at = wanted = read_at_boot(self._database)
-        stored = ((one, self._stored(f"c{one:x}.dat")) for one in {*looked_at, *listed})
+        stored = ((one, self._kept(one)) for one in {*looked_at, *listed})
         paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
         if sum(map(source_size, paths.values())) <= _EVERY_PAGE_MAX:
             looked_at = frozenset(paths)
-        for number in sorted(one for one in wanted if not self._stored(f"c{one:x}.dat")):
+        for number in sorted(one for one in wanted if not self._kept(one)):
             part = f"{SEGMENT}/c{number:x}.dat"
             why = f"{part} is missing, and every boot reads it."
             path, by = f"{self._folder}/c{number:x}.dat", "service.properties"
             yield Part(part, path, by, there=False, why=why, answer=Answer.CANNOT_TELL)
         sound = True
         for number in sorted(paths):
-            part = f"{SEGMENT}/c{number:x}.dat"
+            part = f"{SEGMENT}/{logical_name(paths[number])}"
             if Container(0, number) in changed:
                 continue
             text = ""
@@ -238,10 +243,11 @@ class Containers:
             ]
             (fewest, one), (most, other) = min(rows), max(rows)
             if 0 <= fewest < most:
-                part = f"{SEGMENT}/c{one.number:x}.dat"
-                why = f"{part} has {counted(fewest, 'row')}, and c{other.number:x}.dat, of the "
-                why += f"same table, has {most:,}: they are of different times or databases."
                 path, answer = paths[one.number], Answer.CANNOT_TELL
+                part = f"{SEGMENT}/{logical_name(path)}"
+                why = f"{part} has {counted(fewest, 'row')}, and "
+                why += f"{logical_name(paths[other.number])}, of the same table, has {most:,}: "
+                why += "they are of different times or databases."
                 yield Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
                 return
 
@@ -263,9 +269,18 @@ class Containers:
         """Return a file's name as it is stored, packed or not; None if it is not there."""
         return next((name + one for one in ("", *PACKINGS) if name + one in self._names), None)
 
+    def _kept(self, number: int) -> str | None:
+        """Return the file of a container that a boot goes on with; None if there is none.
+
+        While a database is encrypted the old file is kept under another name, which the undo of
+        that puts back.
+        """
+        old = Container(0, number) in self._put_back and self._stored(f"o{number:x}.dat")
+        return old or self._stored(f"c{number:x}.dat")
+
     def _lacks(self, number: int) -> str:
         """Return why a table or index that nothing drops cannot be read; empty if it can."""
-        stored = self._stored(f"c{number:x}.dat")
+        stored = self._kept(number)
         if stored is None:
             return "was dropped" if self._stored(f"d{number:x}.dat") else "is missing"
         dropped = self._is_ahead(number, PageFile(f"{self._folder}/{stored}", self._cipher))
@@ -314,9 +329,9 @@ class Containers:
         self, number: int, wanted: Mapping[int, Wanted], *, made: bool | None
     ) -> Iterator[Part]:
         """Yield what does not fit; redo makes it, or meets it, or does not (None)."""
-        name = f"c{number:x}.dat"
+        stored = self._kept(number)
+        name = f"c{number:x}.dat" if stored is None else logical_name(stored)
         part, path = f"{SEGMENT}/{name}", f"{self._folder}/{name}"
-        stored = self._stored(name)
         if stored is None and self._stored(f"d{number:x}.dat"):
             # What a removal leaves until the database is shut down: it is not redone any more.
             if self._lasting.get(Container(0, number), 0) is not None:
@@ -340,7 +355,7 @@ class Containers:
         *,
         made: bool | None,
     ) -> Iterator[Part]:
-        path = f"{self._folder}/c{number:x}.dat"
+        path = f"{self._database}/{part}"
         if not file.page_size:
             text = f"The head of {part} is damaged"
             answer = Answer.CANNOT_TELL
@@ -372,9 +387,10 @@ class Containers:
         found = self._written(self._versions)
         written = sorted(found, key=lambda one: (one.page.container, one.page.number))
         for number, group in groupby(written, lambda one: one.page.container):
-            part = f"{SEGMENT}/c{number:x}.dat"
-            stored, path = self._stored(f"c{number:x}.dat"), f"{self._folder}/c{number:x}.dat"
-            rows = [*group]
+            stored = self._kept(number)
+            assert stored is not None  # a page of it was looked at
+            part = f"{SEGMENT}/{logical_name(stored)}"
+            path, rows = f"{self._database}/{part}", [*group]
             file = PageFile(f"{self._folder}/{stored}", self._cipher)
             pages = file.pages_at(one.page.number for one in rows)
             for one, (_, page) in zip(rows, pages, strict=True):
