@@ -283,6 +283,22 @@ def test_a_database_without_a_property_that_a_boot_needs_is_refused(
     assert verdict_of(path.parent).judgement.answer is Answer.REFUSES
 
 
+def test_properties_that_were_not_written_whole_are_those_from_before(tmp_path: Path) -> None:
+    """The original (10.10, 10.14 and 10.16) boots with all rows, or refuses for the old ones."""
+    path = killed(tmp_path)
+    file, old = path / "service.properties", path / "service.propertiesold"
+    content = file.read_bytes()
+    old.write_bytes(content)
+    for cut in (b"", content[:300], content[: content.rindex(b"#---")]):
+        file.write_bytes(cut)
+        assert verdict_of(path).judgement.answer is Answer.SAFE
+    old.write_bytes(content[:300])
+    found = verdict_of(path).judgement
+    assert (found.answer, "XCY03" in found.text) == (Answer.REFUSES, True)
+    file.write_bytes(content)
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
 @pytest.mark.parametrize(
     ("value", "answer", "text"),
     [("", Answer.REFUSES, "no number"), ("4", Answer.CANNOT_TELL, "c4.dat is missing, and every")],

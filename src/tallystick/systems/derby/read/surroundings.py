@@ -28,7 +28,9 @@ from tallystick.systems.protocol import LogSource
 from tallystick.systems.surroundings import alone, names_beside, open_part
 
 OLD_PROPERTIES: Final = "service.propertiesold"
-"""A boot takes it where there is no other: what an update that a crash ended has left."""
+"""A boot takes it where there is no other that is whole: an update that a crash ended leaves it."""
+_LAST_LINE: Final = b"#--- last line, don't put anything after this line ---"
+"""Ends a file of properties that was written whole."""
 _CIPHER_CHANGES: Final = "derby.storage.databaseEncryptionStatus"
 """Is there from when all containers have another cipher until their old files are removed."""
 _PROPERTIES_ID: Final = "derby.storage.propertiesId"
@@ -53,7 +55,7 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
     names = frozenset(map(logical_name, names_beside(database)))
     if SEGMENT not in names:
         return alone(log.path)
-    parts = [_properties(database, names)]
+    parts = [_properties(database)]
     if log.database:
         parts.append(_log_device(log))
     parts += [*_engine(files), *_system(log)]
@@ -75,13 +77,26 @@ def cipher_changes(database: str) -> bool:
 def _properties_of(database: str) -> Mapping[str, str]:
     """Return the properties that a database has; none where they cannot be read."""
     try:
-        source = open_part(f"{database}/{PROPERTIES}")
+        source = open_part(f"{database}/{_taken(database)}")
     except LogUnreadableError:
         return {}
     if source is None:
         return {}
     with source:
         return properties_in(bytes(source.data))
+
+
+def _taken(database: str) -> str:
+    """Return the name of the file of properties that a boot takes."""
+    names = frozenset(map(logical_name, names_beside(database)))
+    if OLD_PROPERTIES not in names:
+        return PROPERTIES
+    source = open_part(f"{database}/{PROPERTIES}")
+    if source is None:
+        return OLD_PROPERTIES
+    with source:
+        whole = bytes(source.data).rstrip().endswith(_LAST_LINE)
+    return PROPERTIES if whole else OLD_PROPERTIES
 
 
 def started_by(files: LogFiles) -> tuple[str, str] | None:
@@ -119,10 +134,11 @@ def _log_device(log: LogSource) -> Part:
     return Part(LOG_DEVICE, log.path, PROPERTIES, there=False, why=text, answer=Answer.REFUSES)
 
 
-def _properties(database: str, names: frozenset[str]) -> Part:
-    name = PROPERTIES if PROPERTIES in names or OLD_PROPERTIES not in names else OLD_PROPERTIES
-    path = f"{database}/{name}"
+def _properties(database: str) -> Part:
+    name, path = PROPERTIES, f"{database}/{PROPERTIES}"
     try:
+        name = _taken(database)
+        path = f"{database}/{name}"
         source = open_part(path)
     except LogUnreadableError as error:
         text = f"{error}. A boot needs it."
