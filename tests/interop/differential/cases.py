@@ -25,6 +25,7 @@ from tallystick.systems.derby.read.containers import conglomerates
 from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.read.files import open_file
 from tallystick.systems.jboss.format.file_names import number_of
+from tallystick.systems.jboss.format.messages import PAGE_TRANSACTION, queue_id
 from tallystick.systems.jboss.format.pages import contents_of
 from tallystick.systems.protocol import ReadOptions
 from tests.interop.differential import around
@@ -530,8 +531,9 @@ def _pages_come_and_go(system: Server, copy: Path, whole: Path) -> bool:
     """Return whether only the first pages of an address are gone, or the end of what was paged.
 
     A broker deletes a page whose messages were taken, and the last one ends where it was killed. Of
-    messages in a transaction its journal tells, and of a large one its file.
+    messages in a transaction its journal tells once that is committed, and of a large one its file.
     """
+    told = _paged_in(whole)
     before, after = (
         {one.relative_to(place): one.read_bytes() for one in system.files(place)}
         for place in (whole, copy)
@@ -551,10 +553,17 @@ def _pages_come_and_go(system: Server, copy: Path, whole: Path) -> bool:
         if (
             own[first : first + len(kept)] != kept
             or any(before[one] != after[one] for one in kept[:-1])
-            or any(one.transactions or one.large or not one.whole for one in held)
+            or any(told & one.transactions.keys() or one.large or not one.whole for one in held)
         ):
             return False
     return bool(changed) and changed <= {*pages, *(one.with_name(ADDRESS) for one in pages)}
+
+
+def _paged_in(broker: Path) -> set[int | None]:
+    """Return the transactions that have messages in pages, as the journal of a broker tells."""
+    records = tallystick.scan(broker / "journal", problems=[])
+    paged = (one for one in records if one.attributes.get("user_type") == PAGE_TRANSACTION)
+    return {queue_id(one.body or b"") for one in paged}
 
 
 def answer_of(folder: Path, system: Original) -> tuple[str, str, int | None]:

@@ -13,6 +13,7 @@ import pytest
 
 from tallystick.systems.derby.read.containers import Conglomerate
 from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.format.messages import PAGE_TRANSACTION
 from tests.interop.differential import around, cases
 from tests.interop.differential.around import DERBY, NARAYANA, Damage, damage_beside
 from tests.interop.differential.cases import (
@@ -374,6 +375,8 @@ def test_a_whole_table_of_which_the_log_tells_nothing_may_be_of_another_database
 
 SMALL, SENT_IN_ONE = (struct.pack(">qB", one, 0) + bytes(40) for one in (-1, 7))
 IN_NONE, IN_ONE = entry(SMALL) * 3, entry(SMALL) + entry(SENT_IN_ONE)
+IN_OPEN = entry(SMALL) + entry(struct.pack(">qB", 8, 0) + bytes(40))
+"""With a message of a transaction that did not commit, of which the journal tells nothing."""
 
 
 @pytest.mark.parametrize(
@@ -387,6 +390,7 @@ IN_NONE, IN_ONE = entry(SMALL) * 3, entry(SMALL) + entry(SENT_IN_ONE)
         ([IN_NONE, IN_NONE], [entry(SMALL) * 2, IN_NONE], False),
         ([IN_NONE, IN_NONE, IN_NONE], [IN_NONE, None, IN_NONE], False),
         ([IN_ONE, IN_NONE], [None, IN_NONE], False),
+        ([IN_NONE, IN_OPEN], [IN_NONE, None], True),
         ([IN_NONE, entry(WRITTEN)], [IN_NONE, None], False),
         ([IN_NONE], [IN_NONE], False),
     ],
@@ -395,8 +399,11 @@ def test_pages_come_and_go_at_both_ends_where_nothing_else_tells_of_them(
     pages: list[bytes], left: list[bytes | None], legal: bool, tmp_path: Path
 ) -> None:
     whole = Whole(tmp_path / "whole", tmp_path, [])
+    paged = add(10, struct.pack(">qi", 7, 1), PAGE_TRANSACTION)
     for folder, contents in ((whole.folder, pages), (tmp_path / "copy", left)):
         (folder / "paging/one").mkdir(parents=True)
+        (folder / "journal").mkdir()
+        write(folder / "journal", "g3", {1: image("g3", 1, [paged])})
         for number, content in enumerate(contents, 1):
             if content is not None:
                 (folder / f"paging/one/{number:09}.page").write_bytes(content)
