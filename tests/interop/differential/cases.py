@@ -13,13 +13,14 @@ import shutil
 import sys
 import tempfile
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tallystick
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
+from tallystick.systems.bitronix.format.layout import FileHeader
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import conglomerates
 from tallystick.systems.h2.format.secure import decrypted
@@ -449,6 +450,8 @@ def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
             [one for one in day.iterdir() if one.suffix in {file.suffix for file in files}]
         )
 
+    if isinstance(system, Manager) and _was_full(copy, [whole.folder, *around.days(whole)]):
+        return True
     if (copy / "db.lobs.db").exists():  # those of that time are not kept
         return False
     if isinstance(system, Database) and system.is_derby:
@@ -459,6 +462,29 @@ def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
         ):
             return False
     return any(same(day) for day in around.days(whole))
+
+
+def _was_full(copy: Path, states: Sequence[Path]) -> bool:
+    """Return whether a pair of Bitronix is as it was just before its files changed.
+
+    One file is as it was left by a change that came later, and the other one as it was while that
+    file was in use.
+    """
+    names = ("btm1.tlog", "btm2.tlog")
+    for used, other in (names, names[::-1]):
+        full = [one for one in states if _equal(copy / used, one / used)]
+        if any(_stamp(one / used) < _stamp(one / other) for one in full) and any(
+            _stamp(copy / used) == _stamp(one / used) > _stamp(one / other)
+            for one in states
+            if _equal(copy / other, one / other)
+        ):
+            return True
+    return False
+
+
+def _stamp(path: Path) -> int:
+    header = FileHeader.decode(path.read_bytes())
+    return 0 if header is None else header.timestamp
 
 
 def come_and_go(system: Original, copy: Path, whole: Whole, other: Path) -> bool:

@@ -451,21 +451,25 @@ def _live(work: Work) -> Rows:
 
 @dataclass(frozen=True)
 class Manager:
-    """The disk journal of Bitronix, of one of its lines."""
+    """The disk journal of Bitronix, of one of its lines.
+
+    2.1.4 itself goes on with the wrong file once it has changed files, so it comes to no change.
+    """
 
     name: str
     line: str
+    sizes: tuple[int, ...] = (200, 9_000, 20_000, 40_000)
     summed: bool = True
     fill: bytes = b"\0"
     atomic: bool = True
 
     def make(self, folder: Path, seed: int) -> Whole:
-        """Let it log decisions, with both files in turns, and halt it."""
+        """Let it log as many decisions as one of the sizes at most, and halt it."""
         journal, older = folder / "journal", folder / "older"
         journal.mkdir(parents=True)
         rng = random.Random(seed)
         waiting: list[bytes] = []
-        count = rng.randrange(rng.choice((30, 200, 200, 4000)))
+        count = rng.randrange(rng.choice(self.sizes))
         copied = rng.randrange(count + 1)
         more = random.Random(seed + 1)
         days = {more.randrange(count + 1): number for number in range(4)}
@@ -583,7 +587,7 @@ _ALL: tuple[Original, ...] = (
     _h2("h2-1.3.176", OLDER_H2),
     Journal("artemis", b"\0"),
     Journal("hornetq", b"J"),
-    Manager("bitronix", OLD),
+    Manager("bitronix", OLD, sizes=(30, 200, 4_000)),
     Manager("bitronix-3.0", NEW),
 )
 ORIGINALS = {one.name: one for one in _ALL}
