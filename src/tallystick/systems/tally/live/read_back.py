@@ -15,12 +15,10 @@ from tallystick.storage.files import Bytes, FileSystem
 from tallystick.systems.tally.columns.splits import seek
 from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.layout import GroupHeader
-from tallystick.systems.tally.read.files import Catalog, FileAccess, SegmentFile, read_folder
+from tallystick.systems.tally.read.files import SegmentFile, read_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.walk import Expected
-
-_LISTINGS_MAX = 10
 
 
 class OpenLog(Protocol):
@@ -50,17 +48,11 @@ class OpenLog(Protocol):
 
 
 def groups_from(
-    log: OpenLog,
-    *,
-    lsn: int = 0,
-    time_us: int | None = None,
-    until: int | None = None,
-    needed: bool = False,
+    log: OpenLog, *, lsn: int = 0, time_us: int | None = None, until: int | None = None
 ) -> Iterator[tuple[GroupHeader, Bytes]]:
     """Yield header and stored payload of groups from an LSN or a time on, below ``until``.
 
-    ``time_us`` is in microseconds; ``until`` is an LSN and defaults to what is durable now. What a
-    checkpoint has given up is left out, unless the record ``lsn`` itself is ``needed``.
+    ``time_us`` is in microseconds; ``until`` is an LSN and defaults to what is durable now.
 
     Raises:
         CorruptLogError: a group is damaged.
@@ -68,10 +60,8 @@ def groups_from(
     """
     durable = log.durable_lsn
     end = durable + 1 if until is None else until
-    catalog, access = _listed(log)
-    # As of the same moment as what the catalog shows: a checkpoint may have raised it meanwhile.
-    known = catalog.control.first_segment if catalog.control else log.first_segment
-    first = 0 if needed else known
+    first = log.first_segment
+    catalog, access = read_folder(log.fs, log.path)
     start = seek(catalog, access, lsn=lsn, time_us=time_us)
     scan = Scan(catalog, access, start)
     due = None if start is None else _first_lsn(start, first, lsn=lsn, time_us=time_us)
@@ -87,20 +77,6 @@ def groups_from(
         due = at + header.count
     if due is None or due < min(end, durable + 1):
         raise _unread(log, scan, due)
-
-
-def _listed(log: OpenLog) -> tuple[Catalog, FileAccess]:
-    """Return the catalog of the log and the access to its files.
-
-    The folder is listed again if the first segment is none of those listed: it may have been begun
-    since, and the others given up.
-    """
-    catalog, access = read_folder(log.fs, log.path)
-    for _ in range(_LISTINGS_MAX - 1):
-        if catalog.control is None or catalog.control.first_segment not in catalog.missing:
-            break
-        catalog, access = read_folder(log.fs, log.path)
-    return catalog, access
 
 
 def _first_lsn(
@@ -120,11 +96,9 @@ def _first_lsn(
     return place.lsn if place is not None else file.header.first_lsn
 
 
-def rows_from(
-    log: OpenLog, *, lsn: int = 0, until: int | None = None, needed: bool = False
-) -> Iterator[Row]:
-    """Yield every row from ``lsn`` on, below ``until``; see `groups_from`."""
-    for header, stored in groups_from(log, lsn=lsn, until=until, needed=needed):
+def rows_from(log: OpenLog, *, lsn: int = 0, until: int | None = None) -> Iterator[Row]:
+    """Yield every row from ``lsn`` on, below ``until``, which defaults to what is durable."""
+    for header, stored in groups_from(log, lsn=lsn, until=until):
         for row in rows_of(stored, header, log.key):
             if until is not None and row.lsn >= until:
                 return
@@ -143,7 +117,7 @@ def live_rows(log: OpenLog, wanted: Collection[int]) -> Iterator[Row]:
         return
     left = len(wanted)
     with log.hold(log.first_segment):
-        for row in rows_from(log, lsn=min(wanted), until=max(wanted) + 1, needed=True):
+        for row in rows_from(log, lsn=min(wanted), until=max(wanted) + 1):
             if row.lsn in wanted:
                 left -= 1
                 yield row
