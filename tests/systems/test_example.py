@@ -86,12 +86,12 @@ def test_the_command_line_reads_it(
 
 
 def test_dump_and_export_print_its_records(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out = run(capsys, "dump", str(folder), "--json")
     assert code == 0
     assert bytes.fromhex(json.loads(out.splitlines()[0])["body"]) == b"one"
-    assert export(folder, "parquet", folder / "records.parquet") == 4
+    assert export(folder, "parquet", tmp_path_factory.mktemp("out") / "records.parquet") == 4
 
 
 def test_an_installed_distribution_adds_it_for_spark(folder: Path) -> None:
