@@ -20,10 +20,6 @@ MADE_APART = (
     "The older file was never used, and a first start makes both files, one after the other, in "
     "less time than lies between their headers: one is of another journal, or of another time"
 )
-NOT_COPIED = (
-    "A decision is open in the older file, and the newer one has no record of it, although the "
-    "manager copies what is open when it changes files: one is of another journal or time"
-)
 
 CODES = codes(
     Code(
@@ -168,8 +164,7 @@ REASONS = reasons(
     Reason(
         OTHER_TIME,
         Answer.CANNOT_TELL,
-        f"{OF_OTHER_TIME}. Or: {MADE_APART[0].lower()}{MADE_APART[1:]}. "
-        f"Or: {NOT_COPIED[0].lower()}{NOT_COPIED[1:]}.",
+        f"{OF_OTHER_TIME}. Or: {MADE_APART[0].lower()}{MADE_APART[1:]}.",
         "both files as they were at one moment",
     ),
     Reason(

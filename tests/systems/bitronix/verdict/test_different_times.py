@@ -111,14 +111,6 @@ def test_a_decision_that_only_a_file_of_another_time_has_may_be_of_another_journ
         assert OPEN.gtrid.hex() in found.text
 
 
-def test_an_open_decision_that_was_not_copied_may_be_of_another_journal(tmp_path: Path) -> None:
-    """3.0 kept all that its own file in use had: the full one was of another journal."""
-    newer = file_bytes(done(FULL, 3), 5_500, SIZE, -1)
-    found = write_pair(tmp_path, file_bytes(LEFT, 5_000, SIZE), newer).judgement
-    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "other-time")
-    assert "has no record of it" in found.text
-
-
 def test_an_older_state_of_the_file_in_use_is_a_whole_journal(tmp_path: Path) -> None:
     """Nothing tells it from one that was killed then: the other file has not changed since."""
     unused = file_bytes([], 5_000, SIZE)

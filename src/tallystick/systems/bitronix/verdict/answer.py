@@ -9,15 +9,15 @@ records up to the position, or one more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Difference, Severity
 from tallystick.systems.answers import Ground
-from tallystick.systems.bitronix.codes import MADE_APART, NOT_COPIED, OF_OTHER_TIME, OTHER_TIME
+from tallystick.systems.bitronix.codes import MADE_APART, OF_OTHER_TIME, OTHER_TIME
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
-from tallystick.systems.bitronix.verdict.differences import is_about_one_of, named_in
+from tallystick.systems.bitronix.verdict.differences import is_about_one_of
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 
 _PROOFS = {CLEAN_LOG_STATE: "closed-header", UNCLEAN_LOG_STATE: "unclean-header"}
@@ -47,7 +47,7 @@ def grounds(
             yield Ground("start-refused", one.meaning, AtStake(open_decisions))
     decisions = [one for one in found if one.what.startswith("decision")]
     grave = sorted(decisions, key=lambda one: one.severity is not Severity.LOSS)
-    why = _of_other_time(pair) or (NOT_COPIED if _not_copied(pair, named_in(decisions)) else "")
+    why = _of_other_time(pair)
     if decisions and why:
         # They may be those of another journal, or of a time at which they were open.
         yield Ground(OTHER_TIME, f"{why}. If both are whole: {grave[0].meaning}")
@@ -81,15 +81,6 @@ def _of_other_time(pair: DualFiles) -> str:
     if pair.of_different_times():
         return OF_OTHER_TIME
     return MADE_APART if pair.made_apart() else ""
-
-
-def _not_copied(pair: DualFiles, decisions: Iterable[bytes]) -> bool:
-    """Return whether the newer file has no record of a decision that the older one has."""
-    earlier, later = pair.order()
-    return any(
-        any(True for _ in earlier.records_of(one)) and not any(True for _ in later.records_of(one))
-        for one in decisions
-    )
 
 
 def _proof(pair: DualFiles, *, ends_in_notes: bool) -> Iterator[Ground]:

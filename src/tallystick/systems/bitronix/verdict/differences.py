@@ -84,23 +84,22 @@ def _about_decisions(
 
 def lost_decisions(found: Iterable[Difference]) -> set[bytes]:
     """Return the gtrids of the decisions to commit that a restart loses."""
-    return named_in(one for one in found if one.severity is Severity.LOSS)
+    return _named(one for one in found if one.severity is Severity.LOSS)
 
 
 def doubtful_decisions(found: Iterable[Difference]) -> set[bytes]:
     """Return the gtrids of those that a restart does not know, and that a crash leaves so."""
-    return named_in(
+    return _named(
         one for one in found if one.engine == _NOT_KNOWN and one.severity is not Severity.LOSS
     )
 
 
 def is_about_one_of(gtrids: Container[bytes], one: Difference) -> bool:
     """Return whether a difference is about the decision of one of these transactions."""
-    return any(gtrid in gtrids for gtrid in named_in([one]))
+    return any(gtrid in gtrids for gtrid in _named([one]))
 
 
-def named_in(found: Iterable[Difference]) -> set[bytes]:
-    """Return the transactions whose decisions differ."""
+def _named(found: Iterable[Difference]) -> set[bytes]:
     names = (one.what.partition(_DECISION)[2] for one in found)
     return {bytes.fromhex(name) for name in names if name and name != _EMPTY}
 
