@@ -189,6 +189,10 @@ def test_pages_that_are_counted_are_needed(change: Change, safe: bool, tmp_path:
     [
         (lambda data: cut(data, 1), "000000001.page ends within a message"),
         (lambda data: page(data, 2).unlink(), "000000002.page is missing between others"),
+        (
+            lambda data: page(data, 2).rename(page(data, 2).with_name("999999999.page")),
+            "000000002.page is missing between others",
+        ),
     ],
 )
 @pytest.mark.parametrize("number", [0, 1])

@@ -390,11 +390,9 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
         address = queues.get(queue, "")
         of = [held[address]] if address in held else [] if address else list(held.values())
         numbers = {number for one in of for number in one.numbers}
-        for page in sorted(pages - numbers):
-            if page > min(numbers, default=0) and page not in _done_with(
-                address, queues, held, known
-            ):
-                return f"A message of {page:09}.page was taken, and that page is not there."
+        missing = {page for page in pages - numbers if page > min(numbers, default=0)}
+        if missing and (lost := missing - _done_with(address, queues, held, known)):
+            return f"A message of {min(lost):09}.page was taken, and that page is not there."
     for address in sorted(held.keys() & set(queues.values())):
         if (first := held[address].numbers[0]) > 1 and known.never_took():
             return f"{first - 1:09}.page of {address} is missing, and nothing was taken from pages."
@@ -404,10 +402,11 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
 def _between(address: str, queues: dict[int, str], held: dict[str, _Held], known: Known) -> str:
     """Return which page is missing between others, in words; empty if each was done with."""
     numbers = held[address].numbers if address in held else []
-    gone = set().union(*(range(one + 1, after) for one, after in pairwise(numbers)))
-    if gone and (lost := gone - _done_with(address, queues, held, known)):
-        return f"{min(lost):09}.page is missing between others"
-    return ""
+    gaps = [range(one + 1, after) for one, after in pairwise(numbers) if one + 1 < after]
+    done = _done_with(address, queues, held, known) if gaps else set()
+    # One by one: a name may have any number, so a gap may have a thousand million pages.
+    lost = next((page for gap in gaps for page in gap if page not in done), None)
+    return "" if lost is None else f"{lost:09}.page is missing between others"
 
 
 def _done_with(
