@@ -58,7 +58,7 @@ def grounds(
     elif any(one.what == "file in use" for one in found):
         yield Ground("older-file-in-use")
     if evidence.proves_its_end():
-        yield from _proof(pair, ends_in_notes=evidence.ends_in_notes())
+        yield from _proof(pair, why, ends_in_notes=evidence.ends_in_notes())
 
 
 def _differ(older: Opening, newer: Opening) -> bool:
@@ -83,14 +83,14 @@ def _of_other_time(pair: DualFiles) -> str:
     return MADE_APART if pair.made_apart() else ""
 
 
-def _proof(pair: DualFiles, *, ends_in_notes: bool) -> Iterator[Ground]:
+def _proof(pair: DualFiles, why: str, *, ends_in_notes: bool) -> Iterator[Ground]:
     one, two = (part.header for part in pair.parts)
     later = pair.order()[1].header
     if one is None or two is None or later is None:
         return
     if one.timestamp == two.timestamp:
         yield Ground("same-time")
-    elif why := _of_other_time(pair):
+    elif why:
         yield Ground(OTHER_TIME, f"{why}.")
     elif later.state in _PROOFS:
         yield Ground("notes-not-counted" if ends_in_notes else _PROOFS[later.state])
