@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Bytes
 from tallystick.arrow.columns import in_order
-from tallystick.arrow.neighbours import starts_of
+from tallystick.arrow.neighbours import among, starts_of
 from tallystick.arrow.schemas import (
     BATCH_ROWS,
     batch_of_fated,
@@ -83,7 +83,7 @@ def fated_batches(
 class _Fates:
     def __init__(self, runs: Runs, scan: LogScan, name: str, feed: RowFeed) -> None:
         self._runs, self._scan, self._name, self._feed = runs, scan, name, feed
-        self._lost = np.array([*feed.lost], np.int64)
+        self._lost = feed.lost
         self._freed = {one: place for one, place in feed.freed.items() if one in feed.tables}
         self._plain = {
             one: table.layout(one)
@@ -142,7 +142,7 @@ class _Fates:
         numbers, group, operation = columns[TRANSACTION], columns[GROUP], columns[OPERATION]
         ends, named = group & _LAST != 0, columns[GLOBAL_ID] >= 0
         odd = group & _COMPENSATION != 0
-        odd |= ends & ((group & _COMMIT == 0) | np.isin(chunk.instants, self._lost))
+        odd |= ends & ((group & _COMMIT == 0) | among(chunk.instants, self._lost))
         # The last id that a record has is that of the transaction: it has to be its end.
         odd |= ends & ~named & np.isin(numbers, numbers[named & ~ends])
         # -1 is no such field, and null is that of a table's row.

@@ -26,7 +26,7 @@ from tallystick.arrow.columns import (
     table_batch,
     texts_of,
 )
-from tallystick.arrow.neighbours import ordinals
+from tallystick.arrow.neighbours import among, ordinals
 from tallystick.arrow.schemas import CHANGES, FATED, plain
 from tallystick.records import Clock, Fate
 from tallystick.roles import branch_of
@@ -138,7 +138,7 @@ class ChangeColumns:
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
         self._commits = 0
-        self._lost = None if lost is None else np.fromiter(lost, np.int64)
+        self._lost = lost
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all changes as their transactions end, in batches of at most ``rows`` rows.
@@ -292,7 +292,7 @@ class ChangeColumns:
             columns["gtrid"] = pa.array(gtrids, pa.binary(), size=count)
         schema = CHANGES
         if self._lost is not None:
-            lost = np.isin(rows.positions, self._lost)
+            lost = among(rows.positions, self._lost)
             fates = np.where(lost, _FATES.index(Fate.LOST), endings.fates[ranks])
             columns["fate"], schema = coded(fates, _FATE_NAMES), FATED
         yield plain(table_batch(schema, columns, count), schema)
