@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tallystick import Journal
+from tallystick.errors import CorruptLogError
+from tallystick.storage.crc import crc32
 from tallystick.storage.shared import epochs
+from tallystick.systems.tally.format.headers import decode_control, decode_segment_header
+from tallystick.systems.tally.format.layout import (
+    CONTROL_NAME,
+    COPY_OFFSET,
+    HEADER_SIZE,
+    SECTOR_SIZE,
+    decode_group_header,
+)
 
 PATIENCE_S = 60.0
 """Most time that a test waits for anything."""
@@ -115,7 +125,12 @@ def is_stopped(pid: int) -> bool:
 
 def check(log: Path, acknowledged: dict[bytes, int]) -> int:
     """Check that everything acknowledged is in the log, and nothing twice; return the records."""
-    with Journal(log) as journal:
+    try:
+        journal = Journal(log)
+    except CorruptLogError as error:
+        error.add_note(_what_stands_in(log, Path(error.file or "")))
+        raise
+    with journal:
         found: dict[bytes, int] = {}
         for record in journal.replay():
             body = (record.body or b"").rstrip(b"\0")
@@ -126,3 +141,23 @@ def check(log: Path, acknowledged: dict[bytes, int]) -> int:
     assert not lost, f"{len(lost)} acknowledged records are not where they should be: {lost}"
     assert not [name for name in [path.name for path in log.iterdir()] if name.endswith(".new")]
     return len(found)
+
+
+def _what_stands_in(log: Path, damaged: Path) -> str:
+    """Return what tells who wrote what: the heads of all files, the sectors of the damaged one."""
+    block = (log / CONTROL_NAME).read_bytes()
+    lines = [str(decode_control(block, place)) for place in (0, COPY_OFFSET)]
+    for path in sorted(log.iterdir()):
+        head = decode_segment_header(path.read_bytes()[:COPY_OFFSET]) if path.is_file() else None
+        lines.append(f"{path.name}: {head}")
+    data = damaged.read_bytes() if damaged.is_file() else b""
+    for start in range(0, len(data), SECTOR_SIZE):
+        if not any(data[start : start + SECTOR_SIZE]):
+            continue
+        lines.append(f"{start}: {data[start : start + 24].hex()}")
+        header = decode_group_header(data, start)
+        if header is not None:
+            content = data[start + HEADER_SIZE : header.end - HEADER_SIZE]
+            twin = decode_group_header(data, header.end - HEADER_SIZE)
+            lines.append(f"  {header}, twin {twin == header}, checksum {crc32(content)}")
+    return "\n".join(lines)
