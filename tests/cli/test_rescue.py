@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import shutil
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tallystick
+from tallystick.errors import LogUnreadableError
 from tallystick.rescue.salvaging import FORMS
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.indoubt.estates import EXAMPLES
-from tests.rescue.kit import case, change, content, names
+from tests.rescue.kit import case, change, content, names, unpacked
 from tests.systems.jboss.applications.test_object_store import NAMES, put
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +131,47 @@ def test_a_bundle_is_written_where_it_is_named(run: Run, tmp_path: Path) -> None
     assert (tmp_path / "ticket.zip").read_bytes() == first
     assert names(tmp_path) == ["ticket.zip"]
     assert "among the logs" in run("bundle", LOGS, "-o", LOGS / "ticket.zip").err
+
+
+def test_a_bundle_says_what_could_not_be_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = unpacked(LOGS, tmp_path / "logs")
+    (logs / "h2/closed").mkdir()
+    file, folder = str(logs / "bitronix/part2.tlog"), str(logs / "h2/closed")
+    opened, listed = os.open, os.scandir
+
+    def denied(path: Any) -> Any:
+        if str(path) in (file, folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return path
+
+    monkeypatch.setattr(
+        os, "open", lambda path, *more, **named: opened(denied(path), *more, **named)
+    )
+    monkeypatch.setattr(os, "scandir", lambda path=".": listed(denied(path)))
+    answer = run("bundle", logs, "-o", tmp_path / "ticket.zip")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.count("cannot read: Permission denied") == 2
+    assert all(answer.err.count(one) >= 1 for one in (file, folder))
+    with zipfile.ZipFile(tmp_path / "ticket.zip") as packed:
+        told = {one["file"]: one for one in json.loads(packed.read("files.json"))}
+        named = [one["file"] for one in json.loads(packed.read("explain.json"))["problems"]]
+    assert told["bitronix/part2.tlog"]["error"] == "PermissionError"
+    assert "first" in told["bitronix/part1.tlog"]
+    assert named == ["PATH/bitronix/part2.tlog", "PATH/h2/closed"]
+    with pytest.raises(LogUnreadableError, match="Permission denied"):
+        tallystick.bundle(logs, tmp_path / "other.zip")
+    assert names(tmp_path) == ["logs", "ticket.zip"]
+
+
+def test_a_bundle_of_what_is_no_log_says_so(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/notes.txt").write_text("none")
+    answer = run("bundle", tmp_path / "here", "-o", tmp_path / "ticket.zip")
+    assert answer.code == 2
+    assert "no log of any known system" in answer.err
+    assert names(tmp_path) == ["here", "ticket.zip"]
 
 
 @pytest.mark.parametrize(

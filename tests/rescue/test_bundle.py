@@ -131,6 +131,18 @@ def test_what_is_too_large_is_named_and_left_out() -> None:
     assert sum(len(data) for name, data in members.items() if name != "left-out.txt") <= 3000
 
 
+def test_a_tree_may_be_deep(tmp_path: Path) -> None:
+    logs = unpacked(LOGS / "bitronix", tmp_path / "logs")
+    below = [Path(logs, *["d"] * depth) for depth in range(1, 1100)]
+    for folder in below:
+        folder.mkdir()
+    try:
+        assert len(json.loads(_members(_packed(logs))["files.json"])) == 2
+    finally:  # what removes it later calls itself for each folder
+        for folder in reversed(below):
+            folder.rmdir()
+
+
 def test_a_wrong_place_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     logs = unpacked(LOGS, tmp_path / "logs")
     before = content(logs)

@@ -99,7 +99,7 @@ def _searched(
     recurse: bool,
 ) -> Discovery:
     found = Discovery()
-    for folder in _folders(root, found, recurse=recurse):
+    for folder in folders_below(root, found, recurse=recurse):
         if progress is not None:
             progress(folder.path)
         _search_settled(folder, known, found)
@@ -186,10 +186,10 @@ def search(path: str, known: Sequence[System]) -> Discovery:
     """Return what a folder itself holds now; one that cannot be read is a problem."""
     found = Discovery()
     try:
-        for folder in _folders(path, found, recurse=False):
+        for folder in folders_below(path, found, recurse=False):
             _search_settled(folder, known, found)
     except LogUnreadableError as error:
-        found.problems.append(_problem(error, path))
+        found.problems.append(unread_finding(error, path))
     return found
 
 
@@ -199,7 +199,7 @@ def parent(path: str) -> str:
 
 
 def _single_file(path: str) -> str | None:
-    """Return the path in the form that `_folders` uses if it names a file, None for a folder."""
+    """Return the path in the form of `folders_below` if it names a file, None for a folder."""
     if is_remote(path):
         with as_unreadable(path):
             system, start = remote_folder(path)
@@ -246,7 +246,7 @@ def _search_settled(folder: Folder, known: Sequence[System], found: Discovery) -
             break
         part.problems = present
         try:
-            folder = next(_folders(folder.path, Discovery(), recurse=False), folder)
+            folder = next(folders_below(folder.path, Discovery(), recurse=False), folder)
         except LogUnreadableError:  # the folder vanished
             break
     found.logs += part.logs
@@ -275,7 +275,7 @@ def _search_folder(folder: Folder, known: Sequence[System], found: Discovery) ->
         try:
             logs = system.detect(rest)
         except LogUnreadableError as error:
-            found.problems.append(_problem(error, folder.path))
+            found.problems.append(unread_finding(error, folder.path))
             continue
         found.logs.extend(_with_unread(log, unread) if system.numbered else log for log in logs)
         # A file belongs to the first system that claims it; the others do not see it.
@@ -307,7 +307,7 @@ def _readable(folder: Folder, found: Discovery) -> Folder:
         try:
             archive = archive_name(entry.head)
         except LogUnreadableError as error:
-            found.problems.append(_problem(error, folder.path))
+            found.problems.append(unread_finding(error, folder.path))
             continue
         if archive:  # a log inside would be taken for a damaged one
             found.others.append(entry.path)
@@ -316,7 +316,8 @@ def _readable(folder: Folder, found: Discovery) -> Folder:
     return Folder(folder.path, tuple(readable))
 
 
-def _problem(error: LogUnreadableError, log: str) -> Finding:
+def unread_finding(error: LogUnreadableError, log: str) -> Finding:
+    """Return the finding for a file or a folder that cannot be read."""
     return Finding(
         "unreadable",
         Severity.DAMAGE,
@@ -328,7 +329,8 @@ def _problem(error: LogUnreadableError, log: str) -> Finding:
     )
 
 
-def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
+def folders_below(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
+    """Yield the folder ``root``, and those below it; what cannot be listed is a problem."""
     if is_remote(root):
         yield from _remote_folders(root, recurse=recurse)
         return
@@ -338,7 +340,7 @@ def _folders(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
         where = str(error.filename or root)
         if _vanished(where):
             return
-        found.problems.append(_problem(unreadable(where, error), where))
+        found.problems.append(unread_finding(unreadable(where, error), where))
 
     waiting = [root]
     while waiting:  # `os.walk` calls itself in Python 3.11, and so ends in a deep tree

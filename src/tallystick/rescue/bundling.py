@@ -24,8 +24,10 @@ from tallystick.errors import LogUnreadableError
 from tallystick.investigate.export import refuse_input, write_whole
 from tallystick.posix import O_NOATIME, O_PLAIN
 from tallystick.reading import explain, triage
-from tallystick.reading.discovery import PATH_UNREAD
-from tallystick.reading.survey import Paths
+from tallystick.reading.discovery import PATH_UNREAD, Discovery, folders_below, unread_finding
+from tallystick.reading.survey import Paths, deliver
+from tallystick.records import Finding
+from tallystick.storage.source import unreadable
 from tallystick.systems.protocol import ReadOptions
 
 SIZE_MAX = 16 << 20
@@ -59,11 +61,13 @@ def bundle(
     *,
     options: ReadOptions | None = None,
     size_max: int = SIZE_MAX,
+    problems: list[Finding] | None = None,
 ) -> int:
     """Write the zip for a ticket about the logs below ``path``; return how many members it has.
 
     It appears under its name when it is complete, and replaces an older one. It is the same for
-    every spelling of ``path``. Several paths are one estate.
+    every spelling of ``path``. Several paths are one estate. Files and folders that cannot be read
+    are in it by name, and are appended to ``problems``; without such a list the first is raised.
 
     Raises:
         LogUnreadableError: a path cannot be read.
@@ -72,7 +76,7 @@ def bundle(
     given = [path] if isinstance(path, str | os.PathLike) else path
     origins = [*dict.fromkeys(map(_origin, given))]
     refuse_input(target, origins, options)
-    members = dict(_members(origins, options))
+    members = dict(_members(origins, options, problems))
     return write_whole(target, lambda out: _pack(out, members, size_max))
 
 
@@ -103,7 +107,9 @@ def _add(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
     packed.writestr(info, data)
 
 
-def _members(origins: Sequence[Path], options: ReadOptions | None) -> Iterator[tuple[str, str]]:
+def _members(
+    origins: Sequence[Path], options: ReadOptions | None, problems: list[Finding] | None
+) -> Iterator[tuple[str, str]]:
     """Yield names and texts, what is asked for first at the beginning."""
     names = {path: f"PATH{number}" for number, path in enumerate(origins, 1)}
     if len(origins) == 1:
@@ -113,6 +119,8 @@ def _members(origins: Sequence[Path], options: ReadOptions | None) -> Iterator[t
     for problem in explained.problems:
         if problem.code == PATH_UNREAD:
             raise LogUnreadableError(problem.message, file=problem.file, advice=problem.advice)
+    files = list(_files(names, explained.problems))
+    deliver(explained, problems)
     versions = {
         "tallystick": __version__,
         "python": platform.python_version(),
@@ -120,15 +128,19 @@ def _members(origins: Sequence[Path], options: ReadOptions | None) -> Iterator[t
     }
     yield "versions.json", hidden.json(versions)
     yield "triage.json", hidden.json(answers.to_dict())
-    yield "files.json", hidden.json(list(_files(names)))
+    yield "files.json", hidden.json(files)
     for at, (verdict, found) in enumerate(zip(explained.logs, explained.findings, strict=True), 1):
         lines = [str(verdict), *map(str, found)]
         yield f"logs/{at:04}-{verdict.system}.txt", hidden.text("\n".join(lines)) + "\n"
     yield "explain.json", hidden.json(explained.to_dict())
 
 
-def _files(origins: Mapping[Path, str]) -> Iterator[dict[str, Any]]:
-    """Yield every regular file with its size and digests of its ends; links are not followed."""
+def _files(origins: Mapping[Path, str], problems: list[Finding]) -> Iterator[dict[str, Any]]:
+    """Yield every regular file with its size and digests of its ends; links are not followed.
+
+    One that cannot be read is told, and is one of ``problems``.
+    """
+    known = {problem.file for problem in problems}
     seen = set[Path]()
     for origin, called in origins.items():
         for path in _files_below(origin):
@@ -150,14 +162,18 @@ def _files(origins: Mapping[Path, str]) -> Iterator[dict[str, Any]]:
                 told |= {"size": status.st_size, "first": _digest(first), "last": _digest(last)}
             except OSError as error:
                 told["error"] = type(error).__name__
+                if str(path) not in known:
+                    problems.append(unread_finding(unreadable(str(path), error), str(path.parent)))
             yield told
 
 
 def _files_below(origin: Path) -> Iterator[Path]:
-    folders = [(str(origin.parent), [], [origin.name])] if origin.is_file() else os.walk(origin)
-    for folder, below, names in folders:
-        below.sort()
-        yield from (Path(folder, name) for name in sorted(names))
+    if origin.is_file():
+        yield origin
+        return
+    # Folders that cannot be listed are among the problems of what is read below the same path.
+    for folder in folders_below(str(origin), Discovery(), recurse=True):
+        yield from (Path(entry.path) for entry in folder.entries)
 
 
 def _opened(path: str, flags: int) -> int:
