@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -69,7 +70,15 @@ from tallystick.storage.source import (
     require_whole,
 )
 from tallystick.systems.findings import BEING_WRITTEN, NOT_SAFE
-from tallystick.systems.protocol import LogReading, LogSource, Patch, Ranged, ReadOptions, System
+from tallystick.systems.protocol import (
+    ChoosesRecords,
+    LogReading,
+    LogSource,
+    Patch,
+    Ranged,
+    ReadOptions,
+    System,
+)
 from tallystick.systems.registry import systems
 
 if TYPE_CHECKING:
@@ -220,10 +229,15 @@ class Survey:
         if wanted == EVERYTHING:
             return reading.records(salvage=salvage)
         splits = None if salvage else wanted.splits_in(reading)
-        if splits is None or not isinstance(reading, Ranged):
+        if splits is not None and isinstance(reading, Ranged):
+            every: Iterator[Record] = chain.from_iterable(map(reading.records_of, splits))
+        elif salvage or not isinstance(reading, ChoosesRecords) or find_spec("pyarrow") is None:
             every = reading.records(salvage=salvage)
         else:
-            every = chain.from_iterable(map(reading.records_of, splits))
+            from tallystick.reading.tables import chosen, condition_of
+
+            condition = condition_of(wanted, "records", clock)
+            every = reading.records() if condition is None else chosen(reading, condition)
         return filter(wanted.of_records(clock), every)
 
     def clock_for(self, reading: LogReading, wanted: Filter) -> Clock:
@@ -440,16 +454,13 @@ def read_arrow(
             batches = tables.salvaged_batches(reading)
         else:
             splits = wanted.splits_in(reading) if table == "records" else None
-            taken = partial(wanted.taken_of, table=table, clock=clock)
-            looked_at = wanted.columns_of(table)
-            condition = tables.Condition(looked_at, taken) if looked_at else None
             batches = chain.from_iterable(
                 tables.batches_of(
                     reading,
                     table,
                     one,
                     attributes="attributes" in schema.names,
-                    condition=condition,
+                    condition=tables.condition_of(wanted, table, clock),
                 )
                 for one in ([None] if splits is None else splits)
             )

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
 from tallystick.arrow.texts import whole_text
+from tallystick.reading.filters import Filter
 from tallystick.reading.names import log_name
-from tallystick.records import Finding, Judgement, Outcome
+from tallystick.records import Clock, Finding, Judgement, Outcome, Record
 from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import (
     AttributeBatches,
+    ChoosesRecords,
     LogReading,
     LogSource,
+    Ranged,
     Split,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tallystick.systems.protocol import Longs
 
 Judging = Callable[[LogReading], Judgement]
 
@@ -50,18 +56,23 @@ class Condition:
 
         ``schema`` has the kinds that the columns have where the condition looks at them.
         """
+        found = self.rows(batch, schema)
+        if not len(found):
+            return batch.slice(0, 0)
+        # Not the rows alone: to take these of views would copy what the views are of.
+        first, last = found[[0, -1]].tolist()
+        return batch.slice(first, last + 1 - first)
+
+    def rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> Longs:
+        """Return the numbers of the rows that are asked for; ``schema`` as for `narrowed`."""
         import numpy
         import pyarrow
 
         looked_at = pyarrow.schema([schema.field(name) for name in self.columns])
         seen = schemas.plain(batch, looked_at)
         numbers = pyarrow.array(numpy.arange(batch.num_rows))
-        found = self.taken(seen.append_column(_ROW, numbers)).column(_ROW)
-        if not len(found):
-            return batch.slice(0, 0)
-        # Not the rows alone: to take these of views would copy what the views are of.
-        first, last = (found[at].as_py() for at in (0, -1))
-        return batch.slice(first, last + 1 - first)
+        found: Longs = self.taken(seen.append_column(_ROW, numbers)).column(_ROW).to_numpy()
+        return found
 
 
 TABLES: dict[str, pa.Schema] = {
@@ -94,7 +105,8 @@ def batches_of(
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
     ``attributes`` is False: the column is then null. Otherwise the records of a system that has
-    no `AttributeBatches` are decoded one by one. ``judged`` gives the answer about the log.
+    no `AttributeBatches` are decoded one by one, of one that has `ChoosesRecords` only those that
+    fit the condition. ``judged`` gives the answer about the log.
 
     Raises:
         FileShrankError: After the last batch: a file lost bytes while it was read.
@@ -102,7 +114,12 @@ def batches_of(
     source = reading.source
     wanted = schema or schemas.RECORDS
     if table == "records":
-        for batch in _records(reading, split, rows, attributes and "attributes" in wanted.names):
+        found = (
+            _attributed(reading, split, rows, wanted, condition)
+            if attributes and "attributes" in wanted.names
+            else map(_without_attributes, reading.batches(split, rows=rows))
+        )
+        for batch in found:
             named = _named(batch, source)
             if condition is not None:
                 named = condition.narrowed(named, wanted)
@@ -124,19 +141,46 @@ def _other_batches(
     return batches_of_rows(_small_rows(reading, table, judged), TABLES[table], rows)
 
 
-def _records(
-    reading: LogReading, split: Split | None, rows: int, attributes: bool
+def _attributed(
+    reading: LogReading,
+    split: Split | None,
+    rows: int,
+    schema: pa.Schema,
+    condition: Condition | None,
 ) -> Iterator[pa.RecordBatch]:
-    if not attributes:
-        return map(_without_attributes, reading.batches(split, rows=rows))
     if isinstance(reading, AttributeBatches):
         return reading.attribute_batches(split, rows)
-    wanted = (
-        record
-        for record in reading.records()
-        if split is None or (record.file == split.file and split.begin <= record.offset < split.end)
-    )
-    return schemas.record_batches(wanted, reading.source.path, reading.clock.value, rows)
+    if split is not None and isinstance(reading, Ranged):
+        found = reading.records_of(split)
+    else:
+        every = reading.records() if condition is None else chosen(reading, condition, schema)
+        found = (
+            record
+            for record in every
+            if split is None
+            or (record.file == split.file and split.begin <= record.offset < split.end)
+        )
+    return schemas.record_batches(found, reading.source.path, reading.clock.value, rows)
+
+
+def condition_of(wanted: Filter, table: str, clock: Clock) -> Condition | None:
+    """Return what a filter asks for of a table; None if it asks for nothing by a column."""
+    looked_at = wanted.columns_of(table)
+    taken = partial(wanted.taken_of, table=table, clock=clock)
+    return Condition(looked_at, taken) if looked_at else None
+
+
+def chosen(
+    reading: LogReading, condition: Condition, schema: pa.Schema = schemas.RECORDS
+) -> Iterator[Record]:
+    """Yield the records that fit a condition, and maybe others, with their attributes."""
+    if not isinstance(reading, ChoosesRecords):
+        return reading.records()
+
+    def fitting(batch: pa.RecordBatch) -> Longs:
+        return condition.rows(_named(batch, reading.source), schema)
+
+    return reading.chosen_records(fitting)
 
 
 def _without_attributes(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Longs = npt.NDArray[np.int64]
+    Fitting = Callable[[pa.RecordBatch], Longs]
+    """Returns the numbers of the rows that fit, of a batch as ``batches()`` gives it."""
 
 HEAD_SIZE = 4096
 
@@ -760,6 +762,15 @@ class Importable(Protocol):
 
     def write_import(self, out: IO[bytes]) -> tuple[Counter[str], Counter[str], str]:
         """Write what it imports; return what that brings, what is left, and what else to know."""
+        ...
+
+
+@runtime_checkable
+class ChoosesRecords(Protocol):
+    """A `LogReading` that makes objects, with attributes, of the records that are asked for."""
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and maybe others."""
         ...
 
 

@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 
     from tallystick.systems.derby.columns.splits import ColumnReader
     from tallystick.systems.derby.runs.chunk import Runs
-    from tallystick.systems.protocol import Longs
+    from tallystick.systems.protocol import Fitting, Longs
 
 STRETCH = 1 << 20
 """Bytes of a part of a file that is read for some LSNs."""
@@ -221,6 +221,14 @@ class DerbyReading(Reading):
         """Yield the records of a part of a file, of which what is before is walked through."""
         (file,) = (one for one in self.log.files.values() if one.path == split.file)
         yield from _records(ranges_between(self.scan, self._runs, *_lsns(file, split)))
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and what is odd."""
+        if self._runs is None:
+            return self.records()
+        from tallystick.systems.derby.columns.batches import chosen_ranges
+
+        return _records(chosen_ranges(self._runs, self.scan, self.source.path, fitting))
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions in order of first records; memory grows with their number."""

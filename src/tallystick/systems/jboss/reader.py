@@ -119,7 +119,7 @@ if TYPE_CHECKING:
 
     from tallystick.systems.jboss.columns.transactions import TransactionColumns
     from tallystick.systems.jboss.runs.analysis import AnalysisInRuns
-    from tallystick.systems.protocol import Longs
+    from tallystick.systems.protocol import Fitting, Longs
 
 KEPT_MAX = 1 << 24
 """Bytes of a journal of which all ended transactions are kept, for the verdict and the table."""
@@ -266,6 +266,14 @@ class JournalReading(Reading):
         """Yield the records by file id and offset; with ``salvage`` stale and dropped ones too."""
         for reading in read_files(self.journal):
             yield from records_of(reading, salvage=salvage)
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and what follows damage."""
+        if not pay_here(self._size):
+            return self.records()
+        from tallystick.systems.jboss.columns.batches import chosen_records
+
+        return chosen_records(self.journal, self.source.path, fitting)
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield the transactions by their ends, then the open ones."""

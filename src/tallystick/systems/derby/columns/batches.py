@@ -6,7 +6,8 @@ attributes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +33,14 @@ from tallystick.systems.derby.format.layout import (
     Group,
 )
 from tallystick.systems.derby.format.operations import OPERATIONS
+from tallystick.systems.derby.read.scan import LogScan
+from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs import walk
-from tallystick.systems.derby.runs.chunk import Chunk
+from tallystick.systems.derby.runs.chunk import Chunk, Runs
+from tallystick.systems.derby.runs.pieces import file_pieces
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Fitting
 
 _OPERATION_COUNT = max(OPERATIONS) + 1
 _GTRID_AT = 4
@@ -77,6 +84,24 @@ def batch_of(log: str, chunk: Chunk) -> pa.RecordBatch:
         | global_ids(data, columns[walk.GLOBAL_ID]),
         count,
     )
+
+
+def chosen_ranges(runs: Runs, scan: LogScan, log: str, fitting: Fitting) -> Iterator[ByteRange]:
+    """Yield the ranges of records in runs that fit and are not dropped, and all ranges after one.
+
+    Args:
+        runs: of the log.
+        scan: of the log.
+        log: its name in the batches that are tested.
+        fitting: as for `tallystick.systems.protocol.ChoosesRecords`.
+    """
+    for number in scan.log.files:
+        for piece in file_pieces(scan.file(number), runs):
+            if isinstance(piece, ByteRange):
+                yield piece
+            elif not piece.dropped:
+                for row in fitting(batch_of(log, piece)).tolist():
+                    yield piece.range(row, scan)
 
 
 def _kind_codes(operation: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int8]:

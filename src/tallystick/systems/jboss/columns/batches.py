@@ -9,7 +9,7 @@ damaged record on, whose end only `classify` finds, a file is read record by rec
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,23 +25,26 @@ from tallystick.arrow.columns import (
     viewed,
     whole_records,
 )
-from tallystick.arrow.schemas import record_batches
-from tallystick.records import Clock, Kind
+from tallystick.arrow.schemas import BATCH_ROWS, record_batches
+from tallystick.records import Clock, Kind, Record
 from tallystick.systems.jboss.columns.kernels import (
     HEURISTIC,
     fill_columns,
     fill_xids,
     record_types,
 )
-from tallystick.systems.jboss.format.layout import SYSTEM_NAME, RecordType, Shape
+from tallystick.systems.jboss.format.layout import SYSTEM_NAME, RecordType, Shape, decode
 from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
-from tallystick.systems.jboss.read.records import KINDS, records_of
+from tallystick.systems.jboss.read.records import KINDS, records_of, to_record
 from tallystick.systems.jboss.read.scan import OFFSET, ROW, SIZE, STATUS, VALID, pieces
 from tallystick.systems.jboss.read.scan import numbers as shape_numbers
 from tallystick.systems.jboss.runs.pieces import has_damage
 from tallystick.systems.jboss.runs.walk import features
 from tallystick.systems.protocol import Split
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Fitting
 
 
 def batches(
@@ -49,49 +52,68 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of at most ``rows`` rows of one split or of all files."""
     for file in journal.ordered():
-        if split is None:
-            yield from _file_batches(journal, file, log, 0, file.size, rows)
-        elif split.file == file.path:
-            end = min(split.end, file.size)  # a part may be longer than the file is now
-            yield from _file_batches(journal, file, log, split.begin, end, rows)
+        if split is not None and split.file != file.path:
+            continue
+        table = _FileBatches(journal.shape(file), file.data(), file.path, log)
+        # A part may be longer than the file is now.
+        part = (0, file.size) if split is None else (split.begin, min(split.end, file.size))
+        for found in _found(journal, file, part, rows):
+            if isinstance(found, Iterator):
+                yield from record_batches(found, log, Clock.NONE.value, rows)
+            else:
+                yield table.batch(found)
 
 
-def _file_batches(
-    journal: JournalFiles, file: JournalFile, log: str, begin: int, end: int, rows: int
-) -> Iterator[pa.RecordBatch]:
-    shape, data = journal.shape(file), file.data()
+def chosen_records(journal: JournalFiles, log: str, fitting: Fitting) -> Iterator[Record]:
+    """Yield the records of all files that fit by their columns, and all that follow damage."""
+    for file in journal.ordered():
+        shape, data = journal.shape(file), file.data()
+        table = _FileBatches(shape, data, file.path, log)
+        for found in _found(journal, file, (0, file.size), BATCH_ROWS):
+            if isinstance(found, Iterator):
+                yield from found
+                continue
+            for offset, size in found[fitting(table.batch(found))][:, [OFFSET, SIZE]].tolist():
+                yield to_record(decode(shape, data, offset, size), file.path)
+
+
+def _found(
+    journal: JournalFiles, file: JournalFile, part: tuple[int, int], rows: int
+) -> Iterator[Any]:
+    """Yield the rows of valid records in a part of a file; at last those after damage, one by one.
+
+    The last is then an iterator of `Record`s.
+    """
+    (begin, end), shape, data = part, journal.shape(file), file.data()
     place = shape.header_size
     if len(data) > VIEWED_MAX:
-        yield from _by_records(journal, file, log, (begin, end), rows)
+        yield _by_records(journal, file, part)
         return
-    table = _FileBatches(shape, data, file.path, log)
+    whole = np.frombuffer(data, np.uint8)[:end]
     for piece in pieces(data, shape, file.stamp, stop=end, rows=rows):
         found = np.frombuffer(piece, np.int64).reshape(-1, ROW)
         plain = found[:, STATUS] == VALID
         valid = found if plain.all() else found[plain]
-        if has_damage(found, valid, table.bytes[:end], place, file.stamp):
-            # From the end of the last whole record on: all before it are in batches already.
-            yield from _by_records(journal, file, log, (max(begin, place), end), rows)
+        if has_damage(found, valid, whole, place, file.stamp):
+            # From the end of the last whole record on: all before it were found already.
+            yield _by_records(journal, file, (max(begin, place), end))
             return
         # A part is scanned from the header on, too: begun elsewhere, the scan might take a record
         # inside a body for one of the journal.
         wanted = valid[np.searchsorted(valid[:, OFFSET], begin) :]
         if len(wanted):
-            yield table.batch(np.ascontiguousarray(wanted))
+            yield np.ascontiguousarray(wanted)
         place = int(valid[-1, OFFSET] + valid[-1, SIZE]) if len(valid) else place
 
 
 def _by_records(
-    journal: JournalFiles, file: JournalFile, log: str, part: tuple[int, int], rows: int
-) -> Iterator[pa.RecordBatch]:
+    journal: JournalFiles, file: JournalFile, part: tuple[int, int]
+) -> Iterator[Record]:
     begin, end = part
     last = nothing_follows(journal, file)
-    wanted = (
-        record
-        for record in records_of(read_file(journal, file, last=last))
-        if begin <= record.offset < end
-    )
-    yield from record_batches(wanted, log, Clock.NONE.value, rows)
+    for record in records_of(read_file(journal, file, last=last)):
+        if begin <= record.offset < end:
+            yield record
 
 
 class _FileBatches:
