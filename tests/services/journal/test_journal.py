@@ -267,6 +267,49 @@ def test_every_change_to_a_closed_journal_says_that_it_is_closed(tmp_path: Path)
                 change(record_id, *() if change == journal.delete else (b"x",))
 
 
+class Late(MemoryFileSystem):
+    """Says what was in a folder before something else was done."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def list(self, path: str) -> list[str]:
+        """Return the names as they were a moment ago."""
+        names = super().list(path)
+        if self.meanwhile is not None:
+            call, self.meanwhile = self.meanwhile, None
+            call()
+        return names
+
+
+@pytest.mark.parametrize("from_lsn", [0, 10])
+def test_a_checkpoint_while_reading_begins_is_no_error(from_lsn: int) -> None:
+    fs = Late()
+    with Journal("/log", settings=SMALL, fs=fs) as journal:
+
+        def give_up() -> None:
+            journal.append_many([b"new"] * 2 + [bytes(1000)] * 100 + [b"new"] * 2)
+            assert journal.checkpoint() > 0
+
+        journal.append_many([bytes(1000)] * 100)
+        fs.meanwhile = give_up
+        first = journal.next_lsn
+        read = [one.sequence for one in journal.replay(from_lsn=from_lsn)]
+        assert journal.next_lsn > first + 100
+        assert read == [] or read[0] > first  # what the checkpoint has left
+        assert len(list(journal.replay())) > 0
+
+
+def test_live_records_that_were_moved_before_they_were_read_are_read(tmp_path: Path) -> None:
+    with _journal(tmp_path) as journal:
+        journal.add(1, b"one")
+        journal.add(2, b"two")
+        journal.append_many([bytes(1000)] * 100)
+        records = journal.live_records()
+        journal.checkpoint()
+        assert journal.compact(force=True) > 0
+        assert [(one.record_id, one.body) for one in records] == [(1, b"one"), (2, b"two")]
+
+
 async def test_readers_left_in_the_middle_are_no_error_as_the_loop_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

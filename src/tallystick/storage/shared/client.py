@@ -126,13 +126,19 @@ class Client(Uncopied):
             return self._attached()
 
     def seen(self) -> Epoch | None:
-        """Return the newest epoch that was ready, without leading; None if it was not found."""
+        """Return the newest epoch, without leading; None if it was never ready.
+
+        Then only the next leader knows what others wrote in epochs between that one and ours. Of a
+        member that has stopped, the last epoch that it knew.
+        """
         epoch = self._epoch
         if epoch is not None and epoch.is_current():
             return epoch
         with self._lock:
             found = self._newest()
-            return found if found is not None and found.phase != Phase.RECOVERING else self._epoch
+            if found is not None and found.was_ready:
+                return found
+            return self._epoch if self._stopped is not None else None
 
     # -- attaching, with the lock held -----------------------------------------------------------
 

@@ -176,6 +176,11 @@ class Epoch(SharedMemory):
 
     # -- who leads ----------------------------------------------------------------------------
 
+    @property
+    def was_ready(self) -> bool:
+        """True once its leader had recovered the log, and had stored where it stands."""
+        return self.next_lsn > 0
+
     def is_current(self) -> bool:
         """Return True while its leader answers."""
         return self.phase == Phase.READY and not self.deposed

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.storage.files import Bytes, FileSystem
 from tallystick.systems.tally.columns.splits import seek
 from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.layout import GroupHeader
-from tallystick.systems.tally.read.files import SegmentFile, read_folder
+from tallystick.systems.tally.read.files import Catalog, FileAccess, SegmentFile, readable_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.walk import Expected
+
+_LISTINGS_MAX: Final = 10
+"""Times that a folder is listed while all that it had listed is given up."""
 
 
 class OpenLog(Protocol):
@@ -48,11 +51,17 @@ class OpenLog(Protocol):
 
 
 def groups_from(
-    log: OpenLog, *, lsn: int = 0, time_us: int | None = None, until: int | None = None
+    log: OpenLog,
+    *,
+    lsn: int = 0,
+    time_us: int | None = None,
+    until: int | None = None,
+    needed: bool = False,
 ) -> Iterator[tuple[GroupHeader, Bytes]]:
     """Yield header and stored payload of groups from an LSN or a time on, below ``until``.
 
-    ``time_us`` is in microseconds; ``until`` is an LSN and defaults to what is durable now.
+    ``time_us`` is in microseconds; ``until`` is an LSN and defaults to what is durable now. What a
+    checkpoint has given up is left out, unless the record ``lsn`` itself is ``needed``.
 
     Raises:
         CorruptLogError: a group is damaged.
@@ -60,8 +69,9 @@ def groups_from(
     """
     durable = log.durable_lsn
     end = durable + 1 if until is None else until
-    first = log.first_segment
-    catalog, access = read_folder(log.fs, log.path)
+    catalog, access = _listed(log)
+    # As of the same moment as what the catalog shows: a checkpoint may have raised it meanwhile.
+    first = 0 if needed or catalog.control is None else catalog.control.first_segment
     start = seek(catalog, access, lsn=lsn, time_us=time_us)
     scan = Scan(catalog, access, start)
     due = None if start is None else _first_lsn(start, first, lsn=lsn, time_us=time_us)
@@ -77,6 +87,20 @@ def groups_from(
         due = at + header.count
     if due is None or due < min(end, durable + 1):
         raise _unread(log, scan, due)
+
+
+def _listed(log: OpenLog) -> tuple[Catalog, FileAccess]:
+    """Return the catalog of the log and the access to its files.
+
+    The folder is listed again if the first segment is none of those listed: it may have been begun
+    since, and the others given up.
+    """
+    catalog, access = readable_folder(log.fs, log.path)
+    for _ in range(_LISTINGS_MAX - 1):
+        if catalog.control is None or catalog.control.first_segment not in catalog.missing:
+            break
+        catalog, access = readable_folder(log.fs, log.path)
+    return catalog, access
 
 
 def _first_lsn(
@@ -96,9 +120,11 @@ def _first_lsn(
     return place.lsn if place is not None else file.header.first_lsn
 
 
-def rows_from(log: OpenLog, *, lsn: int = 0, until: int | None = None) -> Iterator[Row]:
-    """Yield every row from ``lsn`` on, below ``until``, which defaults to what is durable."""
-    for header, stored in groups_from(log, lsn=lsn, until=until):
+def rows_from(
+    log: OpenLog, *, lsn: int = 0, until: int | None = None, needed: bool = False
+) -> Iterator[Row]:
+    """Yield every row from ``lsn`` on, below ``until``; see `groups_from`."""
+    for header, stored in groups_from(log, lsn=lsn, until=until, needed=needed):
         for row in rows_of(stored, header, log.key):
             if until is not None and row.lsn >= until:
                 return
@@ -117,7 +143,7 @@ def live_rows(log: OpenLog, wanted: Collection[int]) -> Iterator[Row]:
         return
     left = len(wanted)
     with log.hold(log.first_segment):
-        for row in rows_from(log, lsn=min(wanted), until=max(wanted) + 1):
+        for row in rows_from(log, lsn=min(wanted), until=max(wanted) + 1, needed=True):
             if row.lsn in wanted:
                 left -= 1
                 yield row

@@ -16,8 +16,10 @@ from tallystick.errors import (
     LogUnreadableError,
     LogWriteError,
 )
+from tallystick.services.journal import Journal
 from tallystick.storage.files import File
 from tallystick.storage.local import LocalFileSystem
+from tallystick.storage.shared import epochs
 from tallystick.systems.tally.format.layout import CONTROL_NAME, segment_name
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.batches import decode_error
@@ -62,6 +64,22 @@ def test_after_a_failed_write_or_sync_no_process_gets_an_answer_until_it_reopens
     acknowledged[b"six"] = again.append_durably(b"six")
     again.close()
     assert check(tmp_path / "log", acknowledged) in (3, 4)
+
+
+def test_a_leader_that_fails_before_it_is_ready_hides_nothing_that_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "log")
+    first = SharedTallyLog(path, settings=_SETTINGS)
+    reader = Journal(path, shared=True, settings=_SETTINGS)
+    appended = [first.append_durably(b"one"), first.append_durably(b"two")]
+    first.close()
+    claimed = epochs.claim(path, epochs.numbers(path)[-1] + 1)
+    assert claimed is not None
+    claimed.enter(epochs.Phase.FAILED)
+    claimed.close()
+    assert [one.sequence for one in reader.replay(from_lsn=1)] == appended
+    reader.close()
 
 
 @pytest.mark.parametrize(

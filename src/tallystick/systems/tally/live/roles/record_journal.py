@@ -6,10 +6,12 @@ read back from its files.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import LogUnreadableError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import (
     JournalRecord,
@@ -130,9 +132,26 @@ class TallyRecordJournal(TallyRole[AnyLog]):
 
     def live_records(self) -> Iterator[JournalRecord]:
         """Yield adds and updates of live ids, in log order; they are read from the files."""
+        return self._live_records(self._live_lsns())
+
+    def _live_records(self, wanted: set[int]) -> Iterator[JournalRecord]:
+        with self.log.hold(self.log.first_segment):
+            for left in reversed(range(_ATTEMPTS)):
+                self.log.flush()  # of other threads' changes some may not be in a file yet
+                rows = live_rows(self.log, wanted)
+                try:
+                    first = list(itertools.islice(rows, 1))
+                    break
+                except LogUnreadableError:
+                    # They may have been written again since, and their old places given up.
+                    before, wanted = wanted, self._live_lsns()
+                    if wanted == before or not left:
+                        raise
+            yield from (_journal_record(row.record) for row in itertools.chain(first, rows))
+
+    def _live_lsns(self) -> set[int]:
         with self.log.state() as state:
-            wanted = {one.lsn for _, one in state.live_lsns()}
-        return (_journal_record(row.record) for row in live_rows(self.log, wanted))
+            return {one.lsn for _, one in state.live_lsns()}
 
     def in_doubt(self) -> Mapping[int, bytes]:
         """Return the extra data of each prepared transaction, by number; reads no bodies."""
@@ -148,6 +167,9 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         with self.log.state() as state:
             return tuple(_prepared(self.log, state))
 
+
+_ATTEMPTS: Final = 10
+"""Times that live records are looked for while they are moved."""
 
 _STEPS: dict[int, StepKind] = {
     Code.APPEND: StepKind.APPEND,

@@ -338,7 +338,8 @@ class TallyService:
         epoch, log = self._epoch, self.log
         epoch.first_segment, epoch.last_segment = log.first_segment, log.last_segment
         epoch.checkpoint_lsn = log.checkpoint_lsn
-        epoch.next_lsn, epoch.durable_lsn = log.next_lsn, log.durable_lsn
+        epoch.durable_lsn = log.durable_lsn
+        epoch.next_lsn = log.next_lsn  # last: until it is there, nothing is; see `Epoch.was_ready`
 
     def keep_house(self) -> None:
         """Roll back what dead processes left open; free and recycle segments."""
