@@ -8,14 +8,18 @@ that lead to given versions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
-from tallystick.systems.derby.format.operations import INSERT, UPDATE_ROW
+from tallystick.systems.derby.format.operations import (
+    DELETE,
+    INSERT,
+    SET_RESERVED_SPACE,
+    UPDATE_ROW,
+)
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.files import previous_end
 from tallystick.systems.derby.read.scan import LogScan
@@ -29,8 +33,12 @@ if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
 _WRITING = (INSERT, UPDATE_ROW)
+_MARKING = (DELETE, SET_RESERVED_SPACE)
+"""Operations after which the fields of all rows of a page are what they were."""
 _MIX = 0x1E3779B97F4A7C15
 """A product with it is cut to 64 bits."""
+_KEPT = 8
+"""Numbers that are kept of a change."""
 BYTES_BEFORE = 1 << 24
 """Of log files before that of the redo mark: those that a transaction holds back may be many."""
 
@@ -53,37 +61,46 @@ def flushed_pages(scan: LogScan, recovery: Recovery, runs: Runs | None) -> PageV
 
 
 class Written(NamedTuple):
-    """A row that an insert or an update writes to a page, at an instant.
+    """What the last changes up to a version of a page leave there of a row.
 
-    The image is what its record has after the operation: that of the row comes first.
+    Attributes:
+        place: instant of the change.
+        page: the page.
+        image: the row comes first; empty where the change has none.
+        leads: it is the change that leads to the version.
+        record_id: of the row.
+        deleted: whether the change marks the row as deleted; None where it writes it.
     """
 
     place: int
     page: Page
     image: bytes | memoryview
+    leads: bool
+    record_id: int
+    deleted: bool | None = None
 
 
 def rows_written(
     scan: LogScan, recovery: Recovery, runs: Runs | None, wanted: Mapping[Page, int]
 ) -> Iterable[Written]:
-    """Return the rows whose inserts and updates lead to these versions of pages.
+    """Return the rows that inserts, updates and marks write last up to these versions of pages.
 
-    From the files that lead up to the redo mark on; of several to one version the last.
+    From the files that lead up to the redo mark on. A row of an insert or update where nothing but
+    marks of rows as deleted came after it; of such a mark where it leads to the version.
     """
-    found: dict[Page, Written] = {}
+    found = _Last(wanted)
     sought = _Sought(wanted) if wanted and runs is not None else None
     for piece in _pieces(scan, recovery, runs) if wanted else ():
         if isinstance(piece, ByteRange):
             if piece.body is not None and piece.is_believed:
-                found |= _row_of(wanted, piece.place, piece.body)
+                found.note(piece.place, piece.body)
         elif sought is not None:
-            odd = (
-                _row_of(wanted, int(piece.instants[row]), body)
-                for row, body in piece.bodies.items()
-            )
-            rows = [*sought.rows(piece), *chain.from_iterable(one.values() for one in odd)]
-            found |= {one.page: one for one in sorted(rows, key=lambda one: one.place)}
-    return found.values()
+            for row, body in piece.bodies.items():
+                found.note(int(piece.instants[row]), body)
+            sought.note(piece)
+    if sought is not None:
+        found.merge(sought)
+    return found.rows()
 
 
 def _pieces(scan: LogScan, recovery: Recovery, runs: Runs | None) -> Iterator[Piece]:
@@ -98,50 +115,120 @@ def _pieces(scan: LogScan, recovery: Recovery, runs: Runs | None) -> Iterator[Pi
                 return
 
 
-def _row_of(wanted: Mapping[Page, int], place: int, body: Body) -> dict[Page, Written]:
-    """Return what a record writes to a page, if that leads to the version that is wanted."""
-    if body.operation not in _WRITING:
-        return {}
-    page: Page = body.fields["pageId"]
-    leads = wanted.get(page) == body.fields["pageVersion"] + 1
-    return {page: Written(place, page, body.optional or b"")} if leads else {}
+class _Last:
+    """The last changes of pages up to versions of them."""
+
+    def __init__(self, wanted: Mapping[Page, int]) -> None:
+        self._wanted = wanted
+        self._changes: dict[Page, tuple[int, Written | None]] = {}
+        """By page, with its instant, that which is no mark; None where it writes no row."""
+        self._marks: dict[Page, Written] = {}
+
+    def note(self, place: int, body: Body) -> None:
+        """Take in a change, in log order."""
+        page: Page | None = body.fields.get("pageId")
+        version = 0 if page is None else self._wanted.get(page, 0)
+        if page is None or body.fields["pageVersion"] >= version:
+            return
+        leads, deletes = body.fields["pageVersion"] + 1 == version, body.operation == DELETE
+        row = None
+        if deletes or body.operation in _WRITING:
+            image, record_id = body.optional or b"", body.fields["recordId"]
+            deleted = body.fields["delete"] if deletes else None
+            row = Written(place, page, image, leads, record_id, deleted)
+        self._take(page, place, body.operation, row)
+
+    def merge(self, sought: _Sought) -> None:
+        """Take in the changes that columns have."""
+        for page, place, operation, row in sought.changes():
+            self._take(page, place, operation, row)
+
+    def _take(self, page: Page, place: int, operation: int, row: Written | None) -> None:
+        if operation == DELETE:
+            if row is not None and row.leads:
+                self._marks[page] = max(row, self._marks.get(page, row), key=_place)
+        elif operation not in _MARKING and place > self._changes.get(page, (0, None))[0]:
+            self._changes[page] = place, row
+
+    def rows(self) -> list[Written]:
+        """Return the rows that stand there."""
+        written = [row for _, row in self._changes.values() if row is not None]
+        # An older container of that number may have had the version, too.
+        last = (one for one in self._marks.values() if one.place > self._changed(one.page))
+        return [*written, *last]
+
+    def _changed(self, page: Page) -> int:
+        return self._changes.get(page, (0, None))[0]
+
+
+def _place(one: Written) -> int:
+    return one.place
 
 
 class _Sought:
-    """What columns of a chunk are asked for, made once."""
+    """The last changes of pages up to versions of them, as plain records in columns have them."""
 
     def __init__(self, wanted: Mapping[Page, int]) -> None:
         import numpy as np
 
-        self._wanted = wanted
-        changed = [(one.container, one.number, version - 1) for one, version in wanted.items()]
-        self._keys = np.unique(_key_of(np.array(changed, np.int64).T))
+        pages = np.array([(one.container, one.number) for one in wanted], np.int64).T
+        order = np.argsort(_key_of(pages))
+        self._pages, self._keys = pages[:, order], _key_of(pages)[order]
+        self._wanted = [[*wanted.items()][at] for at in order.tolist()]
+        self._versions = np.array([version for _, version in self._wanted], np.int64)
+        self._files: list[memoryview] = []
+        self._changes = np.zeros((_KEPT, len(wanted)), np.int64)
+        """By page: the instant, the number of the file, and columns of the record."""
+        self._marks = self._changes.copy()
 
-    def rows(self, chunk: Chunk) -> Iterator[Written]:
-        """Yield the plain rows of inserts and updates that lead to the versions."""
+    def note(self, chunk: Chunk) -> None:
+        """Take in the plain records of a chunk, in log order."""
         import numpy as np
 
         from tallystick.systems.derby.runs import walk
 
         columns = chunk.columns
-        wanted = np.isin(columns[walk.OPERATION], _WRITING) & (columns[walk.SEGMENT] == 0)
-        rows = np.flatnonzero(wanted & (columns[walk.ODD] == 0))
-        keys = _key_of(columns[[walk.CONTAINER, walk.PAGE, walk.VERSION]][:, rows])
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        rows = rows[self._keys[at] == keys]
-        numbers = columns[[walk.CONTAINER, walk.PAGE, walk.VERSION, walk.TAIL, walk.TAIL_LENGTH]]
-        instants = chunk.instants[rows].tolist()
-        for place, one in zip(instants, numbers[:, rows].T.tolist(), strict=True):
-            container, number, version, begin, size = one
-            page = Page(0, container, number)
-            if self._wanted.get(page) == version + 1:  # else two keys are equal by chance
-                yield Written(place, page, chunk.file.data[begin : begin + size])
+        rows = np.flatnonzero((columns[walk.SEGMENT] == 0) & (columns[walk.ODD] == 0))
+        pages = columns[[walk.CONTAINER, walk.PAGE]][:, rows]
+        at = np.searchsorted(self._keys, _key_of(pages))
+        at = np.minimum(at, len(self._keys) - 1)
+        is_wanted = (self._pages[:, at] == pages).all(axis=0)
+        is_wanted &= columns[walk.VERSION, rows] < self._versions[at]
+        rows, at = rows[is_wanted], at[is_wanted]
+        operations = columns[walk.OPERATION, rows]
+        leads = columns[walk.VERSION, rows] + 1 == self._versions[at]
+        self._files.append(chunk.file.data)
+        numbers = [
+            walk.OPERATION, walk.RECORD_ID, walk.VERSION, walk.FLAG, walk.TAIL, walk.TAIL_LENGTH
+        ]  # fmt: skip
+        of_rows = (
+            (self._changes, ~np.isin(operations, _MARKING)),
+            (self._marks, (operations == DELETE) & leads),
+        )
+        for kept, of in of_rows:
+            # What is put last in a place stays there.
+            kept[0, at[of]] = chunk.instants[rows[of]]
+            kept[1, at[of]] = len(self._files) - 1
+            kept[2:, at[of]] = columns[numbers][:, rows[of]]
+
+    def changes(self) -> Iterator[tuple[Page, int, int, Written | None]]:
+        """Yield page, instant and operation of the changes, with what each leaves of a row."""
+        for kept in (self._changes, self._marks):
+            for (page, version), numbers in zip(self._wanted, kept.T.tolist(), strict=True):
+                place, file, operation, record_id, before, flag, begin, size = numbers
+                row = None
+                if operation == DELETE or operation in _WRITING:
+                    image = self._files[file][begin : begin + size]
+                    deleted = bool(flag) if operation == DELETE else None
+                    row = Written(place, page, image, before + 1 == version, record_id, deleted)
+                if place:
+                    yield page, place, operation, row
 
 
 def _key_of(columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return one number for each container, page and version; different ones seldom share it."""
-    container, page, version = columns
-    keys: NDArray[np.int64] = (container * _MIX ^ page) * _MIX ^ version
+    """Return one number for each container and page; different ones seldom share it."""
+    container, page = columns
+    keys: NDArray[np.int64] = container * _MIX ^ page
     return keys
 
 

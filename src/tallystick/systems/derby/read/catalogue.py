@@ -23,6 +23,7 @@ from tallystick.systems.derby.read.containers import (
     Part,
     Parts,
     columns_of,
+    has_rows_of_table,
     part_of,
 )
 
@@ -35,8 +36,6 @@ CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS, CONSTRAINTS, KEYS)
 NAMING = (CONGLOMERATES, TABLES, SCHEMAS)
 """Those of them that tell which table a container is."""
 
-_FACTORY, _HEAP = 15, 0
-"""Bits of a container's number that tell what made it, and what they are for rows of tables."""
 _DESCRIBING = 4
 """Columns of ``SYSCOLUMNS`` before those that change as identity columns count."""
 _USER_TABLE, _PRIMARY_KEY = "T", "P"
@@ -127,7 +126,7 @@ class Catalogue:
         held = {number for table in self.tables.values() for number, _ in table.containers}
         own = container in self._numbers or container in CATALOGUE
         below = container < min(held, default=0)
-        return container & _FACTORY != _HEAP or (container not in held and (own or below))
+        return not has_rows_of_table(container) or (container not in held and (own or below))
 
     def apply(self, bodies: Iterable[Body], commit: int) -> None:
         """Take in the operations of one transaction that commits at an instant."""

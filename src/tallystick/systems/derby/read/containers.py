@@ -64,6 +64,8 @@ _PAGE_FORMAT, _ALLOC_FORMAT, _VALID = 117, 118, 1
 _SLOT = struct.Struct(">HHH")
 _CHECKSUM_SIZE = 8
 _DELETED = 1
+_FACTORY, _HEAP = 15, 0
+"""Bits of a container's number that tell what made it, and what they are for rows of tables."""
 _CACHED = 64
 _READ_AT_ONCE = 1 << 18
 """Bytes of pages near each other that are read at once."""
@@ -491,6 +493,22 @@ def holds(page: memoryview, image: bytes) -> bool:
         column in fields and fields[column].data == one.data
         for column, one in part_of(wanted).fields.items()
     )
+
+
+def is_marked(page: memoryview, record_id: int, *, deleted: bool) -> bool:
+    """Return whether a page has a row, and it is deleted or not as a change marks it."""
+    try:
+        for at, *_ in _SLOT.iter_unpack(_slots(page)):
+            if Cursor(page, at + 1).compressed_int() == record_id:
+                return bool(page[at] & _DELETED) is deleted
+    except (LogFormatError, struct.error, IndexError):
+        pass
+    return False
+
+
+def has_rows_of_table(number: int) -> bool:
+    """Return whether a container holds rows of a table, not of an index: its number says so."""
+    return number & _FACTORY == _HEAP
 
 
 def _slots(page: memoryview) -> memoryview:

@@ -32,7 +32,9 @@ from tallystick.systems.derby.read.containers import (
     PageFile,
     PageHead,
     conglomerates,
+    has_rows_of_table,
     holds,
+    is_marked,
 )
 from tallystick.systems.derby.read.surroundings import cipher_changes, read_at_boot
 from tallystick.systems.surroundings import names_beside
@@ -158,7 +160,7 @@ class Containers:
         for number, pages in sorted(early.items()):
             wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
             yield from self._container(number, wanted, made=None)
-        yield from self._rewritten()
+        yield from self._rewritten(built)
         listed = self._listed()
         changed = {*recovery.containers, *removed}
         yield from self._unlisted(listed, changed)
@@ -376,15 +378,23 @@ class Containers:
             if not _fits(head, one):
                 yield _unfit(part, path, page, head, one)
                 return
-            if (head.version or 0) >= _LOGGED_FROM and len(self._versions) < _ROWS_MAX:
+            known = (head.version or 0) >= _LOGGED_FROM or _is_logged(page)
+            if known and len(self._versions) < _ROWS_MAX:
                 self._versions[page] = head.version or 0
 
-    def _rewritten(self) -> Iterator[Part]:
-        """Yield the container of a page without the row that leads to the version that it has.
+    def _rewritten(self, built: Mapping[Container, float]) -> Iterator[Part]:
+        """Yield the container of a page without what the log's last changes of it leave there.
 
         A page of another time or database may have the version to which a change leads, too.
         """
-        found = self._written(self._versions)
+        found = (
+            one
+            for one in self._written(self._versions)
+            # What came before the container was filled may be of an older one of that number.
+            if one.leads
+            or one.place > built.get(_container_of(one.page), 0)
+            or _is_logged(one.page)
+        )
         written = sorted(found, key=lambda one: (one.page.container, one.page.number))
         for number, group in groupby(written, lambda one: one.page.container):
             stored = self._kept(number)
@@ -394,12 +404,19 @@ class Containers:
             file = PageFile(f"{self._folder}/{stored}", self._cipher)
             pages = file.pages_at(one.page.number for one in rows)
             for one, (_, page) in zip(rows, pages, strict=True):
-                if not self._stands(page, bytes(one.image)):
-                    text = f"{one.page} does not have the row that the log writes there, at "
+                if not self._is_on(page, one):
+                    does = "writes" if one.deleted is None else "marks"
+                    text = f"{one.page} does not have the row that the log {does} there, at "
                     text += f"{split_instant(one.place)}: {_OTHER_TIME}"
                     answer = Answer.CANNOT_TELL
                     yield Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
                     break
+
+    def _is_on(self, page: memoryview, one: Written) -> bool:
+        stands = not one.image or self._stands(page, bytes(one.image))
+        return stands and (
+            one.deleted is None or is_marked(page, one.record_id, deleted=one.deleted)
+        )
 
 
 def _damage(file: PageFile, met: Collection[int], *, whole: bool) -> str:
@@ -532,6 +549,19 @@ def _wanted(
     return found
 
 
+def _container_of(page: Page) -> Container:
+    return Container(page.segment, page.container)
+
+
+def _is_logged(page: Page) -> bool:
+    """Return whether all changes of a page are logged, also while its container is filled.
+
+    What is filled without log records are new pages; a table's first one is made with it.
+    """
+    return page.number == 1 and has_rows_of_table(page.container)
+
+
 def _most(one: RedonePage, built: float) -> int | None:
-    known = one.last > built and not one.undone and one.after >= _LOGGED_FROM
+    whole = one.first == 0 and _is_logged(one.page)
+    known = not one.undone and (whole or (one.last > built and one.after >= _LOGGED_FROM))
     return one.after if known else None
