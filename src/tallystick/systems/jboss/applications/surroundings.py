@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
@@ -242,9 +242,9 @@ def _bindings(
     if damage:
         why = f"{damage}. Messages of queues that it does not name are dropped."
         return Part(BINDINGS, path, found_by, why=why, answer=Answer.CANNOT_TELL)
-    lost = Counter[int]()
-    for numbers in contents.references.values():
-        lost.update(one for one in numbers if one not in (queues or {}))
+    lost = Counter(chain.from_iterable(contents.references.values()))
+    for queue in queues or {}:
+        del lost[queue]  # of one that is not there, too
     if lost:
         counts = sorted(lost.items())
         listed = ", ".join(f"{one} ({count:,})" for one, count in counts[:_LISTED_MAX])

@@ -147,7 +147,8 @@ class Shape:
         Raises:
             ValueError: the byte is no record type.
         """
-        return RecordType(self.type_byte(RecordType(byte)))
+        kind = RecordType(byte)
+        return RecordType(self.type_byte(kind)) if self.swapped else kind
 
     @property
     def fields_at(self) -> int:

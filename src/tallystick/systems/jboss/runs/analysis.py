@@ -237,8 +237,8 @@ def listed(
     replay, found, highest = Replay(journal.generation.shape, ()), list[layout.Item](), -1
     for order, file in enumerate(journal.ordered()):
         where = RecordFile(file, journal.shape(file), order, file.stamp)
-        rows = valid_rows(file_rows(file, where.shape))
-        records = chunk_of(where.shape, file.data(), rows)
+        rows, data = valid_rows(file_rows(file, where.shape)), file.data()
+        records = chunk_of(where.shape, data, rows)
         highest = max(highest, int(records.ids[RAISING[records.kinds]].max(initial=-1)))
         effects, others = effects_of(records, replay.open)
         for changed, _, singles in effects.steps(records.at(others)):
@@ -247,7 +247,7 @@ def listed(
                 kept &= np.isin(changed.counts, list(user_types))
             rows, ids = changed.rows[kept], changed.ids[kept]
             for at, size in rows[among(ids, live), :2].tolist():
-                found.append(layout.decode(where.shape, file.data(), at, size))
+                found.append(layout.decode(where.shape, data, at, size))
             done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
             for placed in (effect.placed for effects_ in done for effect in effects_):
                 of_type = user_types is None or placed.value in user_types
