@@ -28,6 +28,7 @@ from tallystick.systems.derby.format.operations import (
     CONTAINER_UNDO,
     ENCRYPT_CONTAINER,
     INIT_PAGE,
+    SET_RESERVED_SPACE,
     STATUS_COMMITTED,
     STATUS_USER,
     encode_begin,
@@ -613,6 +614,13 @@ def test_a_table_that_has_other_rows_than_its_index_is_of_another_time(
 ) -> None:
     """As after a container of yesterday that the log does not name: every row was there."""
     path = killed(tmp_path)
+    file = without_a_row(path, is_index=is_index)
+    text = verdict_of(path).judgement.text
+    assert (file.name in text, "same table" in text) == (True, True)
+
+
+def without_a_row(path: Path, *, is_index: bool) -> Path:
+    """Mark a row of a table or an index as deleted, whose table redo does not meet."""
     named = {one.page.container for one in reading_of(path).recovery.pages()}
     groups: dict[bytes, list[Conglomerate]] = {}
     for one in conglomerates(str(path / "seg0/c20.dat")):
@@ -625,13 +633,69 @@ def test_a_table_that_has_other_rows_than_its_index_is_of_another_time(
         page = content[4096:8192]
         last = int.from_bytes(page[14:16])
         at = int.from_bytes(page[-8 - 6 * last :][:2])
-        if is_wanted and last > 1 and PageFile(str(file)).page_size == 4096 and not page[at] & 1:
+        pages = PageFile(str(file))
+        if is_wanted and last > 1 and (pages.pages, pages.page_size, page[at] & 1) == (2, 4096, 0):
             break
     content[4096 + at] |= 1
     content[4096:8192] = summed(bytes(content[4096:8192]))
     file.write_bytes(content)
-    text = verdict_of(path).judgement.text
-    assert (file.name in text, "same table" in text) == (True, True)
+    return file
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_rows_are_counted_also_where_redo_meets_what_it_has_not_to_change(
+    is_changed: bool, tmp_path: Path
+) -> None:
+    path = databases.copied("hard-upgraded-and-back", tmp_path)
+    file = without_a_row(path, is_index=True)
+    met(path, file, 1, is_changed=is_changed)
+    found = verdict_of(path).judgement
+    assert found.answer is (Answer.SAFE if is_changed else Answer.CANNOT_TELL)
+    assert ("same table" in found.text) is not is_changed
+
+
+def met(path: Path, file: Path, number: int, *, is_changed: bool) -> None:
+    """Let redo meet a page, which is as the change leaves it, or is changed by it."""
+    (head,) = PageFile(str(file)).heads([number])
+    assert head.version
+    fields = {"pageId": Page(0, number_of(file), number), "doMeSlot": 0, "recordId": 6}
+    fields |= {"pageVersion": head.version - (not is_changed), "newValue": 0, "oldValue": 0}
+    logged_operations(path, [encode_operation(SET_RESERVED_SPACE, fields)])
+
+
+def with_links(page: bytes, left: int, right: int) -> bytes:
+    """A page of an index with other neighbours."""
+    at = page.index(bytes.fromhex("00850008"), 56) + 4  # of the first of two numbers
+    one, other = (number.to_bytes(8, signed=True) for number in (left, right))
+    return summed(page[:at] + one + page[at + 8 : at + 10] + other + page[at + 18 :])
+
+
+TREES: dict[str, Callable[[list[bytes]], None]] = {
+    # As the original left it, which then had no columns of a table.
+    "its root from before it was split": lambda pages: pages.__setitem__(
+        1, with_links(pages[2], -1, -1)
+    ),
+    "a leaf with another neighbour": lambda pages: pages.__setitem__(
+        2, with_links(pages[2], -1, 7)
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", TREES)
+def test_the_pages_of_an_index_are_one_tree(damage: str, tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    file = path / "seg0/c191.dat"
+    content = file.read_bytes()
+    pages = [content[at : at + 4096] for at in range(0, len(content), 4096)]
+    assert PageFile(str(file)).is_tree()
+    TREES[damage](pages)
+    file.write_bytes(b"".join(pages))
+    assert not PageFile(str(file)).is_tree()
+    assert "not all that are in use are of one tree" in verdict_of(path).judgement.text
+    met(path, file, 2, is_changed=False)
+    assert "not all that are in use are of one tree" in verdict_of(path).judgement.text
+    met(path, file, 3, is_changed=True)  # redo may make it one
+    assert verdict_of(path).judgement.answer is Answer.SAFE
 
 
 def test_of_a_large_database_only_what_every_boot_reads_is_looked_at(

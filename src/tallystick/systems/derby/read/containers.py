@@ -59,6 +59,10 @@ _TABLE_ID, _NUMBER, _IS_INDEX = 1, 2, 4
 """Columns of ``SYSCONGLOMERATES``."""
 _LEAF = (133).to_bytes(2)
 """What the first row of an index page begins with, which describes the page, if it has rows."""
+_LEFT, _RIGHT = 1, 2
+"""Fields of that row."""
+_ROOT, _NONE = 1, -1
+"""The number of an index's first page, and what stands for no page."""
 _PAGE = struct.Struct(">HxxBBqH")
 _PAGE_FORMAT, _ALLOC_FORMAT, _VALID = 117, 118, 1
 _SLOT = struct.Struct(">HHH")
@@ -447,6 +451,26 @@ class PageFile:
         except (LogFormatError, struct.error, IndexError):
             return -1
 
+    def is_tree(self) -> bool:
+        """Return whether the pages of an index lead from its first one to each that is in use.
+
+        True also where a page cannot be read.
+        """
+        pages = self.pages_at(range(1, self.size // self.page_size))
+        try:
+            nodes = {number: node for number, page in pages if (node := _node(page)) is not None}
+        except (LogFormatError, struct.error, IndexError):
+            return True
+        found, row = set[int](), [_ROOT]
+        while row:
+            for left, number, right in zip((_NONE, *row), row, (*row[1:], _NONE), strict=False):
+                node = nodes.get(number)
+                if number in found or node is None or (node.left, node.right) != (left, right):
+                    return False
+                found.add(number)
+            row = [child for number in row for child in nodes[number].children]
+        return found == nodes.keys()
+
     def _pages(self, near: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         if not near:
             return
@@ -554,6 +578,32 @@ def _live_rows(number: int, page: memoryview, *, is_index: bool) -> int:
             return 0
     of_rows = places[1:] if is_index or number == CONTROL_ROW[0] else places
     return sum(not page[place] & _DELETED for place in of_rows)
+
+
+class _Node(NamedTuple):
+    """A page of an index: its neighbours, and the pages below it in their order."""
+
+    left: int
+    right: int
+    children: tuple[int, ...]
+
+
+def _node(page: memoryview) -> _Node | None:
+    """Return what a page of an index says of others; None of one that is not in use."""
+    kind, _, status, _, count = _PAGE.unpack_from(page)
+    if (kind, status) != (_PAGE_FORMAT, _VALID) or not count:
+        return None
+    end = len(page) - _CHECKSUM_SIZE
+    places = [at for at, *_ in _SLOT.iter_unpack(_slots(page))][::-1]
+    data = bytes(page[:end])
+    described = read_row(Cursor(data, places[0])).fields
+    children: tuple[int, ...] = ()
+    if described[0].data != _LEAF:
+        rows = (read_row(Cursor(data, at)) for at in places[1:])
+        below = [described[-1], *(one.fields[-1] for one in rows)]
+        children = tuple(int.from_bytes(one.data or b"") for one in below)
+    left, right = (int.from_bytes(described[at].data or b"", signed=True) for at in (_LEFT, _RIGHT))
+    return _Node(left, right, children)
 
 
 class Conglomerate(NamedTuple):

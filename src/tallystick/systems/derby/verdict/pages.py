@@ -63,12 +63,14 @@ class Wanted(NamedTuple):
         flushed: the last checkpoint has written this version.
         most: the log explains no larger one; None where it cannot tell.
         cut: the log cuts pages off its container: it may be one of them.
+        last: the log's last change leads to it.
     """
 
     redo: int | None
     flushed: int
     most: int | None
     cut: bool
+    last: int
 
 
 class Containers:
@@ -108,6 +110,8 @@ class Containers:
         self._put_back = frozenset[Container]()
         """Containers whose encryption is undone, after redo."""
         self._looked_at = [0, 0]
+        self._redone = set[int]()
+        """Containers with a page that redo changes."""
 
     def parts(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
         """Yield what does not fit, up to what stops a boot; what fits as one part."""
@@ -204,6 +208,8 @@ class Containers:
             why = f"{part} is missing, and every boot reads it."
             path, by = f"{self._folder}/c{number:x}.dat", "service.properties"
             yield Part(part, path, by, there=False, why=why, answer=Answer.CANNOT_TELL)
+        # A page of an index is split in a transaction of its own.
+        is_split = not any(one.internal for one in recovery.undo)
         sound = True
         for number in sorted(paths):
             part = f"{SEGMENT}/{logical_name(paths[number])}"
@@ -215,6 +221,8 @@ class Containers:
             elif number in looked_at or number in met:
                 file = PageFile(paths[number], self._cipher)
                 text = _damage(file, met.get(number, set()), whole=number in looked_at)
+                if not text and number in looked_at and number in listed and is_split:
+                    text = self._of_no_tree(file, listed[number])
             if text:
                 sound = False
                 why = f"{part} {text}, and the log does not write it anew."
@@ -223,15 +231,25 @@ class Containers:
         # A checkpoint may have come between a row and those of its indexes.
         half_done = any(one.first < recovery.redo_mark for one in recovery.undo)
         if sound and looked_at == paths.keys() and not half_done:
-            known = {one.number for one in changed} | met.keys()
+            # Where nothing is undone, what redo has not to change is as the log leaves it.
+            known = {one.number for one in changed} | (
+                met.keys() if recovery.undo else self._redone
+            )
             yield from self._miscounted(listed, paths, known)
+
+    def _of_no_tree(self, file: PageFile, one: Conglomerate) -> str:
+        """Return how the pages of an index do not lead to each other; empty if they do."""
+        settled = one.number not in self._redone and file.page_size and not file.removed
+        if one.is_table or not settled or file.is_tree():
+            return ""
+        return "has pages of different times: not all that are in use are of one tree"
 
     def _miscounted(
         self, listed: Mapping[int, Conglomerate], paths: Mapping[int, str], known: Collection[int]
     ) -> Iterator[Part]:
         """Yield a container that has other rows than its table, or than an index of it.
 
-        Not where redo meets one of them.
+        Not where redo changes one of them.
         """
         tables: dict[bytes, list[Conglomerate]] = {}
         for one in listed.values():
@@ -378,6 +396,8 @@ class Containers:
             if not _fits(head, one):
                 yield _unfit(part, path, page, head, one)
                 return
+            if (head.version or 0) < one.last:
+                self._redone.add(number)
             known = (head.version or 0) >= _LOGGED_FROM or _is_logged(page)
             if known and len(self._versions) < _ROWS_MAX:
                 self._versions[page] = head.version or 0
@@ -487,7 +507,7 @@ def _dropped(part: str, path: str) -> Part:
 
 def _fits(head: PageHead, wanted: Wanted) -> bool:
     """Return whether a page is as the log says; one that is not there where redo makes it anew."""
-    version, (redo, flushed, most, cut) = head.version, wanted
+    version, (redo, flushed, most, cut, _) = head.version, wanted
     if version is None:
         return head.unwritten and (redo == 0 or cut)
     least = flushed if redo is None else redo
@@ -541,11 +561,12 @@ def _wanted(
     late = list(redone)
     cut = any(one.cut for one in (*late, *early.values()))
     found = {
-        number: Wanted(None, one.after, _most(one, built), cut) for number, one in early.items()
+        number: Wanted(None, one.after, _most(one, built), cut, one.after)
+        for number, one in early.items()
     }
     for one in late:
         first = max(one.first, gaps.get(one.page, 0))
-        found[one.page.number] = Wanted(first, 0, _most(one, built), cut)
+        found[one.page.number] = Wanted(first, 0, _most(one, built), cut, one.after)
     return found
 
 
