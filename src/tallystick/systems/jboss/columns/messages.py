@@ -74,7 +74,8 @@ class _Messages:
         self._names = cache(names)
         self._live: dict[int, str | None] = {}
         """By id of a message its address."""
-        self._queues: dict[int, set[int]] = {}
+        # Tuples: a set of each message takes much of the time of the collector of garbage.
+        self._queues: dict[int, tuple[int, ...]] = {}
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that the raw rows of a batch make."""
@@ -95,7 +96,9 @@ class _Messages:
             columns, zip(*chain(*others.values()), strict=True), strict=False
         ):
             column[at] = np.array(values, column.dtype)
-        return self._made(batch.take(pa.array(places)), *columns)
+        # Where each raw row makes one, as mostly, nothing has to be copied.
+        alike = bool((counts == 1).all())
+        return self._made(batch if alike else batch.take(pa.array(places)), *columns)
 
     def _others(
         self, given: Iterable[tuple[int, int, int, str | None, bool]]
@@ -111,13 +114,13 @@ class _Messages:
                 if last:
                     live[number] = address
             elif code == _REFERENCE:
-                if last:
-                    queues.setdefault(number, set()).add(queue)
+                if last and queue not in (held := queues.get(number, ())):
+                    queues[number] = (*held, queue)
             elif code == _ACKNOWLEDGED:
-                if queue not in queues.get(number, ()):
+                if queue not in (held := queues.get(number, ())):
                     found[place] = [(_RAW, _SAME, 0, None)]
                 elif last:
-                    queues[number].remove(queue)
+                    queues[number] = tuple(one for one in held if one != queue)
             elif code == _DELETE and (rows := self._deleted(number, last=last)):
                 found[place] = rows
         return found
