@@ -746,8 +746,12 @@ class DecodesLater(FateBatches, Protocol):
     They may be of the `NAMED` schema.
     """
 
-    def decoded(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        """Return some rows of a batch with all of their ``values``."""
+    @staticmethod
+    def decoded(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Return some rows of a batch with all of their ``values``.
+
+        No reading is needed for that: rows that a caller keeps do not keep the log.
+        """
         ...
 
 
