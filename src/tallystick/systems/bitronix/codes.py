@@ -20,6 +20,11 @@ MADE_APART = (
     "The older file was never used, and a first start makes both files, one after the other, in "
     "less time than lies between their headers: one is of another journal, or of another time"
 )
+DO_NOT_FOLLOW = (
+    "The newer file does not go on where the older one ends: numbers of records are missing, or a "
+    "decision that was open was not copied. What stood between them is gone, or one is of another "
+    "journal"
+)
 
 CODES = codes(
     Code(
@@ -164,7 +169,8 @@ REASONS = reasons(
     Reason(
         OTHER_TIME,
         Answer.CANNOT_TELL,
-        f"{OF_OTHER_TIME}. Or: {MADE_APART[0].lower()}{MADE_APART[1:]}.",
+        f"{OF_OTHER_TIME}. Or: {MADE_APART[0].lower()}{MADE_APART[1:]}. "
+        f"Or: {DO_NOT_FOLLOW[0].lower()}{DO_NOT_FOLLOW[1:]}.",
         "both files as they were at one moment",
     ),
     Reason(

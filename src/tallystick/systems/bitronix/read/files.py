@@ -14,13 +14,18 @@ from itertools import islice
 from tallystick.records import Outcome
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.bitronix.format.layout import (
+    CLEAN_LOG_STATE,
+    CLOSING,
     COMMITTING,
     HEADER_LENGTH,
     RECORD_HEAD,
+    UNCLEAN_LOG_STATE,
     WALL_CLOCK_MIN,
     FileHeader,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
+from tallystick.systems.bitronix.read.numbers import LastStart
+from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
     RecordSpan,
@@ -37,6 +42,8 @@ _FOUND_MAX = 1000
 """Places of a gtrid that are looked at: one of a few bytes may be everywhere."""
 _COPIES_MAX = 200
 """Open decisions at the begin of a file that are looked for in the other one."""
+_LAST_MAX = 200
+"""Records at the end of a file from which the other one goes on."""
 _MAKING_MS_MAX, _FILLED_PER_MS_MIN = 1_000, 5_000
 """Time in which a first start makes both files, and the bytes of one that it fills in a ms: the
 originals took 102 to 117 ms for files of 1 MiB."""
@@ -66,9 +73,16 @@ class Part:
     @cached_property
     def last(self) -> TransactionLogRecord | None:
         """The last whole record that begins in the counted range."""
+        return next(self._last_records(), None)
+
+    def last_records(self) -> list[TransactionLogRecord]:
+        """Return the last whole records that begin in the counted range, in their order."""
+        return list(islice(self._last_records(), _LAST_MAX))[::-1]
+
+    def _last_records(self) -> Iterator[TransactionLogRecord]:
         if self.data is None or self.header is None:
-            return None
-        return RecordSearch(self.data).last_record(HEADER_LENGTH, self.counted_end)
+            return iter(())
+        return RecordSearch(self.data).last_records(HEADER_LENGTH, self.counted_end)
 
     @property
     def size(self) -> int:
@@ -118,6 +132,21 @@ class Part:
             if span.offset and (span.offset >= mark or not decided):
                 return span.offset == mark
         return mark == self.header.position
+
+    def takes_numbers(self) -> bool:
+        """Return whether numbers of records may be missing after those of this file.
+
+        The manager makes a record, and stores it nowhere, for each decision that is closed in part,
+        whenever it looks for what is open. What is damaged may be such a file.
+        """
+        decisions = OpenDecisions()
+        for span in islice(self.counted_spans(), 1, None):
+            if span.record is None or not span.counted:
+                return True
+            decisions.apply(span.record)
+            if span.record.status in CLOSING and span.record.gtrid in decisions:
+                return True
+        return False
 
     def first_decision(self) -> bytes:
         """Return the bytes of the first record if it is COMMITTING (perhaps a copy), else none."""
@@ -203,14 +232,59 @@ class DualFiles:
         others.
         """
         earlier, later = self.order()
-        if earlier.header is None or later.header is None:
+        if earlier.header is None or later.header is None or self._has_copies_only:
             return False
-        if all(later.has_decision_of(one) for one in earlier.first_records()):
-            return False
-        own = (one for one in later.first_records() if not earlier.has_decision_of(one))
-        first = next(own, None)
+        first = self._first_own
         needed = earlier.first_records() if first is None else [first]
         return earlier.header.position + max(one.length for one in needed) < earlier.size
+
+    def do_not_follow(self) -> bool:
+        """Return whether the manager cannot have changed from the earlier part to the later one.
+
+        The record for which it changes files is the first one there that is no copy. Its process
+        made it right after the last of the earlier part, or right after a start. In the first case
+        what the process left open is copied.
+        """
+        earlier, later = self.order()
+        start = LastStart(earlier.last_records())
+        if later.header is None or not start.records or self._has_copies_only:
+            return False
+        first = None if self._first_own is None else self._first_own.record
+        if first is None:
+            if later.content_end > HEADER_LENGTH:
+                return False
+            follows = not self._changed_twice(start)
+        elif start.begins_anew(first):
+            return False
+        else:
+            follows = start.goes_on_with(first)
+        copied = all(any(later.records_of(one)) for one in start.open_decisions())
+        return not (follows and copied) and not earlier.takes_numbers()
+
+    def _changed_twice(self, start: LastStart) -> bool:
+        """Return whether the earlier part was in use before, where the later one never was.
+
+        The originals leave the state of a file as it is when they put it in use; our writer, which
+        wipes it first, does not.
+        """
+        earlier, later = self.order()
+        states = [part.header and part.header.state for part in (earlier, later)]
+        first = next(earlier.first_records()).record
+        just_put_in_use = states == [UNCLEAN_LOG_STATE, CLEAN_LOG_STATE]
+        return just_put_in_use and first is not None and not start.begins_anew(first)
+
+    @cached_property
+    def _has_copies_only(self) -> bool:
+        """Whether the earlier part has, as until a change puts it in use, or was never used."""
+        earlier, later = self.order()
+        return all(later.has_decision_of(one) for one in earlier.first_records())
+
+    @cached_property
+    def _first_own(self) -> RecordSpan | None:
+        """The first record of the later part that is no copy; None if none is found."""
+        earlier, later = self.order()
+        own = (one for one in later.first_records() if not earlier.has_decision_of(one))
+        return next(own, None)
 
     def made_apart(self) -> bool:
         """Return whether no change of files came yet, and the files are not of one first start.

@@ -6,6 +6,8 @@ walk over damage slower than linear.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tallystick.storage.zeros import first_nonzero, is_zero
 from tallystick.systems.bitronix.format.layout import (
     END_MARKER,
@@ -70,19 +72,22 @@ class RecordSearch:
         self._budget -= work
         return True
 
-    def last_record(self, begin: int, end: int) -> TransactionLogRecord | None:
-        """Return the last whole record that starts in ``begin <= offset < end``."""
-        place = end + len(_RECORD_SIGN) + _SIGN_OFFSET
+    def last_records(self, begin: int, end: int) -> Iterator[TransactionLogRecord]:
+        """Yield whole records that follow each other, the last that starts before ``end`` first."""
+        place, follower = end + len(_RECORD_SIGN) + _SIGN_OFFSET, None
         while self._budget > 0:
             sign = find_last(self._data, _RECORD_SIGN, begin + _SIGN_OFFSET, place)
             if sign < 0:
-                return None
-            record = decode_record(self._data, sign - _SIGN_OFFSET, len(self._data))
-            if record is not None and sign - _SIGN_OFFSET < end:
-                return record
+                return
+            start = sign - _SIGN_OFFSET
+            record = decode_record(self._data, start, len(self._data))
+            if record is not None and start < end:
+                if follower not in (None, start + record.size):
+                    return
+                follower = start
+                yield record
             self._budget -= RECORD_MIN
             place = sign + len(_RECORD_SIGN) - 1
-        return None
 
     def damaged_end(self, begin: int, limit: int) -> tuple[int, bool]:
         """Return the end of a damaged record, and whether an end marker stands there."""

@@ -13,7 +13,12 @@ from collections.abc import Iterator, Sequence
 
 from tallystick.records import AtStake, Difference, Severity
 from tallystick.systems.answers import Ground
-from tallystick.systems.bitronix.codes import MADE_APART, OF_OTHER_TIME, OTHER_TIME
+from tallystick.systems.bitronix.codes import (
+    DO_NOT_FOLLOW,
+    MADE_APART,
+    OF_OTHER_TIME,
+    OTHER_TIME,
+)
 from tallystick.systems.bitronix.engine.opening import Opening
 from tallystick.systems.bitronix.format.layout import CLEAN_LOG_STATE, UNCLEAN_LOG_STATE
 from tallystick.systems.bitronix.read.files import DualFiles
@@ -80,7 +85,9 @@ def _of_other_time(pair: DualFiles) -> str:
     """Return what tells that the files are not of one time; empty if nothing does."""
     if pair.of_different_times():
         return OF_OTHER_TIME
-    return MADE_APART if pair.made_apart() else ""
+    if pair.made_apart():
+        return MADE_APART
+    return DO_NOT_FOLLOW if pair.do_not_follow() else ""
 
 
 def _proof(pair: DualFiles, why: str, *, ends_in_notes: bool) -> Iterator[Ground]:
