@@ -63,7 +63,13 @@ from tallystick.systems.jboss.engine.loader import (
 from tallystick.systems.jboss.engine.reclaim import redundancy
 from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
-from tallystick.systems.jboss.format.layout import CONTROL_FILE, Item, RecordType
+from tallystick.systems.jboss.format.layout import (
+    CONTROL_FILE,
+    Contents,
+    Item,
+    RecordType,
+    contents_of,
+)
 from tallystick.systems.jboss.format.messages import (
     ALL_TAKEN,
     IDS_GIVEN,
@@ -219,7 +225,7 @@ class JournalReading(Reading):
             found: KnownFile = analysis.readings[orders[-1]]
             return found.file.path
 
-        return list(coordinated(log, self._listed(None), path_of))
+        return list(coordinated(log, self._listed(), path_of))
 
     @cached_property
     def _journal_evidence(self) -> Evidence:
@@ -487,7 +493,7 @@ class JournalReading(Reading):
     @cached_property
     def _around(self) -> Surroundings:
         known = Known(
-            self._listed,
+            self._listed_contents,
             self._queue_addresses,
             self._dropped,
             self._is_older,
@@ -555,14 +561,21 @@ class JournalReading(Reading):
             self._beside[folder] = JournalReading(source, self._options)
         return self._beside[folder]
 
-    def _listed(self, user_types: UserTypes | None) -> Iterable[Item]:
-        """Return the records of these user types that a load lists; None for all."""
+    def _listed(self) -> Iterable[Item]:
+        """Return the records that a load lists."""
         if (found := self._in_runs) is not None and found.loaded_alike:
             from tallystick.systems.jboss.runs.analysis import listed
 
-            return listed(self.journal, found.analyser.analysis.live, user_types)[0]
-        live = self._engine.live
-        return live if user_types is None else (i for i in live if i.user_type in user_types)
+            return listed(self.journal, found.analyser.analysis.live)[0]
+        return self._engine.live
+
+    def _listed_contents(self, user_types: UserTypes) -> Iterable[Contents]:
+        """Return the contents of the records of these user types that a load lists."""
+        if (found := self._in_runs) is not None and found.loaded_alike:
+            from tallystick.systems.jboss.runs.analysis import listed_contents
+
+            return listed_contents(self.journal, found.analyser.analysis.live, user_types)
+        return (contents_of(one) for one in self._engine.live if one.user_type in user_types)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""

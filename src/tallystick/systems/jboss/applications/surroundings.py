@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, pairwise
 from typing import Final
 
@@ -26,7 +27,7 @@ from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.file_names import extension_of
-from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.format.layout import Contents
 from tallystick.systems.jboss.format.pages import LargeMessage, PageContents, contents_of
 from tallystick.systems.surroundings import alone, names_beside, open_part
 
@@ -66,7 +67,8 @@ class Known:
     """What the journals hold, read when it is asked for.
 
     Attributes:
-        listed: the records of these user types that a load of the journal of messages lists.
+        listed: the contents of the records of these user types that a load of the journal of
+            messages lists.
         queues: the queues by id, each with its address, in the bindings of a folder; those that
             were dropped, too.
         dropped: what the bindings of a folder have deleted, by id.
@@ -77,7 +79,7 @@ class Known:
             where that was deleted since, as it is after the page.
     """
 
-    listed: Callable[[UserTypes], Iterable[Item]]
+    listed: Callable[[UserTypes], Iterable[Contents]]
     queues: Callable[[str], dict[int, str]]
     dropped: Callable[[str], set[int]]
     is_older: Callable[[str], bool]
@@ -99,7 +101,7 @@ class _Contents:
         dropped: what the bindings have deleted, queues among it.
     """
 
-    references: dict[int, set[int]] = field(default_factory=dict)
+    references: dict[int, frozenset[int]] = field(default_factory=dict)
     large: dict[int, int | None] = field(default_factory=dict)
     paged: Counter[int] = field(default_factory=Counter)
     transactions: dict[int, int] = field(default_factory=dict)
@@ -202,30 +204,32 @@ def _below(home: str, path: str) -> str:
     return path if path.startswith("/") else f"{home}/{path.removeprefix('./')}"
 
 
-def _contents(listed: Iterable[Item]) -> _Contents:
+def _contents(listed: Iterable[Contents]) -> _Contents:
     found = _Contents()
-    for item in listed:
-        number, body = item.record_id or 0, item.body or b""
+    references, none = found.references, frozenset[int]()
+    # Messages share their sets of queues: a broker holds millions of messages, of few queues.
+    added = cache(lambda queues, queue: queues | {queue})
+    for number, user_type, body in listed:
         queue = messages.queue_id(body)
-        if item.user_type == messages.LARGE_MESSAGE:
+        if user_type == messages.LARGE_MESSAGE:
             found.large[number] = messages.large_file(body).size
         elif queue is None:
             continue
-        elif item.user_type == messages.PAGE_TRANSACTION:
+        elif user_type == messages.REFERENCE:
+            references[number] = added(references.get(number, none), queue)
+        elif user_type == messages.ACKNOWLEDGED:
+            references[number] = references.get(number, none) - {queue}
+        elif user_type == messages.PAGE_TRANSACTION:
             count = messages.counted(messages.PAGE_TRANSACTION, body)
             # The record counts them, and updates of it what was taken.
             left = found.transactions.get(queue)
             found.transactions[queue] = count if left is None else left - count
-        elif item.user_type == messages.MESSAGE_TAKEN:
+        elif user_type == messages.MESSAGE_TAKEN:
             found.taken.setdefault(queue, set()).add(messages.taken(body))
-        elif item.user_type == messages.ALL_TAKEN:
+        elif user_type == messages.ALL_TAKEN:
             found.finished.setdefault(queue, set()).add(messages.taken(body)[0])
-        elif item.user_type == messages.REFERENCE:
-            found.references.setdefault(number, set()).add(queue)
-        elif item.user_type == messages.ACKNOWLEDGED:
-            found.references.get(number, set()).discard(queue)
         else:
-            found.paged[queue] += messages.counted(item.user_type or 0, body)
+            found.paged[queue] += messages.counted(user_type, body)
     return found
 
 

@@ -214,6 +214,15 @@ class Item:
     extra: bytes | None = None
 
 
+Contents = tuple[int, int, bytes]
+"""What a record says of itself: its id, user type and body."""
+
+
+def contents_of(item: Item) -> Contents:
+    """Return the contents of a record; 0 and an empty body for what it does not have."""
+    return item.record_id or 0, item.user_type or 0, item.body or b""
+
+
 # -- encode -------------------------------------------------------------------------------
 
 

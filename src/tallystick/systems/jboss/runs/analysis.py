@@ -7,10 +7,10 @@ should, are counted in columns; the others are replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
-from tallystick.systems.jboss.read.scan import OFFSET
-from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of
+from tallystick.systems.jboss.read.scan import OFFSET, SIZE
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
@@ -34,6 +34,7 @@ from tallystick.systems.jboss.runs.pieces import (
 from tallystick.systems.jboss.runs.transactions import effects_of
 from tallystick.systems.runs import RunCount
 
+_Listed = TypeVar("_Listed")
 SPENT_MIN = 32
 """Least number of records of which those that leave nothing are taken out in columns first."""
 ADDS = marked((layout.ADD, layout.ADD_TX))
@@ -221,20 +222,50 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
     return spent
 
 
-def listed(
-    journal: JournalFiles, live: Mapping[int, object], user_types: Collection[int] | None = None
-) -> tuple[list[layout.Item], int]:
+def listed(journal: JournalFiles, live: Mapping[int, object]) -> tuple[list[layout.Item], int]:
     """Return the records that a load lists, in its order, where `loaded_alike` holds.
 
     Args:
         journal: the files.
         live: the ids of the records that are live; none of them was deleted before.
-        user_types: those of the records to return; None for all.
 
     Returns:
         The records, and the highest id that raises the loader's maximum, -1 for none.
     """
-    replay, found, highest = Replay(journal.generation.shape, ()), list[layout.Item](), -1
+
+    def decoded(shape: layout.Shape, data: memoryview, changed: Chunk) -> list[layout.Item]:
+        return [layout.decode(shape, data, at, size) for at, size in changed.rows[:, :2].tolist()]
+
+    return _load(journal, live, None, decoded, _itself)
+
+
+def listed_contents(
+    journal: JournalFiles, live: Mapping[int, object], user_types: Collection[int]
+) -> list[layout.Contents]:
+    """Return the contents of the records of some user types that a load lists, as `listed`."""
+
+    def cut(shape: layout.Shape, data: memoryview, changed: Chunk) -> list[layout.Contents]:
+        # Before a body: the transaction, the id, the size of the body and the user type.
+        begins = changed.rows[:, OFFSET] + shape.fields_at + 13 + 8 * INSIDE[changed.kinds]
+        ends = changed.rows[:, OFFSET] + changed.rows[:, SIZE] - layout.CHECK_SIZE
+        fields = (changed.ids, changed.counts, begins, ends)
+        return [
+            (number, user_type, bytes(data[begin:end]))
+            for number, user_type, begin, end in zip(*(one.tolist() for one in fields), strict=True)
+        ]
+
+    return _load(journal, live, user_types, cut, layout.contents_of)[0]
+
+
+def _load(
+    journal: JournalFiles,
+    live: Mapping[int, object],
+    user_types: Collection[int] | None,
+    of_chunk: Callable[[layout.Shape, memoryview, Chunk], list[_Listed]],
+    of_item: Callable[[layout.Item], _Listed],
+) -> tuple[list[_Listed], int]:
+    """Return what the functions make of the records that a load lists, and the highest id."""
+    replay, found, highest = Replay(journal.generation.shape, ()), list[_Listed](), -1
     for order, file in enumerate(journal.ordered()):
         where = RecordFile(file, journal.shape(file), order, file.stamp)
         rows, data = valid_rows(file_rows(file, where.shape)), file.data()
@@ -245,12 +276,15 @@ def listed(
             kept = ~DELETES[changed.kinds]
             if user_types is not None:
                 kept &= np.isin(changed.counts, list(user_types))
-            rows, ids = changed.rows[kept], changed.ids[kept]
-            for at, size in rows[among(ids, live), :2].tolist():
-                found.append(layout.decode(where.shape, data, at, size))
+            remaining = changed.at(kept)
+            found += of_chunk(where.shape, data, remaining.at(among(remaining.ids, live)))
             done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
             for placed in (effect.placed for effects_ in done for effect in effects_):
                 of_type = user_types is None or placed.value in user_types
                 if of_type and placed.number in live and not DELETES[placed.kind]:
-                    found.append(placed.item)
+                    found.append(of_item(placed.item))
     return found, highest
+
+
+def _itself(item: layout.Item) -> layout.Item:
+    return item
