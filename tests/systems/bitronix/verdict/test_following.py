@@ -51,11 +51,15 @@ def numbered(number: int, records: Records, *order: int) -> Records:
     ]
 
 
-def judged(folder: Path, older: Records, newer: Records, states: tuple[int, int]) -> Judgement:
+def judged(
+    folder: Path, older: Records, newer: Records, states: tuple[int, int], put_in_use: int = 6_500
+) -> Judgement:
     size = HEADER_LENGTH + sum(len(one.encode()) for one in older) + 2
     one, two = (
         file_bytes(records, timestamp, size, state)
-        for records, timestamp, state in zip((older, newer), (5_000, 5_500), states, strict=True)
+        for records, timestamp, state in zip(
+            (older, newer), (5_000, put_in_use), states, strict=True
+        )
     )
     return write_pair(folder, one, two).judgement
 
@@ -143,3 +147,11 @@ def test_a_file_that_was_never_used_follows_the_first_use_of_the_other_one(
 ) -> None:
     found = judged(tmp_path, older, [], states)
     assert (found.answer, found.reason) == answer
+
+
+def test_a_file_that_a_first_start_has_made_copied_nothing(tmp_path: Path) -> None:
+    """A change of files gives a file its time when the first record is there to be written."""
+    found = judged(tmp_path, numbered(FAR, [*done(0), OPEN]), numbered(1, NEWER), (-1, -1), 5_999)
+    assert (found.answer, found.reason) == TOLD
+    found = judged(tmp_path, FILLED, numbered(1, NEWER), (-1, -1), 5_999)
+    assert (found.answer, found.reason) == WHOLE

@@ -255,7 +255,10 @@ class DualFiles:
                 return False
             follows = not self._changed_twice(start)
         elif start.begins_anew(first):
-            return False
+            # A change gives its file the time after it has made that record, a first start before.
+            if later.swap_defect or first.time <= later.header.timestamp:
+                return False
+            follows = True
         else:
             follows = start.goes_on_with(first)
         copied = all(any(later.records_of(one)) for one in start.open_decisions())
