@@ -14,7 +14,12 @@ import tallystick
 from tallystick.records import Answer, Part
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine import flushed_pages as before_checkpoint
-from tallystick.systems.derby.engine.flushed_pages import Written, flushed_pages, rows_written
+from tallystick.systems.derby.engine.flushed_pages import (
+    Written,
+    _Last,
+    flushed_pages,
+    rows_written,
+)
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.recovery import recover
 from tallystick.systems.derby.format.compressed_numbers import Cursor
@@ -26,8 +31,12 @@ from tallystick.systems.derby.format.operations import (
     CONTAINER_CREATE,
     CONTAINER_REMOVE,
     CONTAINER_UNDO,
+    DELETE,
     ENCRYPT_CONTAINER,
     INIT_PAGE,
+    INSERT,
+    LOGICAL_UNDO_OF_ROW,
+    PHYSICAL_UNDO,
     SET_RESERVED_SPACE,
     STATUS_COMMITTED,
     STATUS_USER,
@@ -827,6 +836,31 @@ def test_a_page_has_the_row_as_the_change_that_leads_to_its_version_marks_it(
         found = verdict_of(path).judgement
         file.write_bytes(content)
         assert (found.answer, "the log marks there" in found.text) == (Answer.CANNOT_TELL, True)
+
+
+@pytest.mark.parametrize(
+    ("flag", "operation", "stands"),
+    [
+        (1, LOGICAL_UNDO_OF_ROW, True),
+        (1, DELETE, True),
+        (1, PHYSICAL_UNDO, False),
+        (3, LOGICAL_UNDO_OF_ROW, False),
+        (3, None, True),
+    ],
+)
+def test_a_row_stands_after_an_undo_that_leaves_its_fields(
+    flag: int, operation: int | None, stands: bool
+) -> None:
+    """Of the list of tables of another database the last changes were undone: it was `safe`."""
+    page = Page(0, 96, 1)
+    last = _Last({page: 33 if operation else 32})
+    fields = {"pageId": page, "recordId": 33, "insertFlag": flag}
+    last.note(1, Body(Group(0), 7, INSERT, fields | {"pageVersion": 31}, 0, b"row"))
+    if operation:
+        undone = fields | {"pageVersion": 32, "delete": True}
+        last.note(2, Body(Group(0), 7, operation, undone, 0))
+    rows = [one for one in last.rows() if one.deleted is None]
+    assert rows == ([Written(1, page, b"row", not operation, 33)] if stands else [])
 
 
 @pytest.mark.parametrize("number", [0x7FF0, 0x7FF1])

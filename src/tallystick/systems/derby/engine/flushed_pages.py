@@ -17,6 +17,7 @@ from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import (
     DELETE,
     INSERT,
+    LOGICAL_UNDO_OF_ROW,
     SET_RESERVED_SPACE,
     UPDATE_ROW,
 )
@@ -33,8 +34,13 @@ if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
 _WRITING = (INSERT, UPDATE_ROW)
-_MARKING = (DELETE, SET_RESERVED_SPACE)
-"""Operations after which the fields of all rows of a page are what they were."""
+_MARKING = (DELETE, SET_RESERVED_SPACE, LOGICAL_UNDO_OF_ROW)
+"""Operations after which the fields of a row that was written last are what they were.
+
+An undo takes back a change of before, or marks the row as deleted if that was inserted.
+"""
+_UNDO_PURGES = 2
+"""Flag of an insert of which the undo purges the row."""
 _MIX = 0x1E3779B97F4A7C15
 """A product with it is cut to 64 bits."""
 _KEPT = 8
@@ -132,7 +138,8 @@ class _Last:
             return
         leads, deletes = body.fields["pageVersion"] + 1 == version, body.operation == DELETE
         row = None
-        if deletes or body.operation in _WRITING:
+        stays = body.operation in _WRITING and _stays(body.fields.get("insertFlag", 0), leads=leads)
+        if deletes or stays:
             image, record_id = body.optional or b"", body.fields["recordId"]
             deleted = body.fields["delete"] if deletes else None
             row = Written(place, page, image, leads, record_id, deleted)
@@ -159,6 +166,11 @@ class _Last:
 
     def _changed(self, page: Page) -> int:
         return self._changes.get(page, (0, None))[0]
+
+
+def _stays(flag: int, *, leads: bool) -> bool:
+    """Return whether the row of an insert or update is there until a change that is no mark."""
+    return leads or not flag & _UNDO_PURGES
 
 
 def _place(one: Written) -> int:
@@ -216,11 +228,13 @@ class _Sought:
         for kept in (self._changes, self._marks):
             for (page, version), numbers in zip(self._wanted, kept.T.tolist(), strict=True):
                 place, file, operation, record_id, before, flag, begin, size = numbers
-                row = None
-                if operation == DELETE or operation in _WRITING:
+                row, leads = None, before + 1 == version
+                flags = flag if operation == INSERT else 0
+                stays = operation in _WRITING and _stays(flags, leads=leads)
+                if operation == DELETE or stays:
                     image = self._files[file][begin : begin + size]
                     deleted = bool(flag) if operation == DELETE else None
-                    row = Written(place, page, image, before + 1 == version, record_id, deleted)
+                    row = Written(place, page, image, leads, record_id, deleted)
                 if place:
                     yield page, place, operation, row
 
