@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tallystick.printable import printable
 
@@ -627,23 +626,8 @@ class Verdict:
         }
 
 
-class LateValues(Protocol):
-    """Gives the values of some changes, decoded when they are asked for."""
-
-    def fill(self) -> None:
-        """Give theirs to all of them that are still there."""
-        ...
-
-
-class _Late:
-    """What a `Change` that was made without its values has besides its fields."""
-
-    __slots__ = ("__weakref__", "_late")
-    _late: LateValues | None
-
-
 @dataclass(frozen=True, slots=True)
-class Change(_Late):
+class Change:
     """One committed row or record change, in commit order.
 
     ``collection`` is the table, container or queue as the log names it, ``key`` the row
@@ -666,16 +650,6 @@ class Change(_Late):
     before: bytes | None = None
     after: bytes | None = None
     values: Mapping[str, Any] | None = None
-
-    if not TYPE_CHECKING:  # else no checker would know a name that is not there
-
-        def __getattr__(self, name: str) -> Any:
-            """Fill ``values``, the one field that `rows_in_columns` leaves out."""
-            if name != "values":
-                raise AttributeError(f"a Change has no {name!r}", name=name, obj=self)
-            if (late := self._late) is not None:  # else another thread has just filled it
-                late.fill()
-            return self.values
 
     def __str__(self) -> str:
         what = f"{self.kind} of {self.collection}, key {self.key}"
@@ -709,42 +683,15 @@ class Row:
 
 
 def rows_in_columns(
-    count: int,
-    fates: Iterable[Fate],
-    names: Iterable[tuple[str, ...]],
-    changes: Mapping[str, Iterable[Any]],
-    late: LateValues,
+    fates: Iterable[Fate], names: Iterable[tuple[str, ...]], changes: Mapping[str, Sequence[Any]]
 ) -> list[Row]:
-    """Return so many rows whose fields come as columns, of which iterators have the next ones.
-
-    ``changes`` has a column for each field of `Change` but ``values``: these ``late`` gives when
-    they are asked for.
-    """
-    made = _made(Change, {**changes, "_late": repeat(late)}, count)
-    return _made(Row, {"fate": fates, "change": made, "names": names}, count)
-
-
-def fill_values(
-    changes: Iterable[Change | None], values: Iterable[Mapping[str, Any] | None]
-) -> None:
-    """Give changes that were made without their values these; None stands for one that is gone."""
-    give, later = getattr(Change, "values").__set__, getattr(Change, "_late").__set__  # noqa: B009
-    for change, one in zip(changes, values, strict=True):
-        if change is not None:
-            give(change, one)
-            later(change, None)
-
-
-def lacks_values(change: Change) -> bool:
-    """Return whether a change of `rows_in_columns` has not been asked for its values."""
-    return change._late is not None
+    """Return rows whose fields come as columns: ``changes`` has one for each of `Change`."""
+    made = _made(Change, changes, len(changes["key"]))
+    return _made(Row, {"fate": fates, "change": made, "names": names}, len(made))
 
 
 def _made(kind: type[_Kind], columns: Mapping[str, Iterable[Any]], count: int) -> list[_Kind]:
-    """Return objects, filled field by field: one by one a frozen one takes three times as long.
-
-    ``columns`` may be longer: of iterators no more is taken.
-    """
+    """Return objects, filled field by field: one by one a frozen one takes three times as long."""
     found = [object.__new__(kind) for _ in range(count)]
     for name, values in columns.items():
         deque(map(getattr(kind, name).__set__, found, values), maxlen=0)

@@ -135,8 +135,7 @@ def _objects(some: Group) -> Iterable[Row]:
 
 def _dicts(some: Group, clock: Clock) -> Iterator[dict[str, Any]]:
     if not isinstance(some, list):
-        for part in some.whole():
-            yield from part.dicts()
+        yield from some.dicts()
         return
     for row in some:
         shown = time_text(row.change.time, clock)
@@ -291,13 +290,13 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
             for one in batch.column("collection").unique().to_pylist():
                 names.update((one, *stored.get(one, ())))
             taken = known.taken_of_rows(batch, reading.clock, stored)
-            decode = reading.decoded if isinstance(reading, DecodesLater) else None
-            columns = RowColumns(taken, name, reading.clock, stored, decode)
-            if known is wanted and wanted.body is None:
-                if taken.num_rows:
-                    yield columns
-            elif some := [one for one in columns.rows() if is_asked_for(one)]:
-                yield some
+            for part in reading.decoded(taken) if isinstance(reading, DecodesLater) else [taken]:
+                columns = RowColumns(part, name, reading.clock, stored)
+                if known is wanted and wanted.body is None:
+                    if part.num_rows:
+                        yield columns
+                elif some := [one for one in columns.rows() if is_asked_for(one)]:
+                    yield some
         return
     for row in _every_row(reading):
         collection = row.change.collection
@@ -406,8 +405,7 @@ def _together(
         if kind is list:
             yield chain.from_iterable(_dicts(*one) for one in groups)
         else:
-            some = (one for one, _ in groups if not isinstance(one, list))
-            yield from chain.from_iterable(one.whole() for one in some)
+            yield from (some for some, _ in groups if not isinstance(some, list))
 
 
 def _binary(row: dict[str, Any]) -> dict[str, Any]:

@@ -746,12 +746,8 @@ class DecodesLater(FateBatches, Protocol):
     They may be of the `NAMED` schema.
     """
 
-    @staticmethod
-    def decoded(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        """Return some rows of a batch with all of their ``values``.
-
-        No reading is needed for that: rows that a caller keeps do not keep the log.
-        """
+    def decoded(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Return some rows of a batch with all of their ``values``."""
         ...
 
 

