@@ -222,6 +222,7 @@ def test_what_undo_and_redo_give_makes_the_tables_of_the_history_without_and_wit
     for first in range(0, len(seeds), AT_ONCE):
         counts += agree(engine, tmp_path, seeds[first : first + AT_ONCE])
     assert counts["undo: histories"] == len(seeds)
-    assert counts["undo: old rows: database"] > 0
+    # The two histories of a sample may be of those that need none.
+    assert sweep.part is None or counts["undo: old rows: database"] > 0
     for what, number in sorted(counts.items()):
         print(f"{engine}  {what}: {number}")  # noqa: T201 - figures
