@@ -214,6 +214,17 @@ def test_a_page_that_redo_meets_decides(
     assert code in found.text
 
 
+def test_a_new_page_in_which_its_file_ends_was_there_and_may_have_held_more_than_the_log(
+    tmp_path: Path,
+) -> None:
+    path = killed(tmp_path)
+    file, begin, size = redone(path, is_new)
+    file.write_bytes(file.read_bytes()[: begin + size // 2])
+    found = verdict_of(path).judgement
+    assert found.answer is Answer.CANNOT_TELL
+    assert "its file ends in it" in found.text
+
+
 def containers(path: Path, *, made: bool) -> list[Path]:
     """The files of containers that redo makes, or drops."""
     found = reading_of(path).recovery.containers

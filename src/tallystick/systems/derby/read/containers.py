@@ -370,14 +370,15 @@ class PageHead:
     """What recovery asks of a page: its version, or what is wrong with it.
 
     ``version`` is None where the page is not there or cannot be read; ``problem`` says why, and
-    ``unwritten`` that it was never written: it is after the end of the file, or all zeros. ``used``
-    is a page of rows, whether or not it has any.
+    ``unwritten`` that it was never written: it is after the end of the file, or all zeros; ``cut``
+    that the file ends in it. ``used`` is a page of rows, whether or not it has any.
     """
 
     number: int
     version: int | None
     problem: str = ""
     unwritten: bool = False
+    cut: bool = False
     used: bool = False
 
 
@@ -428,8 +429,12 @@ class PageFile:
         for number, page in self.pages_at(wanted[:there]):
             yield _head(number, page, self.page_size)
         for number in wanted[there:]:
-            problem = "it is after the end of its file (XSDG0)"
-            yield PageHead(number, None, problem, unwritten=True)
+            # Files grow by whole pages: one that ends within a page was cut, and had that page.
+            cut = number * self.page_size < self.size
+            problem = (
+                f"{'its file ends in it' if cut else 'it is after the end of its file'} (XSDG0)"
+            )
+            yield PageHead(number, None, problem, unwritten=not cut, cut=cut)
 
     def pages_at(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
         """Yield pages as they are in memory, whose numbers grow."""

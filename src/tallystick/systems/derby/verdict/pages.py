@@ -518,7 +518,9 @@ def _unfit(part: str, path: str, page: Page, head: PageHead, wanted: Wanted) -> 
     version, redo = head.version, wanted.redo
     answer = Answer.CANNOT_TELL
     if version is None:
-        answer = Answer.CANNOT_TELL if redo is None else Answer.REFUSES
+        # Redo makes a new page over what is left of it, with no more than the log has.
+        anew = redo == 0 and head.cut
+        answer = Answer.CANNOT_TELL if redo is None or anew else Answer.REFUSES
         text = f"{page} cannot be read: {head.problem}"
     elif redo is not None and version < redo:
         answer = Answer.REFUSES
