@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Protocol
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.storage.files import Bytes, FileSystem
 from tallystick.systems.tally.columns.splits import seek
 from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.layout import GroupHeader
-from tallystick.systems.tally.read.files import Catalog, FileAccess, SegmentFile, readable_folder
+from tallystick.systems.tally.read.files import SegmentFile, readable_folder
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.walk import Expected
-
-_LISTINGS_MAX: Final = 10
-"""Times that a folder is listed while all that it had listed is given up."""
 
 
 class OpenLog(Protocol):
@@ -69,7 +66,7 @@ def groups_from(
     """
     durable = log.durable_lsn
     end = durable + 1 if until is None else until
-    catalog, access = _listed(log)
+    catalog, access = readable_folder(log.fs, log.path)
     # As of the same moment as what the catalog shows: a checkpoint may have raised it meanwhile.
     first = 0 if needed or catalog.control is None else catalog.control.first_segment
     start = seek(catalog, access, lsn=lsn, time_us=time_us)
@@ -87,20 +84,6 @@ def groups_from(
         due = at + header.count
     if due is None or due < min(end, durable + 1):
         raise _unread(log, scan, due)
-
-
-def _listed(log: OpenLog) -> tuple[Catalog, FileAccess]:
-    """Return the catalog of the log and the access to its files.
-
-    The folder is listed again if the first segment is none of those listed: it may have been begun
-    since, and the others given up.
-    """
-    catalog, access = readable_folder(log.fs, log.path)
-    for _ in range(_LISTINGS_MAX - 1):
-        if catalog.control is None or catalog.control.first_segment not in catalog.missing:
-            break
-        catalog, access = readable_folder(log.fs, log.path)
-    return catalog, access
 
 
 def _first_lsn(

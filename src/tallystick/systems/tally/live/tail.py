@@ -43,8 +43,6 @@ from tallystick.systems.tally.read.files import SegmentFile, read_folder, readab
 from tallystick.systems.tally.read.records import records_of
 from tallystick.systems.tally.read.walk import Expected
 
-_ATTEMPTS = 3
-
 
 class Tail(Uncopied):
     """A position in a log that is being written. Not safe for several threads.
@@ -126,10 +124,6 @@ class Tail(Uncopied):
 
     def _begin_held(self) -> bool:
         start = self._start()
-        for _ in range(_ATTEMPTS):
-            if start is None or not start[2]:
-                break
-            start = self._start()  # segments may have been given up while their heads were read
         if start is None:
             return False
         file, due, missing = start

@@ -41,7 +41,7 @@ from tallystick.systems.tally.format.index import is_index_of
 
 _MISSING_MAX = 100_000
 """Numbers of missing segments that are listed: a hostile control block may claim any range."""
-_LISTINGS_MAX = 5
+_LISTINGS_MAX = 10
 """Times that a folder is listed while its files go."""
 _REPORTED_MAX = 100
 """Missing segments with a finding of their own."""
@@ -263,12 +263,21 @@ def readable_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
         UnsupportedFormatError: a file is of a later format version.
     """
     catalog, access = read_folder(fs, folder)
+    before: Control | None = None
     for _ in range(_LISTINGS_MAX - 1):
-        if not _gone(fs, catalog):
+        # The control block is read after the folder was listed: a checkpoint may have come in
+        # between, and given up all that was. A log that rests is listed once more at most.
+        passed = _lacks_first(catalog) and catalog.control != before
+        if not (_gone(fs, catalog) or passed):
             break
+        before = catalog.control
         catalog, access = read_folder(fs, folder)
     _require_readable(catalog.findings)
     return catalog, access
+
+
+def _lacks_first(catalog: Catalog) -> bool:
+    return catalog.control is not None and catalog.control.first_segment in catalog.missing
 
 
 def read_control(fs: FileSystem, folder: str) -> Control | None:
