@@ -136,26 +136,26 @@ class _Last:
         version = 0 if page is None else self._wanted.get(page, 0)
         if page is None or body.fields["pageVersion"] >= version:
             return
-        leads, deletes = body.fields["pageVersion"] + 1 == version, body.operation == DELETE
-        row = None
-        stays = body.operation in _WRITING and _stays(body.fields.get("insertFlag", 0), leads=leads)
-        if deletes or stays:
-            image, record_id = body.optional or b"", body.fields["recordId"]
-            deleted = body.fields["delete"] if deletes else None
-            row = Written(place, page, image, leads, record_id, deleted)
-        self._take(page, place, body.operation, row)
+        fields, leads = body.fields, body.fields["pageVersion"] + 1 == version
+        row = Written(place, page, body.optional or b"", leads, fields.get("recordId", 0))
+        self._take(row, body.operation, fields.get("insertFlag", fields.get("delete")) or 0)
 
     def merge(self, sought: _Sought) -> None:
         """Take in the changes that columns have."""
-        for page, place, operation, row in sought.changes():
-            self._take(page, place, operation, row)
+        for change in sought.changes():
+            self._take(*change)
 
-    def _take(self, page: Page, place: int, operation: int, row: Written | None) -> None:
+    def _take(self, row: Written, operation: int, flag: int) -> None:
+        """Take in a change as if it wrote the row, with the flag of an insert or a delete."""
         if operation == DELETE:
-            if row is not None and row.leads:
-                self._marks[page] = max(row, self._marks.get(page, row), key=_place)
-        elif operation not in _MARKING and place > self._changes.get(page, (0, None))[0]:
-            self._changes[page] = place, row
+            if row.leads:
+                mark = row._replace(deleted=bool(flag))
+                self._marks[row.page] = max(mark, self._marks.get(row.page, mark), key=_place)
+        elif operation not in _MARKING and row.place > self._changed(row.page):
+            # The row of an insert may be gone by an undo, which is a mark.
+            purged = operation == INSERT and flag & _UNDO_PURGES and not row.leads
+            stays = operation in _WRITING and not purged
+            self._changes[row.page] = row.place, row if stays else None
 
     def rows(self) -> list[Written]:
         """Return the rows that stand there."""
@@ -166,11 +166,6 @@ class _Last:
 
     def _changed(self, page: Page) -> int:
         return self._changes.get(page, (0, None))[0]
-
-
-def _stays(flag: int, *, leads: bool) -> bool:
-    """Return whether the row of an insert or update is there until a change that is no mark."""
-    return leads or not flag & _UNDO_PURGES
 
 
 def _place(one: Written) -> int:
@@ -223,20 +218,18 @@ class _Sought:
             kept[1, at[of]] = len(self._files) - 1
             kept[2:, at[of]] = columns[numbers][:, rows[of]]
 
-    def changes(self) -> Iterator[tuple[Page, int, int, Written | None]]:
-        """Yield page, instant and operation of the changes, with what each leaves of a row."""
+    def changes(self) -> Iterator[tuple[Written, int, int]]:
+        """Yield the changes, each as the row that it may write, its operation and its flag."""
         for kept in (self._changes, self._marks):
             for (page, version), numbers in zip(self._wanted, kept.T.tolist(), strict=True):
                 place, file, operation, record_id, before, flag, begin, size = numbers
-                row, leads = None, before + 1 == version
-                flags = flag if operation == INSERT else 0
-                stays = operation in _WRITING and _stays(flags, leads=leads)
-                if operation == DELETE or stays:
-                    image = self._files[file][begin : begin + size]
-                    deleted = bool(flag) if operation == DELETE else None
-                    row = Written(place, page, image, leads, record_id, deleted)
                 if place:
-                    yield page, place, operation, row
+                    image = self._files[file][begin : begin + size]
+                    yield (
+                        Written(place, page, image, before + 1 == version, record_id),
+                        operation,
+                        flag,
+                    )
 
 
 def _key_of(columns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -114,7 +114,7 @@ class PageVersions:
         version = body.fields["pageVersion"]
         known, before, first, bits = self.versions.get(page, (version, place, version, 0))
         if version > known:
-            built = before < self.built.get(Container(page.segment, page.container), 0)
+            built = before < self.built.get(page.of, 0)
             self.gaps.append(PageGap(place, page, known, version, built))
         step = body.fields[COUNTED[body.operation]] if body.operation in COUNTED else 1
         bits &= ~UNDONE

@@ -21,7 +21,7 @@ from tallystick.systems.derby.engine.page_versions import (
     RedonePage,
 )
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
-from tallystick.systems.derby.format.field_types import Container, Page
+from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import ENCRYPT_CONTAINER
 from tallystick.systems.derby.read.files import LogBytes
@@ -154,7 +154,7 @@ class RedoOfRuns:
         ].tolist()
         page, version = Page(*numbers[:-1]), numbers[-1]
         known, before = self._gap.tolist()
-        built = before < self._versions.built.get(Container(page.segment, page.container), 0)
+        built = before < self._versions.built.get(page.of, 0)
         gap = PageGap(int(chunk.instants[row]), page, known, version, built)
         self._versions.gaps.append(gap)
 

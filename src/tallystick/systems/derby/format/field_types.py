@@ -89,7 +89,12 @@ class Page:
     @property
     def file(self) -> str:
         """The container's file, below the database's folder."""
-        return Container(self.segment, self.container).file
+        return self.of.file
+
+    @property
+    def of(self) -> Container:
+        """The container."""
+        return Container(self.segment, self.container)
 
     def __str__(self) -> str:
         return f"Page({self.number},Container({self.segment}, {self.container}))"

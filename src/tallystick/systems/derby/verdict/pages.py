@@ -209,7 +209,7 @@ class Containers:
             path, by = f"{self._folder}/c{number:x}.dat", "service.properties"
             yield Part(part, path, by, there=False, why=why, answer=Answer.CANNOT_TELL)
         # A page of an index is split in a transaction of its own.
-        is_split = not any(one.internal for one in recovery.undo)
+        splits_whole = not any(one.internal for one in recovery.undo)
         sound = True
         for number in sorted(paths):
             part = f"{SEGMENT}/{logical_name(paths[number])}"
@@ -221,7 +221,7 @@ class Containers:
             elif number in looked_at or number in met:
                 file = PageFile(paths[number], self._cipher)
                 text = _damage(file, met.get(number, set()), whole=number in looked_at)
-                if not text and number in looked_at and number in listed and is_split:
+                if not text and number in looked_at and number in listed and splits_whole:
                     text = self._of_no_tree(file, listed[number])
             if text:
                 sound = False
@@ -411,9 +411,7 @@ class Containers:
             one
             for one in self._written(self._versions)
             # What came before the container was filled may be of an older one of that number.
-            if one.leads
-            or one.place > built.get(_container_of(one.page), 0)
-            or _is_logged(one.page)
+            if one.leads or one.place > built.get(one.page.of, 0) or _is_logged(one.page)
         )
         written = sorted(found, key=lambda one: (one.page.container, one.page.number))
         for number, group in groupby(written, lambda one: one.page.container):
@@ -570,10 +568,6 @@ def _wanted(
         first = max(one.first, gaps.get(one.page, 0))
         found[one.page.number] = Wanted(first, 0, _most(one, built), cut, one.after)
     return found
-
-
-def _container_of(page: Page) -> Container:
-    return Container(page.segment, page.container)
 
 
 def _is_logged(page: Page) -> bool:
