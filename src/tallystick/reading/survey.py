@@ -236,8 +236,7 @@ class Survey:
         else:
             from tallystick.reading.tables import chosen, condition_of
 
-            condition = condition_of(wanted, "records", clock)
-            every = reading.records() if condition is None else chosen(reading, condition)
+            every = chosen(reading, condition_of(wanted, "records", clock))
         return filter(wanted.of_records(clock), every)
 
     def clock_for(self, reading: LogReading, wanted: Filter) -> Clock:

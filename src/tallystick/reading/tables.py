@@ -153,10 +153,9 @@ def _attributed(
     if split is not None and isinstance(reading, Ranged):
         found = reading.records_of(split)
     else:
-        every = reading.records() if condition is None else chosen(reading, condition, schema)
         found = (
             record
-            for record in every
+            for record in chosen(reading, condition, schema)
             if split is None
             or (record.file == split.file and split.begin <= record.offset < split.end)
         )
@@ -171,10 +170,10 @@ def condition_of(wanted: Filter, table: str, clock: Clock) -> Condition | None:
 
 
 def chosen(
-    reading: LogReading, condition: Condition, schema: pa.Schema = schemas.RECORDS
+    reading: LogReading, condition: Condition | None, schema: pa.Schema = schemas.RECORDS
 ) -> Iterator[Record]:
     """Yield the records that fit a condition, and maybe others, with their attributes."""
-    if not isinstance(reading, ChoosesRecords):
+    if condition is None or not isinstance(reading, ChoosesRecords):
         return reading.records()
 
     def fitting(batch: pa.RecordBatch) -> Longs:

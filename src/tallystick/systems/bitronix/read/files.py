@@ -246,8 +246,10 @@ class DualFiles:
         what the process left open is copied.
         """
         earlier, later = self.order()
+        if later.header is None or self._has_copies_only:
+            return False
         start = LastStart(earlier.last_records())
-        if later.header is None or not start.records or self._has_copies_only:
+        if not start.records:
             return False
         first = None if self._first_own is None else self._first_own.record
         if first is None:

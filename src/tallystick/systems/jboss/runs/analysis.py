@@ -246,12 +246,15 @@ def listed_contents(
 
     def cut(shape: layout.Shape, data: memoryview, changed: Chunk) -> list[layout.Contents]:
         # Before a body: the transaction, the id, the size of the body and the user type.
-        begins = changed.rows[:, OFFSET] + shape.fields_at + 13 + 8 * INSIDE[changed.kinds]
+        fields = layout.I8.size * (1 + INSIDE[changed.kinds]) + layout.I4.size + 1
+        begins = changed.rows[:, OFFSET] + shape.fields_at + fields
         ends = changed.rows[:, OFFSET] + changed.rows[:, SIZE] - layout.CHECK_SIZE
-        fields = (changed.ids, changed.counts, begins, ends)
+        columns = (changed.ids, changed.counts, begins, ends)
         return [
             (number, user_type, bytes(data[begin:end]))
-            for number, user_type, begin, end in zip(*(one.tolist() for one in fields), strict=True)
+            for number, user_type, begin, end in zip(
+                *(one.tolist() for one in columns), strict=True
+            )
         ]
 
     return _load(journal, live, user_types, cut, layout.contents_of)[0]
