@@ -46,7 +46,8 @@ from tallystick.systems.derby.format.operations import (
 )
 from tallystick.systems.derby.format.page_rows import read_row
 from tallystick.systems.derby.format.record_body import Body, encode_body
-from tallystick.systems.derby.read.containers import Conglomerate, PageFile, conglomerates, holds
+from tallystick.systems.derby.read.containers import Conglomerate, conglomerates
+from tallystick.systems.derby.read.page_files import PageFile, holds
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.derby.runs import stored
 from tallystick.systems.derby.runs.chunk import Runs

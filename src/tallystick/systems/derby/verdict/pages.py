@@ -29,13 +29,10 @@ from tallystick.systems.derby.format.layout import SEGMENT, split_instant
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import (
     Conglomerate,
-    PageFile,
-    PageHead,
     conglomerates,
     has_rows_of_table,
-    holds,
-    is_marked,
 )
+from tallystick.systems.derby.read.page_files import PageFile, PageHead, holds, is_marked
 from tallystick.systems.derby.read.surroundings import cipher_changes, read_at_boot
 from tallystick.systems.surroundings import names_beside
 

@@ -1,0 +1,259 @@
+"""Containers of which single pages are read: what recovery asks of them, and what is on them.
+
+In: the path of a container's file, and numbers of pages. Out: their versions or what is wrong with
+them, how many rows they have, and whether what a change wrote is on them.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tallystick.errors import LogFormatError
+from tallystick.storage.source import read_part, source_size
+from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.format.container_pages import (
+    ALLOCATION,
+    CHECKSUM_SIZE,
+    HEAD_AT,
+    HEAD_SIZE,
+    ROW_DELETED,
+    ROWS,
+    clear_page,
+    is_head_summed,
+    is_summed,
+    read_head,
+    read_page_header,
+    rows_at,
+)
+from tallystick.systems.derby.format.crypto import LogCipher
+from tallystick.systems.derby.format.page_rows import Row, read_row
+from tallystick.systems.derby.read.containers import CONTROL_ROW, part_of
+
+_DROPPED, _COMMITTED_DROP = 1, 2
+_EXTENT = struct.Struct(">16xqi28x")
+"""Of the pages that an allocation page counts: the last that it can count, and how many there are;
+then come, as long as a number of bits says, which of them are free."""
+_BITS = struct.Struct(">i")
+_LEAF = (133).to_bytes(2)
+"""What the first row of an index page begins with, which describes the page, if it has rows."""
+_LEFT, _RIGHT = 1, 2
+"""Fields of that row."""
+_ROOT, _NONE = 1, -1
+"""The number of an index's first page, and what stands for no page."""
+_READ_AT_ONCE = 1 << 18
+"""Bytes of pages near each other that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageHead:
+    """What recovery asks of a page: its version, or what is wrong with it.
+
+    ``version`` is None where the page is not there or cannot be read; ``problem`` says why, and
+    ``unwritten`` that it was never written: it is after the end of the file, or all zeros; ``cut``
+    that the file ends in it. ``used`` is a page of rows, whether or not it has any.
+    """
+
+    number: int
+    version: int | None
+    problem: str = ""
+    unwritten: bool = False
+    cut: bool = False
+    used: bool = False
+
+
+class PageFile:
+    """A container's file, of which single pages are read.
+
+    Attributes:
+        page_size: in bytes; 0 if the head of the container cannot be read.
+        dropped: the container was dropped, or removed.
+        removed: its drop was committed, and it was removed: recovery leaves it alone.
+        version: of the container, which a drop raises, and what takes it back.
+        pages: how many its first allocation page counts, with itself.
+        pages_max: how many it can count.
+    """
+
+    def __init__(self, path: str, cipher: LogCipher | None = None) -> None:
+        self._path, self._cipher = path, cipher
+        self.size = source_size(path)
+        data = read_part(path, HEAD_AT, HEAD_SIZE + _EXTENT.size)
+        head = read_head(data[:HEAD_SIZE]) if is_head_summed(data[:HEAD_SIZE]) else None
+        _, self.page_size, self.version = head or (0, 0, 0)
+        status = 0 if head is None else head.status
+        self.dropped = bool(status & (_DROPPED | _COMMITTED_DROP))
+        self.removed = bool(status & _COMMITTED_DROP)
+        self.pages, self.pages_max = 0, 0
+        if head is not None and len(data) == HEAD_SIZE + _EXTENT.size:
+            last, count = _EXTENT.unpack_from(data, HEAD_SIZE)
+            self.pages, self.pages_max = 1 + max(0, count), 1 + last
+
+    def free(self) -> frozenset[int]:
+        """Return the numbers of the pages that the first allocation page says are free."""
+        begin = HEAD_AT + HEAD_SIZE + _EXTENT.size
+        data = read_part(self._path, begin, self.page_size)
+        size = -(-max(0, _BITS.unpack_from(data)[0]) // 8)
+        bits = data[_BITS.size : _BITS.size + size]
+        places = (8 * at + bit for at, byte in enumerate(bits) for bit in range(8)
+                  if byte & 0x80 >> bit)  # fmt: skip
+        return frozenset(1 + place for place in places)
+
+    def heads(self, numbers: Iterable[int]) -> Iterator[PageHead]:
+        """Yield what recovery asks of pages, whose numbers grow."""
+        wanted = list(numbers)
+        there = bisect_left(wanted, self.size // self.page_size)
+        for number, page in self.pages_at(wanted[:there]):
+            yield _head(number, page, self.page_size)
+        for number in wanted[there:]:
+            # Files grow by whole pages: one that ends within a page was cut, and had that page.
+            cut = number * self.page_size < self.size
+            problem = (
+                f"{'its file ends in it' if cut else 'it is after the end of its file'} (XSDG0)"
+            )
+            yield PageHead(number, None, problem, unwritten=not cut, cut=cut)
+
+    def pages_at(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
+        """Yield pages as they are in memory, whose numbers grow."""
+        near: list[int] = []
+        for number in numbers:
+            if near and (number - near[0]) * self.page_size >= _READ_AT_ONCE:
+                yield from self._pages(near)
+                near = []
+            near.append(number)
+        yield from self._pages(near)
+
+    def rows(self, *, is_index: bool) -> int:
+        """Return how many rows the pages have that are not deleted; -1 if that is not known."""
+        if self.removed or not self.page_size:
+            return -1
+        pages = self.pages_at(range(1, self.size // self.page_size))
+        try:
+            return sum(_live_rows(number, page, is_index=is_index) for number, page in pages)
+        except (LogFormatError, struct.error, IndexError):
+            return -1
+
+    def is_tree(self) -> bool:
+        """Return whether the pages of an index lead from its first one to each that is in use.
+
+        True also where a page cannot be read.
+        """
+        pages = self.pages_at(range(1, self.size // self.page_size))
+        try:
+            nodes = {number: node for number, page in pages if (node := _node(page)) is not None}
+        except (LogFormatError, struct.error, IndexError):
+            return True
+        found, row = set[int](), [_ROOT]
+        while row:
+            for left, number, right in zip((_NONE, *row), row, (*row[1:], _NONE), strict=False):
+                node = nodes.get(number)
+                if number in found or node is None or (node.left, node.right) != (left, right):
+                    return False
+                found.add(number)
+            row = [child for number in row for child in nodes[number].children]
+        return found == nodes.keys()
+
+    def _pages(self, near: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+        if not near:
+            return
+        first, size = near[0], self.page_size
+        data = memoryview(read_part(self._path, first * size, (near[-1] + 1 - first) * size))
+        for number in near:
+            begin = (number - first) * size
+            page = data[begin : begin + size]
+            # Decrypted, zeros would seem to be a damaged page.
+            if any(page):  # one that was never written is not encrypted
+                page = memoryview(clear_page(page, number, self._cipher))
+            yield number, page
+
+
+def holds(page: memoryview, image: bytes) -> bool:
+    """Return whether a page has a row as a change writes it, whose image comes first.
+
+    True also where the image cannot be decoded: Derby does not decode what the page has already.
+    """
+    try:
+        wanted = read_row(Cursor(image))
+    except LogFormatError:
+        return True
+    try:
+        stored = _row_on(page, wanted.record_id)
+    except (LogFormatError, struct.error, IndexError):
+        return False
+    fields = {} if stored is None else part_of(stored).fields
+    # An update leaves out what it does not change.
+    return all(
+        column in fields and fields[column].data == one.data
+        for column, one in part_of(wanted).fields.items()
+    )
+
+
+def is_marked(page: memoryview, record_id: int, *, deleted: bool) -> bool:
+    """Return whether a page has a row, and it is deleted or not as a change marks it."""
+    try:
+        for at in reversed(rows_at(page)):
+            if Cursor(page, at + 1).compressed_int() == record_id:
+                return bool(page[at] & ROW_DELETED) is deleted
+    except (LogFormatError, struct.error, IndexError):
+        pass
+    return False
+
+
+def _row_on(page: memoryview, record_id: int) -> Row | None:
+    # What came last stands behind the others, if no order asks for another place.
+    for at in reversed(rows_at(page)):
+        if Cursor(page, at + 1).compressed_int() == record_id:
+            return read_row(Cursor(page, at))
+    return None
+
+
+def _head(number: int, page: memoryview, size: int) -> PageHead:
+    if len(page) < size:
+        return PageHead(number, None, "its file became shorter")
+    header = read_page_header(page)
+    if header.kind not in (ROWS, ALLOCATION):
+        problem = f"its format id is {header.kind} (XSDBB)"
+        return PageHead(number, None, problem, unwritten=not any(page))
+    if not is_summed(page, number):
+        return PageHead(number, None, "its checksum is wrong (XSDG2)")
+    return PageHead(number, header.version, used=header.has_rows)
+
+
+def _live_rows(number: int, page: memoryview, *, is_index: bool) -> int:
+    """Return how many rows of a table or index begin on a page and are not deleted."""
+    header = read_page_header(page)
+    if not header.has_rows or header.overflow or not header.rows:
+        return 0
+    places = rows_at(page)
+    if is_index:
+        described = read_row(Cursor(bytes(page[:-CHECKSUM_SIZE]), places[0]))
+        if not described.fields or described.fields[0].data != _LEAF:
+            return 0
+    of_rows = places[1:] if is_index or number == CONTROL_ROW[0] else places
+    return sum(not page[place] & ROW_DELETED for place in of_rows)
+
+
+class _Node(NamedTuple):
+    """A page of an index: its neighbours, and the pages below it in their order."""
+
+    left: int
+    right: int
+    children: tuple[int, ...]
+
+
+def _node(page: memoryview) -> _Node | None:
+    """Return what a page of an index says of others; None of one that is not in use."""
+    header = read_page_header(page)
+    if not header.has_rows or not header.rows:
+        return None
+    places, data = rows_at(page), bytes(page[:-CHECKSUM_SIZE])
+    described = read_row(Cursor(data, places[0])).fields
+    children: tuple[int, ...] = ()
+    if described[0].data != _LEAF:
+        rows = (read_row(Cursor(data, at)) for at in places[1:])
+        below = [described[-1], *(one.fields[-1] for one in rows)]
+        children = tuple(int.from_bytes(one.data or b"") for one in below)
+    left, right = (int.from_bytes(described[at].data or b"", signed=True) for at in (_LEFT, _RIGHT))
+    return _Node(left, right, children)
