@@ -51,6 +51,8 @@ JUDGED_VERSION = (10, 16)
 VERSION_SETTING = "derby_version"
 PREALLOCATED = 1 << 20
 SWITCH_INTERVAL = "derby.storage.logSwitchInterval"
+SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
+"""Its bounds, in bytes; with others the engine takes 1 MiB."""
 _BOOTED = "a second copy of the database, booted"
 _DIGITS = 10
 """A switch interval has fewer."""
@@ -238,22 +240,22 @@ def _lost_file(log: LogFiles, result: Recovery) -> int:
     the group that was torn.
     """
     number = result.stop >> 32
-    interval = _interval(log, number)
+    interval = switch_interval(log, number)
     booted = result.checkpoint >= layout.make_instant(number, max(interval - _BOOT_BEFORE, 0))
     grown = log.files[number].size > interval
     lost = result.marked and grown and not booted and number + 1 not in log.files
     return number + 1 if lost else 0
 
 
-def _interval(log: LogFiles, number: int) -> int:
-    """Return the position after which a file is switched."""
+def switch_interval(log: LogFiles, number: int) -> int:
+    """Return the position after which a file is switched, as far as a setting or files tell.
+
+    Without a setting within its bounds, a new file was given at most what those before it have
+    reached.
+    """
     told = log.properties.get(SWITCH_INTERVAL, "")
-    known = told.isdecimal() and len(told) < _DIGITS
-    return int(told) if known else interval_before(log, number)
-
-
-def interval_before(log: LogFiles, number: int) -> int:
-    """Return what a new file was given at most: those before it have reached that."""
+    if told.isdecimal() and len(told) < _DIGITS and SWITCH_MIN <= int(told) <= SWITCH_MAX:
+        return int(told)
     before = (file.size for other, file in log.files.items() if other < number)
     return min(before, default=PREALLOCATED)
 

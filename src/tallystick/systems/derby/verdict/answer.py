@@ -15,7 +15,7 @@ from tallystick.records import AtStake
 from tallystick.storage.zeros import is_zero, last_nonzero_end
 from tallystick.systems.answers import Ground
 from tallystick.systems.derby.engine.analysis import LogAnalysis
-from tallystick.systems.derby.engine.recovery import SWITCH_INTERVAL, interval_before
+from tallystick.systems.derby.engine.recovery import SWITCH_MAX, SWITCH_MIN, switch_interval
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_OPERATION,
@@ -42,9 +42,6 @@ SECTOR = 512
 """Bytes that a disk writes whole or not at all."""
 _ZEROS_MAX = 3
 """Zeros that a sector which was written may end in: those before the number in a length."""
-SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
-"""Bounds of derby.storage.logSwitchInterval, in bytes; with others it takes 1 MiB."""
-_DIGITS = 10
 _ENGINE = "the version of the engine that starts it; --set derby_version=VERSION tells it"
 _FILE_SYNC = "derby.storage.fileSyncTransactionLog"
 
@@ -182,7 +179,8 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
     elif is_zero(file.data, position, file.size) and (switching or position == HEADER_SIZE):
         yield Ground("file-begun")
     elif position == file.size:
-        grown = file.size >= _interval(log, number) or log.properties.get(_FILE_SYNC, "") == "true"
+        synced = log.properties.get(_FILE_SYNC, "") == "true"
+        grown = synced or file.size >= switch_interval(log, number)
         yield Ground("file-grown" if grown else "not-preallocated")
     elif not is_zero(file.data, position, file.size):
         yield Ground("unfinished-group" if _unfinished(log, file, position) else "odd-group")
@@ -196,13 +194,6 @@ def _end(log: LogFiles, recovery: Recovery) -> Iterator[Ground]:
             "preallocated file was never written."
         )
         yield Ground("zeros-to-the-end", text)
-
-
-def _interval(log: LogFiles, number: int) -> int:
-    """Return the size of a file that was preallocated, as far as a setting or other files tell."""
-    told = log.properties.get(SWITCH_INTERVAL, "")
-    known = told.isdecimal() and len(told) < _DIGITS and SWITCH_MIN <= int(told) <= SWITCH_MAX
-    return int(told) if known else interval_before(log, number)
 
 
 def _is_preallocated(log: LogFiles, file: LogBytes) -> bool:
