@@ -53,6 +53,7 @@ from tallystick.systems.derby.read.changes import (
     committed_between,
     joined_ranges,
 )
+from tallystick.systems.derby.read.containers import holds
 from tallystick.systems.derby.read.files import (
     LogBytes,
     LogFiles,
@@ -63,7 +64,6 @@ from tallystick.systems.derby.read.files import (
 )
 from tallystick.systems.derby.read.following import OpenAt, part_between
 from tallystick.systems.derby.read.names import KNOWN, Names, Rows
-from tallystick.systems.derby.read.page_files import holds
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of

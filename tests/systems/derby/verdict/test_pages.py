@@ -20,6 +20,7 @@ from tallystick.systems.derby.engine.flushed_pages import (
     flushed_pages,
     rows_written,
 )
+from tallystick.systems.derby.engine.page_files import PageFile
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.recovery import recover
 from tallystick.systems.derby.format.compressed_numbers import Cursor
@@ -46,8 +47,7 @@ from tallystick.systems.derby.format.operations import (
 )
 from tallystick.systems.derby.format.page_rows import read_row
 from tallystick.systems.derby.format.record_body import Body, encode_body
-from tallystick.systems.derby.read.containers import Conglomerate, conglomerates
-from tallystick.systems.derby.read.page_files import PageFile, holds
+from tallystick.systems.derby.read.containers import Conglomerate, conglomerates, holds
 from tallystick.systems.derby.read.surroundings import read_at_boot
 from tallystick.systems.derby.runs import stored
 from tallystick.systems.derby.runs.chunk import Runs

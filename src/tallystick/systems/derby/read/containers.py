@@ -342,6 +342,46 @@ def _purged_fields(body: Body, record: int) -> dict[int, Field]:
     return next((part_of(row).fields for row in rows if row.record_id == record), {})
 
 
+def holds(page: memoryview, image: bytes) -> bool:
+    """Return whether a page has a row as a change writes it, whose image comes first.
+
+    True also where the image cannot be decoded: Derby does not decode what the page has already.
+    """
+    try:
+        wanted = read_row(Cursor(image))
+    except LogFormatError:
+        return True
+    try:
+        stored = _row_on(page, wanted.record_id)
+    except (LogFormatError, struct.error, IndexError):
+        return False
+    fields = {} if stored is None else part_of(stored).fields
+    # An update leaves out what it does not change.
+    return all(
+        column in fields and fields[column].data == one.data
+        for column, one in part_of(wanted).fields.items()
+    )
+
+
+def is_marked(page: memoryview, record_id: int, *, deleted: bool) -> bool:
+    """Return whether a page has a row, and it is deleted or not as a change marks it."""
+    try:
+        for at in reversed(rows_at(page)):
+            if Cursor(page, at + 1).compressed_int() == record_id:
+                return bool(page[at] & ROW_DELETED) is deleted
+    except (LogFormatError, struct.error, IndexError):
+        pass
+    return False
+
+
+def _row_on(page: memoryview, record_id: int) -> Row | None:
+    # What came last stands behind the others, if no order asks for another place.
+    for at in reversed(rows_at(page)):
+        if Cursor(page, at + 1).compressed_int() == record_id:
+            return read_row(Cursor(page, at))
+    return None
+
+
 def has_rows_of_table(number: int) -> bool:
     """Return whether a container holds rows of a table, not of an index: its number says so."""
     return number & _FACTORY == _HEAP

@@ -17,7 +17,7 @@ from tallystick.systems.derby.format.page_rows import (
     ROW_FIRST_FIELD,
     ROW_OVERFLOW,
 )
-from tallystick.systems.derby.read import page_files
+from tallystick.systems.derby.read import containers
 
 _COUNT_AT, _SLOTS_FROM, _SLOT_SIZE = 14, 16, 6
 _PAD = 8
@@ -26,9 +26,9 @@ _CUT = ROW_OVERFLOW | ROW_FIRST_FIELD
 
 
 def holds(page: memoryview, image: bytes) -> bool:
-    """Return the same as `read.page_files.holds`."""
+    """Return the same as `read.containers.holds`."""
     padded = np.frombuffer(image + bytes(_PAD), np.uint8)
-    return bool(_has_row(np.frombuffer(page, np.uint8), padded)) or page_files.holds(page, image)
+    return bool(_has_row(np.frombuffer(page, np.uint8), padded)) or containers.holds(page, image)
 
 
 @kernel

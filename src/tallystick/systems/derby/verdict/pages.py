@@ -21,6 +21,7 @@ from tallystick.printable import counted
 from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
 from tallystick.systems.derby.engine.flushed_pages import Written
+from tallystick.systems.derby.engine.page_files import PageFile, PageHead
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
@@ -31,8 +32,9 @@ from tallystick.systems.derby.read.containers import (
     Conglomerate,
     conglomerates,
     has_rows_of_table,
+    holds,
+    is_marked,
 )
-from tallystick.systems.derby.read.page_files import PageFile, PageHead, holds, is_marked
 from tallystick.systems.derby.read.surroundings import cipher_changes, read_at_boot
 from tallystick.systems.surroundings import names_beside
 

@@ -1,7 +1,7 @@
-"""Containers of which single pages are read: what recovery asks of them, and what is on them.
+"""Containers of which single pages are read: what recovery and a count of rows ask of them.
 
 In: the path of a container's file, and numbers of pages. Out: their versions or what is wrong with
-them, how many rows they have, and whether what a change wrote is on them.
+them, and how many rows they have.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tallystick.systems.derby.format.container_pages import (
     rows_at,
 )
 from tallystick.systems.derby.format.crypto import LogCipher
-from tallystick.systems.derby.format.page_rows import Row, read_row
-from tallystick.systems.derby.read.containers import CONTROL_ROW, part_of
+from tallystick.systems.derby.format.page_rows import read_row
+from tallystick.systems.derby.read.containers import CONTROL_ROW
 
 _DROPPED, _COMMITTED_DROP = 1, 2
 _EXTENT = struct.Struct(">16xqi28x")
@@ -167,46 +167,6 @@ class PageFile:
             if any(page):  # one that was never written is not encrypted
                 page = memoryview(clear_page(page, number, self._cipher))
             yield number, page
-
-
-def holds(page: memoryview, image: bytes) -> bool:
-    """Return whether a page has a row as a change writes it, whose image comes first.
-
-    True also where the image cannot be decoded: Derby does not decode what the page has already.
-    """
-    try:
-        wanted = read_row(Cursor(image))
-    except LogFormatError:
-        return True
-    try:
-        stored = _row_on(page, wanted.record_id)
-    except (LogFormatError, struct.error, IndexError):
-        return False
-    fields = {} if stored is None else part_of(stored).fields
-    # An update leaves out what it does not change.
-    return all(
-        column in fields and fields[column].data == one.data
-        for column, one in part_of(wanted).fields.items()
-    )
-
-
-def is_marked(page: memoryview, record_id: int, *, deleted: bool) -> bool:
-    """Return whether a page has a row, and it is deleted or not as a change marks it."""
-    try:
-        for at in reversed(rows_at(page)):
-            if Cursor(page, at + 1).compressed_int() == record_id:
-                return bool(page[at] & ROW_DELETED) is deleted
-    except (LogFormatError, struct.error, IndexError):
-        pass
-    return False
-
-
-def _row_on(page: memoryview, record_id: int) -> Row | None:
-    # What came last stands behind the others, if no order asks for another place.
-    for at in reversed(rows_at(page)):
-        if Cursor(page, at + 1).compressed_int() == record_id:
-            return read_row(Cursor(page, at))
-    return None
 
 
 def _head(number: int, page: memoryview, size: int) -> PageHead:
