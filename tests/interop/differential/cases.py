@@ -14,13 +14,13 @@ import sys
 import tempfile
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tallystick
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
-from tallystick.systems.bitronix.format.layout import FileHeader
+from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import conglomerates
 from tallystick.systems.h2.format.secure import decrypted
@@ -57,6 +57,8 @@ ALTERED_MAX = 200
 COUNTED = frozenset({"ADD", "UPDATE", "ADD_TX", "UPDATE_TX"})
 """Records of a journal that say how often a compaction has copied them."""
 EARLIER, ALTERED = "an earlier state", "values altered"
+FIRST_START_MS = 1_000
+"""How much longer than another a first start may take between the two files of a journal."""
 COME_AND_GO = "come and go"
 UNNAMED = "nothing names it"
 ADDRESS = "address.txt"
@@ -444,9 +446,11 @@ def is_earlier(system: Original, whole: Whole, copy: Path) -> bool:
         before = [one.relative_to(whole.older) for one in system.files(whole.older)]
         return found == before and all(_equal(copy / one, whole.older / one) for one in found)
 
+    equal = _alike if isinstance(system, Manager) else _equal
+
     def same(day: Path) -> bool:
         files = system.files(copy)
-        return all(_equal(one, day / one.name) for one in files) and len(files) == len(
+        return all(equal(one, day / one.name) for one in files) and len(files) == len(
             [one for one in day.iterdir() if one.suffix in {file.suffix for file in files}]
         )
 
@@ -472,14 +476,33 @@ def _was_full(copy: Path, states: Sequence[Path]) -> bool:
     """
     names = ("btm1.tlog", "btm2.tlog")
     for used, other in (names, names[::-1]):
-        full = [one for one in states if _equal(copy / used, one / used)]
+        full = [one for one in states if _alike(copy / used, one / used)]
         if any(_stamp(one / used) < _stamp(one / other) for one in full) and any(
             _stamp(copy / used) == _stamp(one / used) > _stamp(one / other)
             for one in states
-            if _equal(copy / other, one / other)
+            if _alike(copy / other, one / other)
         ):
             return True
     return False
+
+
+def _alike(one: Path, other: Path) -> bool:
+    """Return whether the first file of Bitronix has all that the other has but its state.
+
+    Starts and closes write the state anew, and leave any two of them. One that was never used may
+    also be a little older: it is filled with zeros before the other part is made.
+    """
+    if not (one.exists() and other.exists()):
+        return False
+    found, wanted = one.read_bytes(), other.read_bytes()
+    same = found[HEADER_LENGTH:] == wanted[HEADER_LENGTH:]
+    headers = FileHeader.decode(found), FileHeader.decode(wanted)
+    if not same or headers[0] is None or headers[1] is None:
+        return found == wanted
+    unused = headers[1].position == HEADER_LENGTH and not any(wanted[HEADER_LENGTH:])
+    older = headers[1].timestamp - headers[0].timestamp
+    time = headers[1].timestamp if unused and 0 <= older < FIRST_START_MS else headers[0].timestamp
+    return replace(headers[0], state=headers[1].state, timestamp=time) == headers[1]
 
 
 def _stamp(path: Path) -> int:

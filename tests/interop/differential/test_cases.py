@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.systems.bitronix.format.layout import COMMITTING
+from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.derby.read.containers import Conglomerate
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.format.messages import PAGE_TRANSACTION
@@ -19,6 +21,7 @@ from tests.interop.differential.around import DERBY, NARAYANA, Damage, damage_be
 from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
+    FIRST_START_MS,
     Case,
     calm,
     come_and_go,
@@ -32,6 +35,7 @@ from tests.interop.differential.cases import (
 )
 from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damage_head
 from tests.interop.differential.originals import ORIGINALS, OTHERS, Database, Whole, states_of
+from tests.systems.bitronix.logs import file_bytes, record, write_pair
 from tests.systems.h2.kit import opened
 from tests.systems.h2.verdict.test_damage import base
 from tests.systems.jboss.build import add, image, update, write
@@ -422,6 +426,39 @@ def test_all_that_a_restart_opens_of_an_earlier_time_is_an_earlier_state(tmp_pat
     assert not is_earlier(ORIGINALS["derby"], whole, copy)
     shutil.copy(tmp_path / "older-seg0/c10.dat", copy / "seg0")
     assert is_earlier(ORIGINALS["derby"], whole, copy)
+
+
+FULL, LATER = ([record(COMMITTING, one, "a")] for one in (1, 2))
+MADE, USED, CHANGED = 1_000_000, 1_000_110, 1_000_900
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "earlier"),
+    [
+        pytest.param((FULL, USED, 0), (LATER, CHANGED, 0), True, id="closed"),
+        pytest.param((FULL, USED, -1), (LATER, CHANGED, -1), True, id="started"),
+        pytest.param((FULL, USED + 1, 0), (LATER, CHANGED, 0), False, id="another time"),
+        pytest.param((FULL, USED, 0), (FULL, CHANGED, 0), False, id="other records"),
+        pytest.param((FULL, USED, -1), ([], MADE - 400, 0), True, id="unused, older"),
+        pytest.param((FULL, USED, -1), ([], MADE + 1, 0), False, id="unused, younger"),
+        pytest.param((FULL, USED, -1), ([], MADE - FIRST_START_MS, 0), False, id="much older"),
+        pytest.param((FULL, USED - 400, -1), ([], MADE, 0), False, id="used, older"),
+    ],
+)
+def test_what_a_start_or_a_close_writes_anew_tells_no_time_of_a_pair(
+    one: tuple[list[TransactionLogRecord], int, int],
+    two: tuple[list[TransactionLogRecord], int, int],
+    earlier: bool,
+    tmp_path: Path,
+) -> None:
+    """Of a full file beside the other one as it was once, and of one of another journal."""
+    whole = Whole(tmp_path / "journal", tmp_path / "older", [])
+    write_pair(tmp_path / "day-0", file_bytes(FULL[:0], USED, state=-1), file_bytes([], MADE))
+    write_pair(whole.older, file_bytes(FULL, USED, state=-1), file_bytes(LATER, CHANGED))
+    write_pair(whole.folder, file_bytes(FULL, USED), file_bytes(LATER * 2, CHANGED))
+    copy = tmp_path / "copy"
+    write_pair(copy, *(file_bytes(has, at, state=state) for has, at, state in (one, two)))
+    assert is_earlier(ORIGINALS["bitronix-3.0"], whole, copy) is earlier
 
 
 def test_a_log_on_a_device_is_beside_its_copy_when_it_is_judged(tmp_path: Path) -> None:
