@@ -15,7 +15,6 @@ from tallystick.records import Outcome
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.bitronix.format.layout import (
     CLEAN_LOG_STATE,
-    CLOSING,
     COMMITTING,
     HEADER_LENGTH,
     RECORD_HEAD,
@@ -24,8 +23,7 @@ from tallystick.systems.bitronix.format.layout import (
     FileHeader,
 )
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
-from tallystick.systems.bitronix.read.numbers import LastStart
-from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.read.numbers import LastStart, takes_numbers
 from tallystick.systems.bitronix.read.scan import (
     CountedWalk,
     RecordSpan,
@@ -132,21 +130,6 @@ class Part:
             if span.offset and (span.offset >= mark or not decided):
                 return span.offset == mark
         return mark == self.header.position
-
-    def takes_numbers(self) -> bool:
-        """Return whether numbers of records may be missing after those of this file.
-
-        The manager makes a record, and stores it nowhere, for each decision that is closed in part,
-        whenever it looks for what is open. What is damaged may be such a file.
-        """
-        decisions = OpenDecisions()
-        for span in islice(self.counted_spans(), 1, None):
-            if span.record is None or not span.counted:
-                return True
-            decisions.apply(span.record)
-            if span.record.status in CLOSING and span.record.gtrid in decisions:
-                return True
-        return False
 
     def first_decision(self) -> bytes:
         """Return the bytes of the first record if it is COMMITTING (perhaps a copy), else none."""
@@ -264,7 +247,7 @@ class DualFiles:
         else:
             follows = start.goes_on_with(first)
         copied = all(any(later.records_of(one)) for one in start.open_decisions())
-        return not (follows and copied) and not earlier.takes_numbers()
+        return not (follows and copied) and not takes_numbers(earlier.counted_spans())
 
     def _changed_twice(self, start: LastStart) -> bool:
         """Return whether the earlier part was in use before, where the later one never was.

@@ -1,17 +1,19 @@
 """What the numbers of records tell of the process that made them: that it goes on, or has begun.
 
-In: the last records of a file, in their order. Out: `LastStart`. A process counts the records that
-it makes, from 1 on, also those that are stored nowhere; its threads store them out of order.
+In: the last records of a file, or all of it. Out: `LastStart`, and whether what follows is numbered
+right after it. A process counts the records that it makes, from 1 on, also those that are stored
+nowhere; its threads store them out of order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
 
-from tallystick.systems.bitronix.format.layout import signed32
+from tallystick.systems.bitronix.format.layout import CLOSING, signed32
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
+from tallystick.systems.bitronix.read.scan import RecordSpan
 
 _APART_MAX = 100
 """How far the numbers of neighbours are apart, besides what threads do to their order: those of the
@@ -55,6 +57,22 @@ class LastStart:
             if one.unique_names or one.gtrid in found:
                 found.apply(one)
         return found
+
+
+def takes_numbers(spans: Iterable[RecordSpan]) -> bool:
+    """Return whether numbers of records may be missing after those of a file with these spans.
+
+    The manager makes a record, and stores it nowhere, for each decision that is closed in part,
+    whenever it looks for what is open. What is damaged may be such a file.
+    """
+    decisions = OpenDecisions()
+    for span in islice(spans, 1, None):  # behind the header
+        if span.record is None or not span.counted:
+            return True
+        decisions.apply(span.record)
+        if span.record.status in CLOSING and span.record.gtrid in decisions:
+            return True
+    return False
 
 
 def _is_early(record: TransactionLogRecord) -> bool:
