@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from operator import itemgetter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyarrow import dataset
@@ -37,7 +37,8 @@ from tallystick.pipeline.planning import tasks
 from tallystick.pipeline.source.batch import with_collection
 from tallystick.pipeline.task import execute
 from tallystick.records import Outcome
-from tests.pipeline.streaming import COLUMNS, Stream, drain_all
+from tests.need import need
+from tests.pipeline.streaming import COLUMNS, Stream
 from tests.pipeline.test_into import spark_with
 from tests.pipeline.writers import (
     LIVE_RECORDS,
@@ -47,9 +48,6 @@ from tests.pipeline.writers import (
     StatesWriter,
     Writer,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[3]
 
@@ -419,15 +417,15 @@ def test_a_stream_that_is_killed_writes_each_record_once(
     print(figure, flush=True)  # noqa: T201 - it is a result, whatever comes after it
 
 
+@pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("streams")
-def test_a_few_kills_leave_every_record_and_every_change_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_few_kills_leave_every_record_and_every_change_once(tmp_path: Path) -> None:
+    need("java")
     with at_work(tmp_path, FEW) as working:
         drivers = Drivers([*working.values()], dict(os.environ))
         drivers.kill(len(working))
-        check(working, drivers, lambda: drain_all(spark, drivers.streams))
+        check(working, drivers, drivers.drain)
 
 
 def _forked(home: Path, kills: int) -> str:
