@@ -1,37 +1,74 @@
 """How tests are spread over processes, and what their workers keep from their children.
 
 A plugin of pytest. With ``-n 2 --dist loadscope`` the cases of one test function go to one worker,
-and all files that use the Spark session to one, too, so that there is one Java process. Functions
-with the most cases go first.
+and all functions that get the Spark session to one, too, so that there is one Java process. What
+takes longest goes first, then the functions with the most cases.
 """
 
 from __future__ import annotations
 
+import ast
 import gc
 import os
+from collections import Counter
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+SPARK: Final = "spark"
+
+TOGETHER: Final = "tests/pipeline/test_cluster.py"
+"""A file whose tests share what takes long to start: they go to one worker, too."""
+
+FIRST: Final = (
+    SPARK,
+    TOGETHER,
+    "tests/pipeline/test_into.py",
+    "tests/pipeline/source/test_stream_kills.py",
+    "tests/pipeline/test_connect.py",
+    "tests/systems/tally/live/shared/test_fencing.py",
+)
+"""What takes a minute and more, most of it waiting: begun last, it would have the other workers
+wait for it. Each case of these files goes to any worker."""
 
 
 class ByFunction(LoadScopeScheduling):
     """Gives workers all cases of a function, or of the Spark session, at a time."""
 
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False  # the workers have put them in order
+        super().__init__(config, log)
+
     def _split_scope(self, nodeid: str) -> str:
-        file, _, name = nodeid.partition("::")
-        return (
-            "spark"
-            if _uses_spark(self.config.rootpath / file)
-            else f"{file}::{name.partition('[')[0]}"
-        )
+        return unit_of(self.config.rootpath, nodeid)
+
+
+def unit_of(root: Path, nodeid: str) -> str:
+    """Return what goes to one worker together with this test."""
+    file, _, name = nodeid.partition("::")
+    function = name.partition("[")[0]
+    if file == TOGETHER:
+        return file
+    if function.rpartition("::")[2] in _given_spark(root / file):
+        return SPARK
+    return nodeid if file in FIRST else f"{file}::{function}"
 
 
 @cache
-def _uses_spark(file: Path) -> bool:
-    return "spark: SparkSession" in file.read_text()
+def _given_spark(file: Path) -> set[str]:
+    """Return the functions of a file that get the session, some of them by a fixture there."""
+    text = file.read_text()
+    if "spark: SparkSession" not in text:
+        return set()
+    functions = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.FunctionDef)]
+    given = {one.name: {argument.arg for argument in one.args.args} for one in functions}
+    found = {SPARK}
+    while more := {name for name, names in given.items() if names & found} - found:
+        found |= more
+    return found
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,10 +77,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return ByFunction(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have a worker begin with what takes longest."""
+    if not hasattr(config, "workerinput"):
+        return
+    units = {item: unit_of(config.rootpath, item.nodeid) for item in items}
+    cases = Counter(units.values())
+
+    def order(item: pytest.Item) -> tuple[int, int]:
+        of_these = [one for one in FIRST if units[item].startswith(one)]
+        return FIRST.index(of_these[0]) if of_these else len(FIRST), -cases[units[item]]
+
+    items.sort(key=order)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what uses the Spark session."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.spark)
+        unit = unit_of(item.config.rootpath, item.nodeid)
+        assert unit in (SPARK, TOGETHER), f"{item.nodeid} would start a second session"
 
 
 def pytest_collection_finish() -> None:
