@@ -6,7 +6,7 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
@@ -74,6 +74,7 @@ from tallystick.systems.jboss.format.messages import (
     ALL_TAKEN,
     IDS_GIVEN,
     PAGE_TAKEN,
+    UNFINISHED_LARGE,
     Notes,
     ids_given,
     noted_starts,
@@ -497,6 +498,7 @@ class JournalReading(Reading):
             self._dropped,
             self._is_older,
             self._never_took,
+            self._never_added,
             lambda: self._finished,
         )
         return surroundings_of(self.source.path, self._extension, known)
@@ -526,6 +528,16 @@ class JournalReading(Reading):
         whole = has_whole_past(begun(evidence)) and not evidence.analysis.unknown_deleted
         types = (one.attributes.get("user_type") for one in self.records()) if whole else ()
         return whole and not any(one in PAGE_TAKEN for one in types)
+
+    def _never_added(self, numbers: Set[int]) -> Set[int]:
+        """Return those of these large messages of which the journal never had a record."""
+        if not self._never_took():
+            return set()
+        named = set[int | None]()
+        for one in self.records():
+            unfinished = one.attributes.get("user_type") == UNFINISHED_LARGE
+            named.add(queue_id(one.body or b"") if unfinished else one.record_id)
+        return numbers - named
 
     @cached_property
     def _finished(self) -> dict[tuple[int, int], int]:

@@ -20,10 +20,12 @@ from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.format.messages import (
     ALL_TAKEN,
     IDS_GIVEN,
+    LARGE_MESSAGE,
     MESSAGE_TAKEN,
     PAGE_TAKEN,
     PAGE_TRANSACTION,
     QUEUE,
+    UNFINISHED_LARGE,
 )
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tallystick.systems.protocol import ReadOptions
@@ -516,6 +518,32 @@ def test_a_first_page_goes_only_after_reads(
     for number in range(1, first):
         page(data, number).unlink()
     assert answer(data)[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("past", "paged", "size", "expected"),
+    [
+        ([], False, 9, DOUBT),
+        ([], True, 150_000, SAFE),
+        ([], False, 0, SAFE),  # it was made, and nothing was sent yet
+        ([add(271, b"", LARGE_MESSAGE), delete(271)], False, 9, SAFE),  # it goes after its record
+        ([add(11, struct.pack(">q", 271), UNFINISHED_LARGE)], False, 9, SAFE),
+        ([add(11, TAKEN, PAGE_TAKEN[0]), delete(11)], False, 9, SAFE),  # so it does in a page
+    ],
+)
+def test_a_file_of_a_large_message_that_nothing_names_tells_of_a_page(
+    past: list[Item], paged: bool, size: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Artemis 2.40 takes pages that are not there for read, and leaves the file."""
+    made(tmp_path, "journal", MESSAGES, {1: [add(10), *past], 2: []})
+    made(tmp_path, "bindings", BOUND, {1: [QUEUE_7], 2: []})
+    (tmp_path / "large-messages").mkdir()
+    (tmp_path / "large-messages/271.msg").write_bytes(bytes(size))
+    if paged:
+        (tmp_path / "paging/one").mkdir(parents=True)
+        (tmp_path / "paging/one/address.txt").write_text("fast")
+        (tmp_path / "paging/one/000000001.page").write_bytes(entry(WRITTEN))
+    assert answer(tmp_path)[:2] == expected
 
 
 def page(data: Path, number: int) -> Path:

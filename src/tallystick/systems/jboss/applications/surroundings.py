@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, pairwise
@@ -75,6 +75,8 @@ class Known:
         is_older: whether a start that they note is not one of the journal of messages.
         never_took: whether the journal of messages is all that it ever was, and no message was ever
             taken from a page.
+        never_added: of these large messages, those that the journal of messages never had; none
+            where ``never_took`` is not so.
         finished: queue and page -> the id of the last record by which it has taken all of it, also
             where that was deleted since, as it is after the page.
     """
@@ -84,6 +86,7 @@ class Known:
     dropped: Callable[[str], set[int]]
     is_older: Callable[[str], bool]
     never_took: Callable[[], bool]
+    never_added: Callable[[Set[int]], Set[int]]
     finished: Callable[[], dict[tuple[int, int], int]]
 
 
@@ -319,8 +322,10 @@ def _pages(
             wanted[address] = max(wanted[address], count)
     if gone := _gone(contents, queues, held, known):
         return Part("paging", path, found_by, there, False, gone, Answer.CANNOT_TELL)
+    if unnamed := _unnamed(large_place[0], contents, held, known):
+        return Part("paging", path, found_by, there, False, unnamed, Answer.CANNOT_TELL)
     if not wanted and not held:
-        return Part("paging", path, found_by, there, True, "No message waits in a page.")
+        return Part("paging", path, found_by, there, True, "No message is known to be in a page.")
     for address in sorted({*wanted, *held}):
         count = wanted[address]
         pages = [held[address]] if address in held else [] if address else list(held.values())
@@ -400,6 +405,31 @@ def _gone(contents: _Contents, queues: dict[int, str], held: dict[str, _Held], k
     for address in sorted(held.keys() & set(queues.values())):
         if (first := held[address].numbers[0]) > 1 and known.never_took():
             return f"{first - 1:09}.page of {address} is missing, and nothing was taken from pages."
+    return ""
+
+
+def _unnamed(folder: str, contents: _Contents, held: dict[str, _Held], known: Known) -> str:
+    """Return which file of a large message tells of a page that is not there; empty if none.
+
+    The file is written before the journal or a page names it.
+    """
+    paged = {number for one in held.values() for number, _ in one.large}
+    files = {
+        int(found[1]): f"{folder}/{name}"
+        for name in names_beside(folder)
+        if (found := re.fullmatch(r"(\d{1,19})\.msg", logical_name(name)))
+    }
+    unnamed = files.keys() - paged - contents.large.keys()
+    for number in sorted(known.never_added(unnamed)) if unnamed else ():
+        source = open_part(files[number])
+        if source is None:
+            continue
+        with source:
+            if source.size:
+                return (
+                    f"{number}.msg is of a message that neither the journal nor a page names: it "
+                    "was being sent, or its page is missing."
+                )
     return ""
 
 

@@ -19,6 +19,8 @@ from tallystick.records import jsonable
 
 QUEUE, IDS_GIVEN, ADDRESS = 21, 24, 44
 LARGE_MESSAGE, OLD_MESSAGE, MESSAGE = 30, 31, 45
+UNFINISHED_LARGE = 29
+"""User type of a large message of which only part has come; its record begins with the id."""
 REFERENCE, ACKNOWLEDGED = 32, 33
 """User types of records; a reference and its end are updates of the message's record."""
 
