@@ -104,7 +104,7 @@ from tallystick.systems.jboss.read.spans import Lives, log_file, never_begun, wh
 from tallystick.systems.jboss.read.transactions import transactions
 from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun, unexplained_ids
 from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.file_ids import given_up, has_whole_past, started_since
+from tallystick.systems.jboss.verdict.file_ids import given_up, started_since, whole_since
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
@@ -524,20 +524,26 @@ class JournalReading(Reading):
 
     def _never_took(self) -> bool:
         """Return whether every record that the journal ever had is there, and none took a page."""
+        return self._whole_since == 0
+
+    @cached_property
+    def _whole_since(self) -> int | None:
+        """The record id from which on every record is there; None if one of them took a page."""
         evidence = self._evidence
-        whole = has_whole_past(begun(evidence)) and not evidence.analysis.unknown_deleted
-        types = (one.attributes.get("user_type") for one in self.records()) if whole else ()
-        return whole and not any(one in PAGE_TAKEN for one in types)
+        since = None if evidence.analysis.unknown_deleted else whole_since(begun(evidence))
+        types = () if since is None else (one.attributes.get("user_type") for one in self.records())
+        return None if any(one in PAGE_TAKEN for one in types) else since
 
     def _never_added(self, numbers: Set[int]) -> Set[int]:
-        """Return those of these large messages of which the journal never had a record."""
-        if not self._never_took():
+        """Return those of these large messages of which the journal surely never had a record."""
+        since = self._whole_since
+        if since is None:
             return set()
         named = set[int | None]()
         for one in self.records():
             unfinished = one.attributes.get("user_type") == UNFINISHED_LARGE
             named.add(queue_id(one.body or b"") if unfinished else one.record_id)
-        return numbers - named
+        return {one for one in numbers if one >= since} - named
 
     @cached_property
     def _finished(self) -> dict[tuple[int, int], int]:

@@ -546,6 +546,24 @@ def test_a_file_of_a_large_message_that_nothing_names_tells_of_a_page(
     assert answer(tmp_path)[:2] == expected
 
 
+@pytest.mark.parametrize(
+    ("first", "number", "expected"),
+    [
+        (ID_BATCH + 2, 2 * ID_BATCH + 9, DOUBT),
+        (ID_BATCH + 2, ID_BATCH + 9, SAFE),  # its record may have been in a file that was given up
+        (2 * ID_BATCH + 2, 2 * ID_BATCH + 9, SAFE),
+    ],
+)
+def test_a_later_start_has_all_its_records_in_files_that_begin_before_it(
+    first: int, number: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    made(tmp_path, "journal", MESSAGES, {3: [add(first), add(2 * ID_BATCH + 50)], 5: []})
+    made(tmp_path, "bindings", BOUND, {1: [QUEUE_7], 2: []})
+    (tmp_path / "large-messages").mkdir()
+    (tmp_path / f"large-messages/{number}.msg").write_bytes(bytes(9))
+    assert answer(tmp_path)[:2] == expected
+
+
 def page(data: Path, number: int) -> Path:
     return next((data / "paging").rglob(f"{number:09}.page"))
 

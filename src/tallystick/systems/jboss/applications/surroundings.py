@@ -75,8 +75,8 @@ class Known:
         is_older: whether a start that they note is not one of the journal of messages.
         never_took: whether the journal of messages is all that it ever was, and no message was ever
             taken from a page.
-        never_added: of these large messages, those that the journal of messages never had; none
-            where ``never_took`` is not so.
+        never_added: of these large messages, those of which the journal of messages surely never
+            had a record, and which no queue can have taken from a page.
         finished: queue and page -> the id of the last record by which it has taken all of it, also
             where that was deleted since, as it is after the page.
     """

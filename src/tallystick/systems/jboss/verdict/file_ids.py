@@ -241,14 +241,22 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
     return waiting[0] - file.effective_id - 1 < least
 
 
-def has_whole_past(readings: Sequence[KnownFile]) -> bool:
-    """Return whether each file with records is in its first life, from the very first one on.
+def whole_since(readings: Sequence[KnownFile]) -> int | None:
+    """Return the record id from which on every record that ever was is in the files.
 
-    What is deleted in them and was added elsewhere tells of a file that was done with.
+    None where that is not known of any. 0 where each file with records is in its first life, from
+    the very first one on. What is deleted in them and was added elsewhere tells of a file that was
+    done with. Where the first files were given up, it holds from the start on that follows what
+    was added first in those that are there: each start goes on with ids of another batch.
     """
     used = [one for one in readings if one.has_records]
-    reused = any(one.facts.stale_ids for one in readings) or any(map(is_compacted, used))
-    return bool(used) and used[0].effective_id == 1 and not reused
+    if not used or any(one.facts.stale_ids for one in readings) or any(map(is_compacted, used)):
+        return None
+    if used[0].effective_id == 1:
+        return 0
+    first = _first_added(used, 0)
+    one_by_one = all(one.effective_id + 1 == after.effective_id for one, after in pairwise(used))
+    return None if first is None or not one_by_one else (first // ID_BATCH + 1) * ID_BATCH
 
 
 def _replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
