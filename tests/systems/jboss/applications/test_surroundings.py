@@ -571,3 +571,51 @@ def page(data: Path, number: int) -> Path:
 def cut(data: Path, number: int) -> None:
     path = page(data, number)
     path.write_bytes(path.read_bytes()[:1000])
+
+
+def bindings_judged(data: Path) -> Verdict:
+    found = tallystick.explain(data)
+    return next(one for one in found.logs if one.path.endswith("bindings"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: [one.unlink() for one in (data / "journal").glob("*.amq")], "has no file"),
+        (gone("journal"), "is missing"),
+    ],
+)
+def test_bindings_without_their_journal_of_messages_are_no_whole_broker(
+    change: Change, words: str, tmp_path: Path
+) -> None:
+    """The broker starts with its queues, and all 153 messages are gone."""
+    data = broker(tmp_path)
+    change(data)
+    found = bindings_judged(data).judgement
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
+    assert f"The journal of messages {words}" in found.text
+    assert found.decided_by == str(data / "journal")
+
+
+def test_bindings_alone_are_judged_alone(tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    gone("journal", "large-messages")(data)
+    assert not (data / "paging").exists()
+    found = bindings_judged(data)
+    assert found.judgement.answer is Answer.SAFE
+    assert found.surroundings is not None
+    assert found.surroundings.kind == "log"
+
+
+def test_files_whose_names_a_broker_does_not_list_are_told(tmp_path: Path) -> None:
+    """As some copies make them; it starts with no queue and no message."""
+    data = broker(tmp_path)
+    for folder in ("journal", "bindings"):
+        for file in (data / folder).iterdir():
+            file.rename(file.with_name(file.name.upper()))
+    one, parts = judged(data)
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert ".amq, not in .AMQ" in parts[0].why
+    assert one.judgement.decided_by == "whether they are renamed before the start"
+    assert [part.fits for part in parts] == [False]
+    assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL

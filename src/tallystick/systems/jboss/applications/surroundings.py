@@ -36,6 +36,7 @@ BROKER: Final = "broker"
 BINDINGS: Final = "bindings"
 MESSAGE_EXTENSIONS: Final = frozenset({"amq", "hq"})
 BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
+_BROKERS: Final = MESSAGE_EXTENSIONS | BINDINGS_EXTENSIONS
 _LAYOUT: Final = "the layout of a data directory"
 _SETTINGS: Final = "broker.xml"
 _PLACES: Final = {
@@ -116,10 +117,11 @@ class _Contents:
 def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     """Return what a start opens besides the journal, of that extension, in a folder."""
     broker, places = _places(folder)
+    if extension.lower() in _BROKERS and extension not in _BROKERS:
+        return Surroundings(broker, BROKER, (_renamed(folder, extension),))
+    if extension in BINDINGS_EXTENSIONS:
+        return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one[2] and part != "journal"}
-    bindings = extension in BINDINGS_EXTENSIONS
-    if bindings:
-        return Surroundings(broker, BROKER) if places["journal"][2] else alone(folder)
     if extension not in MESSAGE_EXTENSIONS or not beside:
         return alone(folder)
     contents = _contents(known.listed(_LISTS))
@@ -144,6 +146,35 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
 
 _Place = tuple[str, str, bool]
 """Path of a part, what names it, and whether it is there."""
+
+
+def _renamed(folder: str, extension: str) -> Part:
+    """Return the part that files are whose extension has letters of another case."""
+    why = (
+        f"A broker reads files whose names end in .{extension.lower()}, not in .{extension}: it "
+        "takes the journal to be empty until they are renamed."
+    )
+    decided_by = "whether they are renamed before the start"
+    return Part(
+        "file names", folder, _LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(), decided_by
+    )
+
+
+def _beside_bindings(folder: str, broker: str, places: dict[str, _Place]) -> Surroundings:
+    """Return what lies beside the bindings: the journal judges the rest, if it is there."""
+    path, found_by, there = places["journal"]
+    if any(map(_has_messages, names_beside(path) | names_beside(folder))):
+        return Surroundings(broker, BROKER)
+    if not there and not any(places[part][2] for part in ("large-messages", "paging")):
+        return alone(folder)
+    state = "has no file" if there else "is missing"
+    why = f"The journal of messages {state}: a start makes a new one, and what it held is lost."
+    part = Part("journal", path, found_by, there, False, why, Answer.CANNOT_TELL)
+    return Surroundings(broker, BROKER, (part,))
+
+
+def _has_messages(name: str) -> bool:
+    return extension_of(logical_name(name)).lower() in MESSAGE_EXTENSIONS
 
 
 def _places(folder: str) -> tuple[str, dict[str, _Place]]:
