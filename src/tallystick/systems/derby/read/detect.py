@@ -1,7 +1,8 @@
 """Recognise a log folder of Derby by the content of its files, or a database that names it.
 
 In: the entries of one folder. Out: at most one `LogSource`. A database whose log is on another
-device says so in its ``service.properties``; that place is looked at, wherever it is.
+device says so in its ``service.properties``; that place is looked at, wherever it is. One whose
+log is gone has a log without files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     LOG_FILE,
     OBSOLETE_VERSION,
+    SEGMENT,
     SYSTEM_NAME,
     make_instant,
 )
@@ -31,7 +33,7 @@ _SIGNATURE = LOG_FILE.to_bytes(4) + OBSOLETE_VERSION.to_bytes(4)
 
 
 def detect(folder: Folder) -> list[LogSource]:
-    """Return the folder's log, or the one that a database in it names.
+    """Return the folder's log, or that of the database in it where it is elsewhere, or gone.
 
     At least one file of a log has Derby's signature.
 
@@ -39,8 +41,8 @@ def detect(folder: Folder) -> list[LogSource]:
         LogUnreadableError: the folder that a database names is there, and cannot be read.
     """
     entries = list(readable_entries(folder.entries))
-    if (device := _log_device(folder, entries)) is not None:
-        return [device]
+    if (found := _log_of_database(folder, entries)) is not None:
+        return [found]
     named = [entry for entry in entries if is_log_name(entry.name)]
     if not any(_signed(entry) for entry in named):
         return []
@@ -48,24 +50,35 @@ def detect(folder: Folder) -> list[LogSource]:
     return [LogSource(SYSTEM_NAME, folder.path, tuple(files))]
 
 
-def _log_device(folder: Folder, entries: list[Entry]) -> LogSource | None:
-    """Return the log that a database's properties name; without files where none is there."""
+def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:
+    """Return the log that a database's properties name; without files where none is there.
+
+    None of a database whose log is in its own folder: that is found there.
+    """
     found = next((one for one in entries if one.name == PROPERTIES), None)
     if found is None or is_remote(folder.path):
         return None
     properties = properties_in(found.head)
-    device = properties.get(LOG_DEVICE, "").removeprefix("file:")
-    if not device or SERVICE not in properties:
+    if SERVICE not in properties:
         return None
-    path = slashed(f"{device.rstrip('/')}/{LOG_FOLDER}")
+    device = properties.get(LOG_DEVICE, "").removeprefix("file:")
+    path = slashed(f"{device.rstrip('/') if device else folder.path}/{LOG_FOLDER}")
+    files = tuple(f"{path}/{name}" for name in _names_in(path) if is_log_name(logical_name(name)))
+    if device:
+        return LogSource(SYSTEM_NAME, path, files, database=folder.path)
+    if files or SEGMENT not in list_names(folder.path):
+        return None
+    return LogSource(SYSTEM_NAME, path, ())
+
+
+def _names_in(path: str) -> list[str]:
+    """Return the names in a folder, in their order; none where it is not there."""
     try:
-        names = sorted(list_names(path))
+        return sorted(list_names(path))
     except LogUnreadableError as error:
         if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             raise
-        names = []
-    files = tuple(f"{path}/{name}" for name in names if is_log_name(logical_name(name)))
-    return LogSource(SYSTEM_NAME, path, files, database=folder.path)
+        return []
 
 
 def _signed(entry: Entry) -> bool:

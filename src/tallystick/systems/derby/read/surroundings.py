@@ -15,6 +15,7 @@ from tallystick.storage.source import logical_name
 from tallystick.systems.derby.format.layout import SEGMENT, Control
 from tallystick.systems.derby.read.files import (
     LOG_DEVICE,
+    LOG_FOLDER,
     PROPERTIES,
     SERVICE,
     SYSTEM_PROPERTIES,
@@ -58,6 +59,10 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
     parts = [_properties(database)]
     if log.database:
         parts.append(_log_device(log))
+    elif LOG_FOLDER not in names:
+        text = "The folder of the log is missing, and no boot makes it (XSLAQ)."
+        answer = Answer.REFUSES
+        parts.append(Part(LOG_FOLDER, log.path, _LAYOUT, there=False, why=text, answer=answer))
     parts += [*_engine(files), *_system(log)]
     return Surroundings(database, "database", tuple(parts))
 
