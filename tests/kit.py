@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from tallystick.arrow.schemas import plain, record_batches
@@ -30,6 +31,7 @@ from tallystick.reading.tables import TABLES, batches_of
 from tallystick.systems import runs
 from tallystick.systems.protocol import (
     AttributeBatches,
+    ChoosesRecords,
     ClosesBySplit,
     JudgedBySplit,
     NotClosedInPartsError,
@@ -38,7 +40,7 @@ from tallystick.systems.protocol import (
 if TYPE_CHECKING:
     import pytest
 
-    from tallystick.systems.protocol import LogReading
+    from tallystick.systems.protocol import LogReading, Longs
 
 
 def unpack(packed: Path, folder: Path) -> None:
@@ -168,7 +170,13 @@ def same_both_ways(
     same_json(answers[1], answers[0])
 
 
+def _every_row(batch: pa.RecordBatch) -> Longs:
+    return np.arange(batch.num_rows)
+
+
 def _all_of(reading: LogReading, rows: int) -> dict[str, Any]:
+    if isinstance(reading, ChoosesRecords):
+        assert list(reading.chosen_records(_every_row)) == list(reading.records())
     found: dict[str, Any] = {
         "answer": reading.judgement.to_dict(),
         "verdict": reading.verdict().to_dict(),

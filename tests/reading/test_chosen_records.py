@@ -24,6 +24,7 @@ CASES = [
     *(f"derby/{one}" for one in ("halted", "rollbacks", "switch-archive", "xa-indoubt")),
     "derby/encrypted-aes-external-key",
     *(f"jboss/{one}" for one in GENERATIONS.values()),
+    *(f"bitronix/{one}" for one in ("gtrids", "names", "crash-mid-commit", "made-unsorted")),
 ]
 
 

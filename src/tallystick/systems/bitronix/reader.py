@@ -52,6 +52,8 @@ from tallystick.systems.runs import RunCount, pay_here
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.protocol import Fitting
+
 _HEAD = HEADER_LENGTH + RECORD_HEAD.size
 
 
@@ -112,6 +114,20 @@ class BitronixReading(CoordinatorReading):
                     record = record_of(part.path or "", span, reached=reached.reaches(span))
                     if record is not None and (salvage or not record.attributes.get("salvaged")):
                         yield record
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and what is odd."""
+        with self._opened() as pair:
+            if not _go_in_columns(pair):
+                yield from self.records()
+                return
+            from tallystick.systems.bitronix.columns.batches import chosen_records
+
+            for part in pair.order():
+                if part.data is not None and part.path is not None:
+                    yield from chosen_records(
+                        part.data, part.path, self.source.path, self.clock, fitting
+                    )
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield one per gtrid, from both parts. Memory grows with the gtrids of the journal."""

@@ -81,7 +81,7 @@ from tallystick.systems.tally.verdict.strict import JudgedLog, judge, judge_know
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tallystick.systems.protocol import Longs
+    from tallystick.systems.protocol import Fitting, Longs
 
 
 class TallyReading(Reading):
@@ -255,6 +255,13 @@ class TallyReading(Reading):
         steps = Scan(self.catalog, self._access).steps() if salvage else self._steps()
         for step in steps:
             yield from step_records(step, self._key)
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and what is odd."""
+        from tallystick.systems.tally.columns.batches import chosen_records, runs_for_choice
+
+        steps = self._steps(runs_for_choice(self._key))
+        return chosen_records(self.source.path, steps, self._key, fitting)
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield one per transaction, decision and persisting entry.

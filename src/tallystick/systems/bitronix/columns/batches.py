@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,9 @@ from tallystick.systems.bitronix.read.records import KIND_OF, record_of
 from tallystick.systems.bitronix.read.scan import CountedWalk, RecordSpan
 from tallystick.systems.bitronix.runs.chunk import ROWS, Chunk, read_chunk
 from tallystick.systems.bitronix.runs.pieces import Runs, counted_pieces
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Fitting
 
 _TYPES = pa.array(STATUS_NAMES)
 _KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))])
@@ -64,6 +68,21 @@ def batches(
         if not isinstance(piece, RecordSpan):
             yield _from_chunk(piece, place)
     yield from _from_objects(odd, place)
+
+
+def chosen_records(
+    data: memoryview, file: str, log: str, clock: Clock, fitting: Fitting
+) -> Iterator[Record]:
+    """Yield the records of one file in runs that fit, and all that are odd."""
+    place, reached = _Place(file, log, clock, attributes=False), ReachedRecords(data)
+    again = CountedWalk(data)
+    for piece in counted_pieces(CountedWalk(data), Runs(data, read_chunk), lambda: reached.in_step):
+        if isinstance(piece, RecordSpan):
+            yield from _reached_record(file, piece, reached)
+            continue
+        rows = fitting(_from_chunk(piece, place))
+        for again.place in (piece.columns["offsets"][rows] + piece.base).tolist():
+            yield from _reached_record(file, again.next_span(), reached)
 
 
 def _reached_record(file: str, span: RecordSpan, reached: ReachedRecords) -> list[Record]:

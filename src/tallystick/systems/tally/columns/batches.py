@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,9 @@ from tallystick.systems.tally.runs.groups import PLAIN_BODY_CODES, ChunkReader
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.systems.tally.runs.walk import KEY, LSN, TIME, TRANSACTION
 
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Fitting
+
 _LARGE = 64
 """Groups of at least so many records are wrapped without copying: a batch costs as much."""
 _BARE = marked((Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, Code.BEGIN))
@@ -55,6 +59,13 @@ def runs_for(rows: int, key: bytes | None, *, attributes: bool) -> Runs | None:
         return None
     known, odd = (_BARE, GTRIDS | USER_TYPES) if attributes else (PLAIN_BODY_CODES, GTRIDS)
     return Runs(read=ChunkReader(rows, known, odd, key=key))
+
+
+def runs_for_choice(key: bytes | None) -> Runs | None:
+    """Return the chunks that `chosen_records` tests; None without a compiler."""
+    if not has_compiler():
+        return None
+    return Runs(read=ChunkReader(odd=GTRIDS | USER_TYPES, large=True, key=key))
 
 
 def step_batches(
@@ -80,6 +91,26 @@ def step_batches(
         if whole is not None:
             yield from sliced(whole, rows)
     yield from record_batches(waiting, log, Clock.WALL_US.value, rows)
+
+
+def chosen_records(
+    log: str, steps: Iterable[Step], key: bytes | None, fitting: Fitting
+) -> Iterator[Record]:
+    """Yield the records of chunks that fit, and all of what is read record by record.
+
+    Args:
+        log: its name in the batches that are tested.
+        steps: of a scan whose chunks are those of `runs_for_choice`.
+        key: that of an encrypted log.
+        fitting: as for `tallystick.systems.protocol.ChoosesRecords`.
+    """
+    for step in steps:
+        chunk = chunk_of(step.place)
+        if chunk is None:
+            yield from step_records(step, key)
+        elif chunk.count:
+            rows = fitting(_chunk_batch(log, step, chunk, attributes=False))
+            yield from chunk.records(step.file.path, step.view.header.number, rows)
 
 
 def _large_batch(
