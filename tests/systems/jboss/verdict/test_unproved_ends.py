@@ -150,6 +150,16 @@ def test_the_size_of_files_may_have_been_changed_between_two_starts(tmp_path: Pa
     assert judged(tmp_path).reason == "odd-end"
 
 
+def test_one_file_of_a_new_size_is_enough(tmp_path: Path) -> None:
+    """Artemis 2.40 uses up the files of the size before, and has needed one of the new size."""
+    journal(tmp_path, FULL, FULL, 7)
+    path = path_of(tmp_path, 3)
+    path.write_bytes(path.read_bytes() + b"J" * SIZE)
+    assert judged(tmp_path).answer is Answer.SAFE
+    cut(2, SECTOR)(tmp_path)
+    assert judged(tmp_path).reason == "odd-end"
+
+
 def test_a_file_older_than_others_is_not_being_created(tmp_path: Path) -> None:
     """It was emptied: a file that a crash leaves so has the highest number."""
     write(

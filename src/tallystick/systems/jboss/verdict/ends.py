@@ -49,14 +49,15 @@ def block_size(readings: Iterable[KnownFile]) -> int | None:
 def sizes_given(readings: Sequence[KnownFile]) -> set[int]:
     """Return the sizes, in bytes, that the journal gave its files: that of the largest.
 
-    And another where two files at least have it, all of them before those of the largest size or
-    all after: the setting was changed between two starts.
+    And others that two files at least have, where files of one size stand together: the setting was
+    changed between two starts, of which the last may have needed one file yet.
     """
     ordered = [one.file.size for one in sorted(readings, key=lambda one: one.effective_id)]
     found = {max(ordered, default=0)}
     steps = [size for size, _ in groupby(ordered)]
-    if len(steps) == len(set(steps)) and min(map(ordered.count, steps), default=0) > 1:
-        found |= {size for size in steps if size % SECTOR == 0}
+    others = set(steps) - found
+    if len(steps) == len(set(steps)) and all(ordered.count(size) > 1 for size in others):
+        found |= {size for size in others if size % SECTOR == 0}
     return found
 
 
