@@ -154,18 +154,25 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
 
 
 def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
-    """Take out the logs that their systems never read again, unless they were asked for."""
+    """Take out the logs that their systems never read again, unless they alone were asked for."""
     systems_ = {one.name: one for one in known}
+    reasons = [systems_[log.system].aside(log) for log in found.logs]
+    alone = not any(
+        _is_at(log, root) and not why for log, why in zip(found.logs, reasons, strict=True)
+    )
     kept = []
-    for log in found.logs:
-        asked = log.path.rstrip("/") == root.rstrip("/")
-        if asked or not (why := systems_[log.system].aside(log)):
+    for log, why in zip(found.logs, reasons, strict=True):
+        if not why or (alone and _is_at(log, root)):
             kept.append(log)
             continue
         found.problems.append(
             Finding(ASIDE, Severity.INFO, log.system, log.path, f"{log.path}: {why}", file=log.path)
         )
     found.logs = kept
+
+
+def _is_at(log: LogSource, root: str) -> bool:
+    return log.path.rstrip("/") == root.rstrip("/")
 
 
 def _in_full(path: str, known: Sequence[System]) -> str:

@@ -331,3 +331,17 @@ def test_what_a_killed_sort_left_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "db.2119707365.0.temp.db").write_bytes(base("clean-512")[:2048])
     found = discover(tmp_path)
     assert [Path(log.files[0]).name for log in found.logs] == ["db.h2.db"]
+
+
+@pytest.mark.parametrize(("beside", "parts"), [("db.mv.db", ["db.mv.db"]), ("other.mv.db", [])])
+def test_the_file_that_h2_1_4_opens_in_place_of_a_page_store_is_named(
+    beside: str, parts: list[str], tmp_path: Path
+) -> None:
+    """1.4.200 opens db.mv.db by default, and not db.h2.db."""
+    (tmp_path / "db.h2.db").write_bytes(base("committed-2048"))
+    (tmp_path / beside).write_bytes(b"H:2,blockSize:1000".ljust(4096))
+    (one,) = tallystick.explain(tmp_path).logs
+    assert one.judgement.answer is Answer.SAFE
+    found = one.surroundings.parts if one.surroundings else ()
+    assert [part.part for part in found] == parts
+    assert all("MV_STORE=FALSE" in part.why for part in found)

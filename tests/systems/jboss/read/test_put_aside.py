@@ -52,6 +52,22 @@ def test_they_are_named_and_do_not_make_a_broker_damaged(
     (asked,) = tallystick.explain(path).logs
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["activemq-data-1.amq.bak", "activemq-data-1.amq~", "activemq-data-1.amq.2026-11-28.orig"],
+)
+@pytest.mark.parametrize("given", [".", "journal"])
+def test_a_copy_beside_a_data_file_is_none_of_a_journal(name: str, given: str, data: Path) -> None:
+    """Artemis 2.40 lists what ends in .amq."""
+    before = [one.path for one in tallystick.explain(data / given).logs]
+    (data / "journal" / name).write_bytes(damaged())
+    explained = tallystick.explain(data / given)
+    assert ([one.path for one in explained.logs], explained.exit_code) == (before, 0)
+    (told,) = explained.problems
+    assert f"1 file whose names no broker lists ({name})" in told.message
+    assert len(tallystick.explain(data / "journal" / name).logs) == 1
+
+
 def test_another_folder_of_that_name_may_be_given(data: Path) -> None:
     shutil.move(data / "journal", data.parent / "attic")
     assert len(tallystick.explain(data.parent / "attic").logs) == 1

@@ -22,7 +22,7 @@ from tallystick.storage.source import logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
 from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.h2.read.detect import PART, SUFFIX
+from tallystick.systems.h2.read.detect import MV_SUFFIX, PART, SUFFIX
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.surroundings import names_beside, open_part
 
@@ -94,8 +94,22 @@ def surroundings_of(
 ) -> Surroundings | None:
     """Return what the engine opens besides the first file; None where that is the database."""
     first, parts = numbered(source)
-    found = (*_split(first, parts), *_large_objects(first, sorted(lobs), password))
+    found = (
+        *_other_store(first), *_split(first, parts), *_large_objects(first, sorted(lobs), password)
+    )  # fmt: skip
     return Surroundings(first, "database", found) if found else None
+
+
+def _other_store(first: str) -> Iterator[Part]:
+    """Yield the file of the other store of H2 1.4, if one lies beside the first file."""
+    folder, name = first.rpartition("/")[0], logical_name(first)
+    other = name.removesuffix(SUFFIX) + MV_SUFFIX
+    if name.endswith(SUFFIX) and other in names_beside(folder):
+        text = (
+            f"H2 1.4 opens {other} in place of {name}, unless MV_STORE=FALSE is in its URL; the "
+            "answer is about the start of an H2 that opens this file."
+        )
+        yield Part(other, f"{folder}/{other}", _LAYOUT, why=text)
 
 
 def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:

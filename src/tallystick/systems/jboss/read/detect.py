@@ -27,6 +27,8 @@ USER_VERSION_MAX = 1 << 16
 _REPLICA = re.compile(r"oldreplica\.\d+")
 _RETAINED = re.compile(r".+-\d{14}-\d+\.[a-z]+")
 """Name of a copy of a data file: prefix, time, id."""
+_COPY = re.compile(r".+-\d{1,18}\.(?:amq|hq|bindings|jms)(?:~|\..+)")
+"""Name of a copy that somebody made of a data file beside it; no broker lists it."""
 _CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
 
 
@@ -58,6 +60,8 @@ def put_aside(source: LogSource) -> str:
     names = [logical_name(one) for one in source.files]
     if names and all(_RETAINED.fullmatch(name) for name in names):
         return f"{count} kept for replay (journal-retention-directory); no start reads them"
+    if names and all(_COPY.fullmatch(name) for name in names):
+        return f"{count} whose names no broker lists ({names[0]}): copies, which no start reads"
     return ""
 
 
