@@ -39,18 +39,25 @@ SETTINGS = {
 }
 """What a session needs for each form."""
 
+QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    # Tables of a few rows: compiling every plan, and Java well, would take most of the time.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""What makes a small session quick."""
+
 COMMITS = 60
 
 
 def settings(form: str, home: Path, jars: str) -> dict[str, str]:
     """The settings of a small session that has the jars."""
-    return SETTINGS[form] | {
+    return {
+        **SETTINGS[form],
+        **QUICK,
         "spark.jars": jars,
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.sql.catalog.ice.warehouse": str(home / "ice"),
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 
@@ -70,7 +77,7 @@ def newest(rows: list[Row]) -> dict[tuple[str, str], bytes]:
 
 def in_postgres(url: str, jars: str) -> None:
     """Do as `main` does with a table of PostgreSQL."""
-    spark = start("local[1]", {"spark.jars": jars, "spark.sql.shuffle.partitions": "1"})
+    spark = start("local[1]", QUICK | {"spark.jars": jars})
 
     def found() -> list[Any]:
         by = {"driver": "org.postgresql.Driver"}

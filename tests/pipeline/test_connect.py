@@ -31,7 +31,13 @@ def test_a_session_of_spark_connect_gives_the_rows_that_the_library_gives(tmp_pa
     done = subprocess.run(
         [sys.executable, "-m", "tests.pipeline.connected", str(logs), str(tmp_path)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
+        env=os.environ
+        | {
+            "PYTHONPATH": path,
+            "PYSPARK_PYTHON": sys.executable,
+            # Nothing runs for long enough that the second compiler and its profiles pay.
+            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
