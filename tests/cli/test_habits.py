@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -56,6 +57,49 @@ def test_an_interrupt_while_modules_are_loaded_is_a_sentence(
     tool["PYTHONPATH"] = f"{tmp_path}:{tool.get('PYTHONPATH', '')}"
     answer = said(tool, sys.executable, "-m", "tallystick", "triage", ".")
     assert (answer.returncode, answer.stderr) == (130, "tallystick: interrupted\n")
+
+
+LETTERS = "\u00fcber \u65e5\u672c \U0001f4be"
+"""In a name: one that Latin-1 has, two that it has not, and one beyond 16 bits."""
+
+
+ASKED = [
+    "triage", "explain", "inspect", "dump", "indoubt list", "explain --json", "export --to csv",
+    "sql",
+]  # fmt: skip
+ALL_OF_THEM = """
+import sys
+from tallystick.cli import main
+for words in {asked!r}:
+    path = [*sys.argv[1:], "select kind from records"][: 2 if words == "sql" else 1]
+    try:
+        main([*words.split(), *path])
+    except SystemExit as end:
+        print(words, "ended with", end.code, flush=True)
+"""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_letters_that_a_terminal_has_not_are_shown_as_escapes(
+    tool: dict[str, str], encoding: str, tmp_path: Path
+) -> None:
+    """Old estates have locales of one byte; Python refuses to write other letters there."""
+    path = tmp_path / LETTERS
+    with Journal(path) as log:
+        log.append(LETTERS.encode())
+    answer = subprocess.run(
+        (sys.executable, "-c", ALL_OF_THEM.format(asked=ASKED), path),
+        env=tool | {"PYTHONIOENCODING": encoding}, check=False, capture_output=True, timeout=120,
+    )  # fmt: skip
+    said, parts = answer.stdout.decode("utf-8" if encoding == "utf-8" else "latin-1"), {}
+    for words in ASKED:
+        parts[words], ended, said = said.partition(f"{words} ended with 0\n")
+        assert ended, answer.stderr
+    shown = LETTERS if encoding == "utf-8" else "\\u65e5\\u672c \\U0001f4be"
+    assert shown in parts["explain"]
+    assert json.loads(parts["explain --json"])["logs"][0]["path"] == str(path)
+    corner = parts["sql"][0]
+    assert corner == ("\u250c" if encoding == "utf-8" else "+")
 
 
 SCRIPTS = {

@@ -9,6 +9,7 @@ line in `COMMANDS`.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from difflib import get_close_matches
@@ -165,10 +166,15 @@ def _run(arguments: list[str]) -> object:
 
 
 def _open_standard_streams() -> None:
-    """Give a process without them, as daemons are, ones that have nothing and take everything."""
+    """Give a process without them, as daemons are, ones that have nothing and take everything.
+
+    What the terminal's encoding has no letter for is shown as an escape, and ends no command.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def main(arguments: list[str] | None = None) -> None:

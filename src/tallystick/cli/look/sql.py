@@ -123,6 +123,11 @@ def _answer(connection: Any, statement: str, form: str | None, output: str | Non
         say(f"{counted(count, 'row')} in {output}", err=True)
 
 
+_LINES = "\u2500\u2502\u250c\u2510\u2514\u2518\u251c\u2524\u252c\u2534\u253c\u00b7\u2026"
+"""What a table is drawn with; encodings of one byte have none of its lines."""
+_PLAIN_LINES = str.maketrans(_LINES, "-|+++++++++..")
+
+
 def _show(found: Any) -> None:
     """Print a table that is as wide as the terminal."""
     text, width = io.StringIO(), WIDTH
@@ -130,8 +135,12 @@ def _show(found: Any) -> None:
         width = shutil.get_terminal_size((WIDTH, 24)).columns
     with contextlib.redirect_stdout(text):
         found.show(max_width=width, max_rows=ROWS)
-    out = Printer()
-    for line in text.getvalue().rstrip().split("\n"):
+    out, table = Printer(), text.getvalue().rstrip()
+    try:
+        _LINES.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        table = table.translate(_PLAIN_LINES)
+    for line in table.split("\n"):
         out.line(Whole(line))
 
 
