@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -977,3 +978,20 @@ def test_a_page_that_neither_the_log_nor_the_first_page_counts_is_of_a_later_tim
     found = verdict_of(path).judgement
     says = f"its first page does not count page {there + 1}, which is in use"
     assert (found.answer, says in found.text) == (Answer.CANNOT_TELL, True)
+
+
+class _Listed(dict[Page, int]):
+    """Counts how often all of it is listed."""
+
+    times = 0
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+
+def test_what_is_sought_is_listed_once_however_many_pages_there_are() -> None:
+    """It was listed anew for each page: 100 s of a log of 100 MB whose pages redo meets."""
+    wanted = _Listed({Page(0, 1168, number): 1 for number in range(50)})
+    before_checkpoint._Sought(wanted)
+    assert wanted.times <= 2

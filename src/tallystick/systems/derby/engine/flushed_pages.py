@@ -181,7 +181,8 @@ class _Sought:
         pages = np.array([(one.container, one.number) for one in wanted], np.int64).T
         order = np.argsort(_key_of(pages))
         self._pages, self._keys = pages[:, order], _key_of(pages)[order]
-        self._wanted = [[*wanted.items()][at] for at in order.tolist()]
+        versions = [*wanted.items()]
+        self._wanted = [versions[at] for at in order.tolist()]
         self._versions = np.array([version for _, version in self._wanted], np.int64)
         self._files: list[memoryview] = []
         self._changes = np.zeros((_KEPT, len(wanted)), np.int64)
