@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.workers import FIRST, SPARK, unit_of
+from tests.workers import FIRST, SPARK, WITH_SESSION, unit_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,5 +33,10 @@ def test_what_gets_the_session_is_one_unit_and_nothing_else_in_its_file(tmp_path
     assert units == [SPARK, SPARK, "test_a.py::test_without"]
 
 
-def test_what_goes_first_is_there() -> None:
+def test_what_shares_a_server_with_the_session_goes_with_it() -> None:
+    assert unit_of(ROOT, f"{WITH_SESSION}::test_without_spark") == SPARK
+
+
+def test_the_files_that_are_named_are_there() -> None:
     assert [one for one in FIRST if one != SPARK and not (ROOT / one).is_file()] == []
+    assert (ROOT / WITH_SESSION).is_file()

@@ -23,6 +23,9 @@ SPARK: Final = "spark"
 TOGETHER: Final = "tests/pipeline/test_cluster.py"
 """A file whose tests share what takes long to start: they go to one worker, too."""
 
+WITH_SESSION: Final = "tests/pipeline/test_object_store.py"
+"""A file whose tests share a server with those of the session: all of them go to its worker."""
+
 FIRST: Final = (
     SPARK,
     TOGETHER,
@@ -52,7 +55,7 @@ def unit_of(root: Path, nodeid: str) -> str:
     function = name.partition("[")[0]
     if file == TOGETHER:
         return file
-    if function.rpartition("::")[2] in _given_spark(root / file):
+    if file == WITH_SESSION or function.rpartition("::")[2] in _given_spark(root / file):
         return SPARK
     return nodeid if file in FIRST else f"{file}::{function}"
 
