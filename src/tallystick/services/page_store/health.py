@@ -84,7 +84,7 @@ class Health:
             raise LogClosedError("the page store is closed", file=self._path)
         if self.failure is not None:
             raise LogClosedError(
-                f"the page store failed: {self.failure}",
+                f"the page store failed: {str(self.failure) or repr(self.failure)}",
                 file=self._path,
                 advice=_REOPEN,
             ) from self.failure

@@ -113,9 +113,10 @@ class BranchOfStore(Uncopied):
                 try:
                     yield
                 except LogWriteError as error:
+                    self._over = True  # a store rolls back what it refuses to prepare
                     raise BranchRolledBack(str(error)) from error
         finally:
-            self._store_transaction.in_branch = True
+            self._store_transaction.in_branch = not self._over
 
 
 class EmbeddedBranch(BranchOfStore):
