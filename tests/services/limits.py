@@ -111,6 +111,19 @@ def _journal(folder: Path, acknowledge: Acknowledge) -> None:
         log.compact(force=True)
 
 
+def _shared(folder: Path, acknowledge: Acknowledge) -> None:
+    with Journal(folder / "log", shared=True, settings={"segment_size": 256 << 10}) as log:
+        log.append(b"0")
+        acknowledge(0)
+        # More than a mailbox takes: it is handed over in a file.
+        log.append_many([b"%d" % number + bytes(900) for number in range(1, 1500)])
+        acknowledge(1499)
+        with log.transaction() as transaction:
+            transaction.add(7, b"live")
+        log.compact(force=True)
+        assert len([one for one in log.replay() if one.type == "append"]) == 1500
+
+
 def _appended(folder: Path) -> set[int]:
     with Journal(folder / "log", settings={"segment_size": 256 << 10}) as log:
         plain = [one for one in log.replay() if one.type == "append"]
@@ -229,6 +242,7 @@ def _read(name: str, folder: Path, acknowledge: Acknowledge) -> None:
 
 SUBJECTS: dict[str, Subject] = {
     "journal": Subject(_journal, _appended),
+    "journal-shared": Subject(_shared, _appended),
     "journal-recovery": Subject(_open_again, _appended, lambda at: _journal(at, lambda _: None)),
     "page_store": Subject(_page_store, _stored),
     "write_behind": Subject(_write_behind, _pending),

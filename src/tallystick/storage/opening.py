@@ -213,8 +213,9 @@ def start_thread(thread: threading.Thread) -> None:
     """
     try:
         thread.start()
-    except RuntimeError as error:
-        raise OSError(errno.EAGAIN, f"no other thread can be started ({error})") from error
+    except (RuntimeError, MemoryError) as error:
+        text = f"no other thread can be started ({str(error) or 'no memory'})"
+        raise OSError(errno.EAGAIN, text) from error
 
 
 def join_thread(thread: threading.Thread, seconds: float = math.inf) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from tallystick.errors import LogClosedError, TallystickError
+from tallystick.errors import LogClosedError
 from tallystick.printable import logger
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.opening import is_running, start_thread
@@ -140,14 +140,15 @@ class Leader(Uncopied):
             if not epoch.deposed:
                 _log.critical("the leader of a shared log has failed: %s", error)
             self._abandon()
-        self._heart.stop()
-        epoch.enter(phase)
-        epoch.close()
+        finally:  # whatever has failed: while the heart beats nobody takes over
+            self._heart.stop()
+            epoch.enter(phase)
+            epoch.close()
 
     def _abandon(self) -> None:
         try:
             self._service.abandon()
-        except (OSError, TallystickError) as error:
+        except Exception as error:
             _log.warning("a log that was led by this process was not closed: %s", error)
 
     def check(self, change: str) -> None:

@@ -21,12 +21,14 @@ for in the log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from typing import Final, Protocol
 from zlib import crc32
 
 from tallystick.errors import LogWriteError
+from tallystick.storage.opening import needing_space
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.epochs import ANSWERS, BOX_BYTES, REQUESTS, Epoch
 
@@ -108,15 +110,16 @@ class Mailbox:
 
     def _spill(self, data: bytes) -> None:
         # Not by the mapping: without room that would end the process.
-        file = kernel.open_file(self._spill_path, os.O_RDWR | os.O_CREAT)
+        path = self._spill_path
         try:
-            file.pwrite(data, 0)
+            with needing_space(kernel.real_path(path), "a batch that is handed over"):
+                file = kernel.open_file(path, os.O_RDWR | os.O_CREAT)
+                with contextlib.closing(file):
+                    file.pwrite(data, 0)
         except OSError as error:
             raise LogWriteError(
-                f"a batch cannot be handed over: {error}", file=kernel.real_path(file.path)
+                f"a batch cannot be handed over: {error}", file=kernel.real_path(path)
             ) from error
-        finally:
-            file.close()
 
     @property
     def _spill_path(self) -> str:

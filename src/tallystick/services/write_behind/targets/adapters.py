@@ -114,11 +114,15 @@ class AsyncTarget(CallableTarget, Uncopied):
 
     def open(self, log_id: str) -> None:  # noqa: ARG002 - functions keep no numbers
         """Start the event loop in a thread."""
-        self._loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(
-            target=self._loop.run_forever, name="write-behind loop", daemon=True
-        )
-        start_thread(self.thread)
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="write-behind loop", daemon=True)
+        try:
+            start_thread(thread)
+        except OSError:
+            loop.close()
+            raise
+        # Only now: a loop that does not run ends nothing that is asked of it.
+        self._loop, self.thread = loop, thread
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         """Run the coroutine for each entry, and wait for it."""

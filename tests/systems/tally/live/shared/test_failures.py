@@ -20,6 +20,7 @@ from tallystick.services.journal import Journal
 from tallystick.storage.files import File
 from tallystick.storage.local import LocalFileSystem
 from tallystick.storage.shared import epochs
+from tallystick.storage.shared.mailbox import REQUEST_MAX
 from tallystick.systems.tally.format.layout import CONTROL_NAME, segment_name
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.batches import decode_error
@@ -138,6 +139,28 @@ def test_a_full_disk_refuses_what_has_no_room_and_all_go_on(tmp_path: Path) -> N
     with SharedTallyLog(path, settings=_SETTINGS) as log:
         lsns = sorted(acknowledged.values())
         assert log.durable_lsn == lsns[-1]
+
+
+def test_without_a_descriptor_a_batch_is_refused_and_all_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is larger than a mailbox is handed over in a file."""
+    path, large = str(tmp_path / "log"), bytes(REQUEST_MAX)
+    leader = SharedTallyLog(path, settings=_SETTINGS)
+    follower = SharedTallyLog(path, settings=_SETTINGS)
+
+    def refused(name: str, _: int) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", name)
+
+    for log in (leader, follower):
+        with monkeypatch.context() as patch:
+            patch.setattr("tallystick.storage.shared.kernel.open_file", refused)
+            with pytest.raises(LogFullError, match="no file descriptor for a batch"):
+                log.append_durably(large)
+        assert log.append_durably(b"small")
+        assert log.append_durably(large)
+    follower.close()
+    leader.close()
 
 
 def test_damage_is_refused_by_whoever_would_lead_and_nothing_is_changed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tallystick.errors import LogPoisonedError
 from tallystick.records import Xid
 from tallystick.services.journal import Journal
 from tallystick.storage.shared import kernel
-from tallystick.storage.shared.epochs import Epoch
+from tallystick.storage.shared.epochs import Epoch, Phase
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import UnplacedEnding
@@ -224,6 +226,49 @@ def test_a_leader_that_was_deposed_gives_no_copy(tmp_path: Path) -> None:
     follower.append_durably(b"the log goes on")
     follower.close()
     leader.close()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_a_leader_without_a_thread_for_its_copy_leaves_the_lead_to_another_one(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = two(tmp_path)
+    fill(leader, 1)
+    assert leader._leader is not None
+    service: Any = leader._leader._service
+    service._copies = StateCopies(service.log, service._epoch.path, service._check, -9)
+
+    def refused(thread: threading.Thread) -> None:
+        assert thread.name.startswith("copy of")
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        service._copies.make_if_due()
+    leader.close()
+    assert follower.append_durably(b"the log goes on")
+    follower.close()
+
+
+def test_a_leader_that_cannot_even_abandon_its_log_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = two(tmp_path)
+    assert leader._leader is not None
+    epoch, service = leader._leader._epoch, leader._leader._service
+
+    def broken() -> None:
+        raise RuntimeError("a fault of ours")
+
+    for name in ("keep_house", "close", "abandon"):
+        monkeypatch.setattr(service, name, broken)
+    heart = leader._leader._heart
+    leader.close()
+    assert heart._stop.is_set()
+    assert epoch.phase == Phase.FAILED
+    with pytest.raises(LogPoisonedError):
+        follower.append_durably(b"refused, and no wait without an end")
+    follower.close()
 
 
 def test_the_state_of_an_encrypted_log_is_not_copied_in_plain_text(tmp_path: Path) -> None:

@@ -94,7 +94,11 @@ def lead(
     try:
         service = TallyService(epoch, membership, settings, key, fs, before, claim)
         leader = Leader(epoch, service, heart, sealing)
-        leader.start()
+        try:
+            leader.start()
+        except BaseException:
+            service.abandon()
+            raise
     except BaseException:
         heart.stop()
         raise

@@ -84,11 +84,12 @@ class StateCopies(Uncopied):
             return
         lines, live, self._segment = log.between_groups(_taken)
         self._check("copy of the state")
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._write, args=(lines, live), name=f"copy of {self._path}", daemon=True
         )
         with contextlib.suppress(OSError):  # no thread to be had: the next time
-            start_thread(self._thread)
+            start_thread(thread)
+            self._thread = thread  # only now: one that never ran cannot be joined
 
     def _write(self, lines: list[Any], live: dict[int, tuple[Element, ...]]) -> None:
         began, part = time.monotonic(), self._path + ".part"
