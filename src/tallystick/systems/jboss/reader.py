@@ -524,26 +524,32 @@ class JournalReading(Reading):
 
     def _never_took(self) -> bool:
         """Return whether every record that the journal ever had is there, and none took a page."""
-        return self._whole_since == 0
+        types = (one.attributes.get("user_type") for one in self.records())
+        return self._whole_since == 0 and not any(one in PAGE_TAKEN for one in types)
 
-    @cached_property
+    @property
     def _whole_since(self) -> int | None:
-        """The record id from which on every record is there; None if one of them took a page."""
+        """The record id from which on every record is there; None of none."""
         evidence = self._evidence
-        since = None if evidence.analysis.unknown_deleted else whole_since(begun(evidence))
-        types = () if since is None else (one.attributes.get("user_type") for one in self.records())
-        return None if any(one in PAGE_TAKEN for one in types) else since
+        return None if evidence.analysis.unknown_deleted else whole_since(begun(evidence))
 
     def _never_added(self, numbers: Set[int]) -> Set[int]:
-        """Return those of these large messages of which the journal surely never had a record."""
+        """Return those of these large messages of which the journal surely never had a record.
+
+        None where a message was taken from a page: files of large ones go after that.
+        """
         since = self._whole_since
-        if since is None:
-            return set()
-        named = set[int | None]()
-        for one in self.records():
-            unfinished = one.attributes.get("user_type") == UNFINISHED_LARGE
-            named.add(queue_id(one.body or b"") if unfinished else one.record_id)
-        return {one for one in numbers if one >= since} - named
+        left = set() if since is None else {one for one in numbers if one >= since}
+        # One by one, as user types are in no column: until each has a record, as a rule.
+        for one in self.records() if left else ():
+            user_type = one.attributes.get("user_type")
+            if user_type in PAGE_TAKEN:
+                return set()
+            unfinished = user_type == UNFINISHED_LARGE
+            left.discard(queue_id(one.body or b"") if unfinished else one.record_id)
+            if not left:
+                break
+        return left
 
     @cached_property
     def _finished(self) -> dict[tuple[int, int], int]:
