@@ -156,12 +156,10 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
 def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
     """Take out the logs that their systems never read again, unless they alone were asked for."""
     systems_ = {one.name: one for one in known}
-    reasons = [systems_[log.system].aside(log) for log in found.logs]
-    alone = not any(
-        _is_at(log, root) and not why for log, why in zip(found.logs, reasons, strict=True)
-    )
+    logs = [(log, systems_[log.system].aside(log)) for log in found.logs]
+    alone = not any(_is_at(log, root) and not why for log, why in logs)
     kept = []
-    for log, why in zip(found.logs, reasons, strict=True):
+    for log, why in logs:
         if not why or (alone and _is_at(log, root)):
             kept.append(log)
             continue
