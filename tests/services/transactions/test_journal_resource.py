@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tallystick.errors import LogFullError, LogPoisonedError, TransactionUsageError
+from tallystick.errors import LogPoisonedError
 from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
 from tallystick.services.journal import Journal
@@ -24,8 +24,6 @@ from tallystick.services.journal.resource import decode_xid, encode_xid
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.recovery import UNPROVED
-from tallystick.services.transactions.resource import BranchRolledBack
-from tallystick.services.transactions.resources.embedded import EmbeddedBranch
 from tallystick.storage.local import LOCAL
 from tallystick.testing.faults import Fault, FaultyFileSystem
 from tests.kit import unpack
@@ -197,25 +195,6 @@ def test_a_commit_that_the_journal_could_not_make_durable_closes_no_decision(
             both(tm, 1)
             assert not tm.recover().clean
             assert tm.decisions.open_decisions()
-
-
-class _Ended:
-    """A transaction of a store that was refused its prepare, and so was rolled back."""
-
-    prepared = in_branch = False
-
-    def rollback(self) -> None:
-        raise TransactionUsageError("the transaction has ended")
-
-
-def test_a_branch_whose_prepare_was_refused_is_not_rolled_back_again() -> None:
-    """The manager rolls back all branches then; the second rollback was logged as a failure."""
-    branch = EmbeddedBranch(cast("Any", _Ended()), Xid(1, b"g", b"b"))
-    with pytest.raises(BranchRolledBack), branch._preparing():
-        raise LogFullError("no space")
-    branch.rollback()
-    branch.close()
-    assert not branch._store_transaction.in_branch
 
 
 @pytest.mark.parametrize("system", ["tally", "jboss"])

@@ -113,10 +113,9 @@ class BranchOfStore(Uncopied):
                 try:
                     yield
                 except LogWriteError as error:
-                    self._over = True  # a store rolls back what it refuses to prepare
                     raise BranchRolledBack(str(error)) from error
         finally:
-            self._store_transaction.in_branch = not self._over
+            self._store_transaction.in_branch = True
 
 
 class EmbeddedBranch(BranchOfStore):
