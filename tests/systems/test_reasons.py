@@ -761,6 +761,7 @@ OTHERS = [
     Row("jboss", NONE, forced_change_of_files, "room-left"),
     Row("jboss", NONE, added_twice, "odd-record"),
     Row("jboss", NONE, object_store(end="#"), "state-passed-over"),
+    Row("jboss", NONE, object_store(end=".bak", below="#7#"), "recovery-ends"),
     Row("jboss", NONE, object_store(cut=0), "state-cut"),
     Row("jboss", NONE, object_store(below="Expired"), "state-expired"),
     Row("jboss", NONE, journal(37, 0, 0), "empty-after-full"),

@@ -163,6 +163,7 @@ def test_a_store_whose_transactions_have_ended_has_none_left(kind: str, tmp_path
     [
         ("#", None, "state-passed-over"),
         ("!", None, "state-passed-over"),
+        (" (1)", None, "state-passed-over"),
         ("", 0, "state-cut"),
         ("", 200, "state-cut"),
         ("", 8, "state-cut"),

@@ -160,6 +160,39 @@ def test_what_recovery_passes_over_is_said(end: str, store: Path) -> None:
     assert str(path) not in {one.file for one in reading(store).records()}
 
 
+@pytest.mark.parametrize("end", [" (1)", " - Copy", ".txt", "~"])
+def test_a_state_under_another_name_is_passed_over_unless_it_is_a_copy(
+    end: str, store: Path
+) -> None:
+    (store / ACTION / f"{uid('17')}{end}").write_bytes((store / ACTION / uid("17")).read_bytes())
+    (store / ACTION / f"._{uid('17')}").write_bytes(b"\0\5\x16\7")
+    assert judged(store) == (Answer.SAFE, "states-whole")
+    (store / ACTION / uid("17")).unlink()
+    assert judged(store) == (Answer.CANNOT_TELL, "state-passed-over")
+    (finding,) = reading(store).findings()
+    assert finding.file == str(store / ACTION / f"{uid('17')}{end}")
+
+
+def test_a_state_in_folders_of_another_case_is_passed_over(store: Path) -> None:
+    """As a file system leaves them that does not tell large letters from small ones."""
+    (store / ACTION).rename((store / ACTION).with_name("ATOMICACTION"))
+    assert judged(store) == (Answer.CANNOT_TELL, "state-passed-over")
+    assert (
+        "would find no transaction" in CliRunner().invoke(command, ["explain", str(store)]).output
+    )
+
+
+def test_a_store_by_hash_is_not_recovered_past_a_foreign_file(tmp_path: Path) -> None:
+    put(tmp_path, "1", DECIDED, f"{ACTION}/#7#")
+    put(tmp_path, "2", DECIDED, f"{ACTION}/#143#")
+    foreign = tmp_path / ACTION / "#143#" / ".DS_Store"
+    foreign.write_bytes(b"\0\0\0\1Bud1")
+    (one,) = tallystick.explain(tmp_path).logs
+    assert (one.judgement.answer, one.judgement.reason) == (Answer.REFUSES, "recovery-ends")
+    assert one.judgement.at_stake.transactions == 2
+    assert [one.file for one in reading(tmp_path).findings()] == [str(foreign)]
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

@@ -17,6 +17,7 @@ from tallystick.records import State, Transaction
 from tallystick.systems.jboss.format.bodies import object_state
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME, Item
 from tallystick.systems.jboss.format.participants import (
+    ACTION,
     KINDS,
     TRANSACTION,
     Participant,
@@ -26,7 +27,6 @@ from tallystick.systems.jboss.format.participants import (
 )
 
 EXTENSION = "txlog"
-_ACTION = "/StateManager/BasicAction/"
 _ABORTED = frozenset({"aborting", "abort_only", "aborted", "heuristic_rollback"})
 
 
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 def is_transaction(type_name: str) -> bool:
     """Return whether states of this type are those of transactions."""
-    return type_name.startswith(_ACTION)
+    return type_name.startswith(ACTION)
 
 
 def transaction_of(log: str, uid: str, type_name: str, state: bytes, place: Place) -> Transaction:

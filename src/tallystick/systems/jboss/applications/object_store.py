@@ -47,7 +47,12 @@ from tallystick.systems.jboss.applications.coordinated import (
 )
 from tallystick.systems.jboss.codes import CODES, REASONS
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME
-from tallystick.systems.jboss.format.object_files import ObjectFile, begins_state, object_file
+from tallystick.systems.jboss.format.object_files import (
+    ObjectFile,
+    begins_state,
+    ends_recovery,
+    object_file,
+)
 from tallystick.systems.protocol import (
     FileLife,
     Folder,
@@ -136,6 +141,8 @@ class _State:
             return "state that recovery has given up"
         if named.shadow or named.hidden:
             return "shadow of a state" if named.shadow else "hidden state"
+        if named.misnamed:
+            return "state under another name"
         return "state" if self.size else "empty state"
 
 
@@ -152,7 +159,18 @@ class ObjectStoreReading(CoordinatorReading):
     def _states(self) -> list[_State]:
         read = ((path, object_file(path)) for path in sorted(self.source.files))
         states = (self._state(path, named) for path, named in read if named is not None)
-        return [one for one in states if one is not None]
+        found = [one for one in states if one is not None]
+        in_use = {(one.named.type_name, one.named.uid) for one in found if one.named.in_use}
+        return [
+            one
+            for one in found
+            if not one.named.misnamed or (one.named.type_name, one.named.uid) not in in_use
+        ]
+
+    @cached_property
+    def _ends(self) -> list[str]:
+        """The files at which recovery ends."""
+        return ends_recovery(self.source.files)
 
     @cached_property
     def _unread(self) -> list[LogUnreadableError]:
@@ -170,6 +188,8 @@ class ObjectStoreReading(CoordinatorReading):
             return _State(path, named, len(data), None)
         place = Place(path, 0, len(data), _EVIDENCE)
         found = transaction_of(self.source.path, named.uid, named.type_name, data, place)
+        if named.misnamed and found.state is State.UNDECIDED:
+            return None  # what an editor or a desktop puts beside a file
         found.first_time = found.last_time = found.attributes.pop("began")
         return _State(path, named, len(data), found)
 
@@ -209,6 +229,8 @@ class ObjectStoreReading(CoordinatorReading):
         states = self._states
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
         found = [build.unreadable(one) for one in self._unread]
+        for path in self._ends:
+            found.append(build("recovery-ends", f"{REASONS['recovery-ends'].meaning}", file=path))
         for one in states:
             if one.transaction is None:
                 continue
@@ -246,7 +268,11 @@ class ObjectStoreReading(CoordinatorReading):
 
     def _grounds(self) -> Iterator[Ground]:
         states = [one for one in self._states if one.transaction]
-        passed_over = [one for one in states if one.named.shadow or one.named.hidden]
+        passed_over = [one for one in states if not one.named.in_use]
+        if self._ends:
+            text = f"{self._ends[0]}: {REASONS['recovery-ends'].meaning}"
+            owed = [one for one in states if one.is_owed and not one.named.expired]
+            yield Ground("recovery-ends", text, AtStake(len(owed)))
         for code, some in (
             ("state-cut", [one for one in states if one.named.in_use and not one.read]),
             ("state-passed-over", [one for one in passed_over if not one.named.expired]),

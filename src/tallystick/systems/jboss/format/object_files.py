@@ -4,7 +4,9 @@
 such as ``StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction``, to ``TYPE/UID`` below the
 root of the store; `HashedStore` and `HashedActionStore` to ``TYPE/#HASH#/UID``. UID has ``_`` for
 ``:``. ``UID!`` is a shadow, which was never made the state, and ``#`` at the end of either hides
-it. `Expired` below a type holds what recovery has given up. The file is the state alone.
+it. `Expired` below a type holds what recovery has given up. The file is the state alone. Recovery
+asks for exactly these names, so a copy under another one, or below folders whose letters have
+another case, is none to it.
 
 In: a path. Out: what it names, None where that is no state's. Source: FileSystemStore,
 ShadowingStore, HashedStore, ExpiredEntryMonitor and Uid of Narayana 7.0.2.
@@ -13,17 +15,25 @@ ShadowingStore, HashedStore, ExpiredEntryMonitor and Uid of Narayana 7.0.2.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC
-from tallystick.systems.jboss.format.participants import MARK
+from tallystick.systems.jboss.format.participants import ACTION, MARK, TRANSACTION
 
 _UID = r"-?[0-9a-f]{1,16}(?:_-?[0-9a-f]{1,16}){4}"
 _NAME = re.compile(rf"({_UID})(!?)(#?)(?:\.gz|\.zst)?")
+_WITHIN = re.compile(
+    rf"(?<![0-9a-f])(?<![0-9a-f]_){_UID}(?![0-9a-f])(?!_[0-9a-f]+(?:[^a-z]|$))", re.IGNORECASE
+)
+"""A Uid in a name that is not one; Narayana reads letters of either case, and writes small ones."""
 _HASHED = re.compile(r"#\d+#")
 _FIRST = frozenset({"CosTransactions", "EISNAME", "Recovery", "StateManager"})
 """What the types that Narayana itself stores begin with."""
 _EXPIRED = "Expired"
+_FOLDERS = {one.lower(): one for one in TRANSACTION.split("/") if one}
+"""The folders of a transaction's type by their names in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +43,12 @@ class ObjectFile:
     Attributes:
         store: the folder of the store; that of the file where its type is none of Narayana's own.
         type_name: the type of the state, as Narayana names it; empty where the folders do not tell.
-        uid: the Uid of the object, as Narayana prints it.
+        uid: the Uid of the object, as Narayana prints it; empty where the name has none, which
+            counts in the folders of a store by hash alone.
         shadow: it was written beside the state, and never took its place.
         hidden: recovery does not see it until it is revealed.
         expired: recovery has given it up and moved it here.
+        misnamed: its name, or one of its folders, is none that Narayana writes.
     """
 
     store: str
@@ -45,30 +57,69 @@ class ObjectFile:
     shadow: bool
     hidden: bool
     expired: bool
+    misnamed: bool = False
 
     @property
     def in_use(self) -> bool:
         """True if recovery reads it."""
-        return not (self.shadow or self.hidden or self.expired)
+        return not (self.shadow or self.hidden or self.expired or self.misnamed)
 
 
 def object_file(path: str) -> ObjectFile | None:
     """Return what a path names."""
     *folders, name = path.split("/")
-    found = _NAME.fullmatch(name)
-    if found is None:
-        return None
     own = len(folders)
-    if own and _HASHED.fullmatch(folders[own - 1]):
-        own -= 1
+    hashed = bool(own) and _HASHED.fullmatch(folders[own - 1]) is not None
+    own -= hashed
     expired = bool(own) and folders[own - 1] == _EXPIRED
     own -= expired
-    first = next((at for at in range(own) if folders[at] in _FIRST), own)
-    type_name = "".join(f"/{one}" for one in folders[first:own])
-    uid, shadow, hidden = found.groups()
+    # The last one: what a folder above the store is called is for people to choose.
+    first = next((at for at in reversed(range(own)) if _begins_type(folders[at])), own)
+    named = folders[first:own]
+    usual = [_FOLDERS.get(one.lower(), one) for one in named]
+    type_name = "".join(f"/{one}" for one in usual)
     store = "/".join(folders[:first]) or ("/" if path.startswith("/") else ".")
-    uid = uid.replace("_", ":")
-    return ObjectFile(store, type_name, uid, bool(shadow), bool(hidden), expired)
+    found = _NAME.fullmatch(name)
+    if found is not None:
+        uid, shadow, hidden = found.groups()
+        uid = uid.replace("_", ":")
+        return ObjectFile(
+            store, type_name, uid, bool(shadow), bool(hidden), expired, named != usual
+        )
+    within = _WITHIN.search(name)
+    if not type_name.startswith(ACTION) or (within is None and not hashed):
+        return None
+    uid = within[0].lower().replace("_", ":") if within else ""
+    return ObjectFile(store, type_name, uid, False, False, expired, misnamed=True)
+
+
+def _begins_type(folder: str) -> bool:
+    return _FOLDERS.get(folder.lower(), folder) in _FIRST
+
+
+def ends_recovery(paths: Iterable[str]) -> list[str]:
+    """Return the files at which recovery of a store by hash ends with an error.
+
+    `HashedStore` takes the name of each file for a Uid. Where it is none, and is not that of a
+    hidden state alone, it goes on with no Uid at all, and fails.
+    """
+    folders: dict[str, dict[str, str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        named = object_file(path)
+        if _HASHED.fullmatch(folder.rpartition("/")[2]) and named and not named.expired:
+            folders.setdefault(folder, {})[logical_name(name)] = path
+    return [
+        path
+        for names in folders.values()
+        for name, path in sorted(names.items())
+        if _WITHIN.fullmatch(name) is None and _revealed(name) in names
+    ]
+
+
+def _revealed(name: str) -> str:
+    """Return the name of a hidden state, or of a shadow, without its mark."""
+    return name.partition("#")[0] if "#" in name else name.partition("!")[0]
 
 
 def begins_state(head: bytes) -> bool:

@@ -25,7 +25,9 @@ from tallystick.records import Xid
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC, UID_SIZE, XID_PART_MAX, uid_text
 from tallystick.systems.jboss.format.layout import I4, I8
 
-TRANSACTION = "/StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
+ACTION = "/StateManager/BasicAction/"
+"""What the types of transactions begin with."""
+TRANSACTION = f"{ACTION}TwoPhaseCoordinator/AtomicAction"
 """The name of the type of a transaction's state."""
 SUBORDINATE = "/SubordinateAtomicAction/JCA"
 SERVER = "/ArjunaTransactionImple/ServerTransaction"
