@@ -478,6 +478,9 @@ class LocalFileSystem:
                 return sorted(os.listdir(folder))  # noqa: PTH208
         except FileNotFoundError:
             return []
+        except OSError as error:
+            error.filename = path  # which was asked for as ".", or by a number
+            raise
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file; see `FileSystem.rename`."""

@@ -17,6 +17,7 @@ from tallystick.records import NumberedRecord, Xid
 from tallystick.roles import (
     DoneTicket,
     JournalEngine,
+    JournalRecord,
     PreparedTransaction,
     RecordJournal,
     Role,
@@ -28,6 +29,7 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.source import as_unreadable
 from tallystick.systems.folders import require_no_other
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import (
@@ -94,10 +96,9 @@ class RecordJournalEngine(Uncopied):
         self._role = role
         self._lock = threading.Lock()
         self.add, self.update, self.delete = role.add, role.update, role.delete
-        self.live_records, self.prepared = role.live_records, role.prepared
         self.close = role.close
         self.deletes_last = role.deletes_last
-        self._begun = {one.transaction for one in role.prepared()}
+        self._begun = {one.transaction for one in self.prepared()}
         # An id must not be used twice, nor after a restart: it is above the clock and live ids.
         self._last_id = max([time.time_ns() // 1000, *self.live_ids()])
         self._last_transaction = self._last_id
@@ -108,9 +109,19 @@ class RecordJournalEngine(Uncopied):
             self._last_id += 1
             return self._last_id
 
+    def live_records(self) -> Iterator[JournalRecord]:
+        """Read adds and updates of live ids, as the role gives them."""
+        with as_unreadable(self._path):
+            return self._role.live_records()
+
+    def prepared(self) -> Sequence[PreparedTransaction]:
+        """Read the prepared transactions."""
+        with as_unreadable(self._path):
+            return self._role.prepared()
+
     def in_doubt(self) -> Mapping[int, bytes]:
         """Return the extra data of each prepared transaction, by number."""
-        return {one.transaction: one.extra for one in self._role.prepared()}
+        return {one.transaction: one.extra for one in self.prepared()}
 
     @property
     def identity(self) -> str:
@@ -183,7 +194,7 @@ class RecordJournalEngine(Uncopied):
 
     def live_ids(self) -> set[int]:
         """Return the ids of live records."""
-        return {one.record_id for one in self._role.live_records()}
+        return {one.record_id for one in self.live_records()}
 
     def next_transaction(self) -> int:
         """Return a lower bound for transaction numbers that were never used."""

@@ -21,6 +21,7 @@ from tallystick.records import Finding
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.storage.source import (
     ByteSource,
+    as_unreadable,
     logical_name,
     open_source,
     read_head,
@@ -237,7 +238,8 @@ def read_folder(fs: FileSystem, folder: str) -> tuple[Catalog, FileAccess]:
 
 
 def _members(fs: FileSystem, folder: str) -> list[str]:
-    names = fs.list(folder)
+    with as_unreadable(folder):
+        names = fs.list(folder)
     own = [name for name in names if is_own(name)] or filter(is_member, names)
     return [posixpath.join(folder, name) for name in own]
 

@@ -168,8 +168,8 @@ def encode_error(error: TallystickError) -> bytes:
     return _ERROR + json.dumps(fields).encode()
 
 
-def decode_lsns(data: bytes) -> Sequence[int]:
-    """Return the LSN of each item, negative for a refusal.
+def decode_lsns(data: bytes, folder: str | None = None) -> Sequence[int]:
+    """Return the LSN of each item, negative for a refusal; ``folder`` as of `decode_error`.
 
     Raises:
         TallystickError: the leader has refused the whole batch.
@@ -178,15 +178,15 @@ def decode_lsns(data: bytes) -> Sequence[int]:
         first, count = _RUN_FIELDS.unpack_from(data, 1)
         return range(first, first + count)
     if data[:1] == _ERROR:
-        raise decode_error(data)
+        raise decode_error(data, folder)
     return struct.unpack(f"<{(len(data) - 1) // 8}q", data[1:])
 
 
-def decode_error(data: bytes) -> TallystickError:
-    """Return the error that the leader had."""
+def decode_error(data: bytes, folder: str | None = None) -> TallystickError:
+    """Return the error that the leader had, for the log in ``folder`` as it is opened here."""
     name, message, expected, found, advice = json.loads(data[1:])
     made = _ERRORS.get(name, LogWriteError)
-    return made(message, expected=expected, found=found, advice=advice)
+    return made(message, file=folder, expected=expected, found=found, advice=advice)
 
 
 def judgement_fields(one: Judgement) -> list[object]:

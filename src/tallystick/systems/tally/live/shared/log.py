@@ -304,7 +304,7 @@ class SharedTallyLog(Closing):
 
     def _answers(self, answer: bytes, count: int) -> Sequence[Answer]:
         try:
-            lsns = decode_lsns(answer)
+            lsns = decode_lsns(answer, self.path)
         except LogWriteError as error:
             return [error] * count
         if type(lsns) is range or REFUSED not in lsns:
@@ -321,7 +321,7 @@ class SharedTallyLog(Closing):
         while isinstance(answer := self._client.ask(request), Cut):
             pass
         if answer[:1] != b"J":
-            raise decode_error(answer)
+            raise decode_error(answer, self.path)
         return json.loads(answer[1:])
 
     # -- state --------------------------------------------------------------------------
