@@ -55,7 +55,8 @@ def forked_error(path: str) -> LogClosedError:
     return LogClosedError(
         "it belongs to the process that forked this one",
         file=path,
-        advice="Open the log anew in the child, once its parent has closed it",
+        advice="Open the log anew in the child, once its parent has closed it; a journal or a "
+        "manager may be open in both, with shared=True",
     )
 
 

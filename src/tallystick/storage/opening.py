@@ -209,8 +209,11 @@ def start_thread(thread: threading.Thread) -> None:
     """Start a thread.
 
     Raises:
-        OSError: the system has no memory for another one, or allows none (EAGAIN).
+        OSError: the system has no memory for another one, or allows none, or the interpreter ends
+            (EAGAIN).
     """
+    if sys.is_finalizing():  # Python 3.11 would wait for ever for it to begin
+        raise OSError(errno.EAGAIN, "no other thread can be started while the interpreter ends")
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:

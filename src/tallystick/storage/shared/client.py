@@ -6,6 +6,7 @@ other; what a leader that ended has written is not handed over again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -159,6 +160,7 @@ class Client(Uncopied):
                 self._epoch = newest
                 return newest
             if newest is None or newest.is_over():
+                self._refuse_ending()
                 self._try_to_lead(self._first_epoch() if newest is None else newest.number + 1)
             else:
                 address = newest.address(Epoch.phase_word)
@@ -199,6 +201,19 @@ class Client(Uncopied):
             )
 
     # -- the end ----------------------------------------------------------------------------------
+
+    def _refuse_ending(self) -> None:
+        """Raise `LogPoisonedError` where no thread of this process runs that could lead."""
+        if sys.is_finalizing():
+            raise self._stop(
+                LogPoisonedError(
+                    "the interpreter ends, and the threads that led this shared log have ended; "
+                    "what was handed over is durable or not",
+                    file=self._membership.folder,
+                    advice="Close the log before the program ends: a generator or an object that "
+                    "is left to the interpreter's end is closed too late",
+                )
+            )
 
     def _refuse_stopped(self) -> None:
         if self._stopped is not None:

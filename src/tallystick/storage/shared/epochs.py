@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import sys
 from enum import IntEnum
 from typing import Final
 
@@ -196,6 +197,8 @@ class Epoch(SharedMemory):
         """Return True if another process should lead."""
         if self.phase in (Phase.CLOSED, Phase.FAILED) or not self.is_led():
             return True
+        if sys.is_finalizing() and self.pid == kernel.process_id():
+            return True  # the threads of this process have ended
         silence = (time.monotonic_ns() - self.beat_ns) / 1e9
         if silence < STOPPED_S:
             return False
