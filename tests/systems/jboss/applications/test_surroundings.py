@@ -72,6 +72,41 @@ def test_a_whole_broker_is_safe_and_its_parts_fit(tmp_path: Path) -> None:
     assert (one.surroundings.kind, one.surroundings.path) == ("broker", str(tmp_path / "data"))
 
 
+@pytest.mark.parametrize("name", ["221 (1).msg", "221 - Copy.msg", "._221.msg", "Copy of 221.msg"])
+def test_a_copy_of_a_large_message_keeps_newer_brokers_from_starting(
+    name: str, tmp_path: Path
+) -> None:
+    """Since 2.29; the older ones pass over it."""
+    data = broker(tmp_path)
+    for other in ("221.msg.bak", "notes.txt", "99.copy.msg"):
+        (data / "large-messages" / other).write_bytes(b"x")
+    assert answer(data) == (Answer.SAFE, "next-file", 0)
+    (data / "large-messages" / name).write_bytes(b"x")
+    assert answer(data) == (Answer.CANNOT_TELL, "beside-the-log", None)
+    (found,) = (one for one in judged(data)[1] if one.why.startswith(name))
+    assert "2.29" in found.why
+
+
+@pytest.mark.parametrize("name", ["000000001 (1).page", "._000000001.page"])
+def test_no_broker_starts_with_a_page_that_has_no_number(name: str, tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    pages = data / "paging" / "b9e0"
+    pages.mkdir(parents=True)
+    (pages / name).write_bytes(b"")
+    assert answer(data) == (Answer.SAFE, "next-file", 0)  # no address: it passes over the folder
+    (pages / "address.txt").write_text("orders")
+    assert answer(data)[:2] == (Answer.REFUSES, "part-refused")
+
+
+def test_files_of_messages_under_other_names_are_a_journal(tmp_path: Path) -> None:
+    """A broker goes by the end of a name alone."""
+    data = broker(tmp_path)
+    for one in (data / "journal").glob("*.amq"):
+        one.rename(one.with_name(f"{one.stem} (1).amq"))
+    answers = [one.judgement for one in tallystick.explain(data).logs]
+    assert not any("The journal of messages has no file" in one.text for one in answers)
+
+
 @pytest.mark.parametrize(
     ("change", "rows", "words"),
     [

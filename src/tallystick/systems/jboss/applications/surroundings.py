@@ -26,7 +26,7 @@ from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format import messages
-from tallystick.systems.jboss.format.file_names import extension_of
+from tallystick.systems.jboss.format.file_names import NEWER, extension_of
 from tallystick.systems.jboss.format.layout import Contents
 from tallystick.systems.jboss.format.pages import LargeMessage, PageContents, contents_of
 from tallystick.systems.surroundings import alone, names_beside, open_part
@@ -36,6 +36,7 @@ BROKER: Final = "broker"
 BINDINGS: Final = "bindings"
 MESSAGE_EXTENSIONS: Final = frozenset({"amq", "hq"})
 BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
+_MESSAGE_ENDINGS: Final = tuple(f".{one}" for one in sorted(MESSAGE_EXTENSIONS))
 _BROKERS: Final = MESSAGE_EXTENSIONS | BINDINGS_EXTENSIONS
 _LAYOUT: Final = "the layout of a data directory"
 _SETTINGS: Final = "broker.xml"
@@ -46,6 +47,8 @@ _PLACES: Final = {
     "paging": ("paging",),
 }
 """Part -> names of its folder; Artemis names the settings ``bindings-directory`` and so on."""
+_ADDRESS: Final = "address.txt"
+"""What a folder of pages has, or a start passes over it."""
 _LISTED_MAX: Final = 5
 """Queues and files are listed up to this many."""
 _LISTS: Final = frozenset(
@@ -138,8 +141,9 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     held = _held(places["paging"][0], contents, queues or {})
     parts = [
         _bindings(place, contents, queues, damage, paged=bool(held), older=older),
-        _large(places["large-messages"], contents),
-        _pages(places["paging"], contents, queues or {}, places["large-messages"], held, known),
+        _large(places["large-messages"], contents, extension),
+        _foreign_page(places["paging"])
+        or _pages(places["paging"], contents, queues or {}, places["large-messages"], held, known),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
 
@@ -174,7 +178,8 @@ def _beside_bindings(folder: str, broker: str, places: dict[str, _Place]) -> Sur
 
 
 def _has_messages(name: str) -> bool:
-    return extension_of(logical_name(name)).lower() in MESSAGE_EXTENSIONS
+    """Return whether a broker takes a file for one of its journal, whatever begins its name."""
+    return logical_name(name).lower().endswith(_MESSAGE_ENDINGS)
 
 
 def _places(folder: str) -> tuple[str, dict[str, _Place]]:
@@ -305,7 +310,7 @@ def _bindings(
     return Part(BINDINGS, path, found_by, fits=True, why="They name every queue of a message.")
 
 
-def _large(place: _Place, contents: _Contents) -> Part:
+def _large(place: _Place, contents: _Contents, extension: str) -> Part:
     path, found_by, there = place
     wanted = {one: size for one, size in contents.large.items() if contents.references.get(one)}
     names = {logical_name(name): name for name in names_beside(path)} if wanted else {}
@@ -315,8 +320,25 @@ def _large(place: _Place, contents: _Contents) -> Part:
         why += f"a start delivers {len(odd):,} large messages in part, empty, or as another."
         stake = AtStake(None, len(odd))
         return Part("large messages", path, found_by, there, False, why, Answer.LOSES, stake)
+    if extension == NEWER and (foreign := _unnumbered(path, ".msg")):
+        why = f"{foreign} has no number of a message: Artemis 2.29 and newer do not start with it."
+        decided_by = "which version of the broker starts; or without that file"
+        return Part(
+            "large messages", path, found_by, there, False, why, Answer.CANNOT_TELL, AtStake(),
+            decided_by,
+        )  # fmt: skip
     why = "Every large message has its file." if wanted else "No large message waits."
     return Part("large messages", path, found_by, there, True, why)
+
+
+def _unnumbered(folder: str, ending: str) -> str:
+    """Return a file of which a start takes the name for a number, in vain; empty if none.
+
+    A copy beside the file of a large message or a page, as people, desktops and services make them.
+    """
+    names = (logical_name(one) for one in sorted(names_beside(folder)))
+    own = (one for one in names if one.endswith(ending))
+    return next((one for one in own if not re.fullmatch(r"\d{1,19}", one.partition(".")[0])), "")
 
 
 def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> str:
@@ -334,6 +356,16 @@ def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> s
         return ""
     more = "" if found < size else ", so another file lies in its place"
     return f"{name} has {found:,} of {size:,} bytes{more}"
+
+
+def _foreign_page(place: _Place) -> Part | None:
+    path, found_by, there = place
+    for name in sorted(names_beside(path)):
+        below = f"{path}/{name}"
+        if _ADDRESS in names_beside(below) and (foreign := _unnumbered(below, ".page")):
+            why = f"{name}/{foreign} has no number of a page: a broker does not start with it."
+            return Part("paging", path, found_by, there, False, why, Answer.REFUSES)
+    return None
 
 
 def _pages(
@@ -523,11 +555,11 @@ def _held(folder: str, journal: _Contents, queues: dict[int, str]) -> dict[str, 
         below = f"{folder}/{name}"
         names = sorted(map(logical_name, names_beside(below)))
         pages = [one for one in names if re.fullmatch(r"\d+\.page", one)]
-        if not pages or "address.txt" not in names:
+        if not pages or _ADDRESS not in names:
             continue
         numbers = [int(one.partition(".")[0]) for one in pages]
         found, counts = _Held(0, numbers=numbers), list[int]()
-        address = _text(f"{below}/address.txt")
+        address = _text(f"{below}/{_ADDRESS}")
         # Queues that are not known are as many as may be.
         own = [one for one, named in queues.items() if named == address] or list(queues) or [0]
         for page, name in zip(numbers, pages, strict=True):
