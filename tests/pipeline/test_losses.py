@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,24 @@ def test_failfast_fails_over_damage(tmp_path: Path, table: str, columns: tuple[s
     with pytest.raises(RecordsLostError, match=file.name):
         list(_read(options[1]))
     assert list(_read(SourceOptions((str(tmp_path),), "findings", mode="failfast")))
+
+
+@pytest.mark.parametrize("split_bytes", [1 << 30, 4000], ids=["whole", "parts"])
+@pytest.mark.parametrize("cut", ["cut", "removed"])
+@pytest.mark.parametrize("table", FEED)
+def test_failfast_fails_over_what_left_no_row(
+    tmp_path: Path, table: str, cut: str, split_bytes: int
+) -> None:
+    for number in range(12):
+        with TallyLog(str(tmp_path), settings=SMALL) as log:
+            log.append(b"%d" % number * 400).wait()
+            log.roll() if number == 5 else None
+    file = max(tmp_path.glob("*[0-9].tally"))
+    file.unlink() if cut == "removed" else os.truncate(file, file.stat().st_size // 2)
+    options = SourceOptions((str(tmp_path),), table, mode="failfast", split_bytes=split_bytes)
+    list(_read(replace(options, mode="permissive")))
+    with pytest.raises(RecordsLostError):
+        list(_read(options))
 
 
 @pytest.mark.parametrize("system", WRITERS)

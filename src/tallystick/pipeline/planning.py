@@ -65,13 +65,15 @@ class RecordsLostError(LogUnreadableError):
 class Piece:
     """A log, or one split of it, with its size in stored bytes.
 
-    ``closes`` are the tables besides the records that all splits of the log can give together.
+    ``closes`` are the tables besides the records that all splits of the log can give together;
+    ``first`` is True of one split of a log, or the whole.
     """
 
     source: LogSource
     split: Split | None = None
     size: int = 0
     closes: tuple[str, ...] = ()
+    first: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +233,8 @@ def _pieces(log: LogSource, options: SourceOptions, *, whole: bool) -> list[Piec
     if isinstance(reading, JudgedBySplit):
         closes += JUDGED
     return [
-        Piece(_with_needed_files(log, reading, split), split, _size(split), closes)
-        for split in splits
+        Piece(_with_needed_files(log, reading, split), split, _size(split), closes, not number)
+        for number, split in enumerate(splits)
     ]
 
 

@@ -36,7 +36,6 @@ from tallystick.reading.survey import error_finding
 from tallystick.reading.tables import (
     batches_of,
     batches_of_rows,
-    damaged_files,
     finding_batches,
     named_batches,
     salvaged_batches,
@@ -196,11 +195,9 @@ def _tables_of(
     strict = options.mode == "failfast"
     for table in tables:
         try:
-            if strict and table in LOSING and table != "records":
+            if strict and table in LOSING and piece.first:
                 require_undamaged(piece.source, options)
             for batch in _read(opening.reading, piece, table, options):
-                if strict and table == "records" and damaged_files(batch):
-                    require_undamaged(piece.source, options)
                 yield table, batch
         except (TallystickError, OSError) as error:
             if strict or (planned and went(piece.source, options)):
@@ -238,8 +235,6 @@ def _read(
         rows = collection_rows(reading, log_name(reading.source), count=count)
         return batches_of_rows(rows, COLLECTIONS)
     columns = options.columns if table == options.table == "records" else ()
-    if options.mode == "failfast" and columns:  # they tell of damage
-        columns = tuple(dict.fromkeys([*columns, "file", "outcome"]))
     if options.timestamps and columns:  # made of two others
         needed = dict.fromkeys([*columns, "time", "clock"])
         columns = tuple(name for name in needed if name != TIMESTAMP)

@@ -459,6 +459,28 @@ class Ordered(Protocol):
 
 
 @runtime_checkable
+class StatesItsEnd(Protocol):
+    """An `Ordered` log that notes, beside its records, up to where they have to be there."""
+
+    def stated_end(self) -> int:
+        """Return the place up to which the log calls its records durable; 0 if it does not say.
+
+        Asked before records are read, as the log may grow meanwhile.
+        """
+        ...
+
+    def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
+        """Return what is missing up to a stated end, behind the last record, whose place is given.
+
+        With ``place`` None no record is known. None if nothing is missing.
+
+        Raises:
+            LogUnreadableError: a file that would tell cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
 class Separable(Protocol):
     """A `LogReading` of which a split needs few of the files, so that a task carries only these."""
 

@@ -38,6 +38,7 @@ from tallystick.systems.protocol import (
     Reached,
     ReadOptions,
     Split,
+    StatesItsEnd,
     Typed,
 )
 from tallystick.systems.registry import system
@@ -99,6 +100,16 @@ class FollowedLog:
     def missing(self, path: str, reached: Reached | None) -> Missing | None:
         """Return what is missing before the records of a file, as `Ordered.missing`."""
         return self._ordered.missing(path, reached)
+
+    @property
+    def stated_end(self) -> int:
+        """The place up to which the log calls its records durable; 0 if it does not say."""
+        return self._reading.stated_end() if isinstance(self._reading, StatesItsEnd) else 0
+
+    def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
+        """Return what is missing behind the last record, as `StatesItsEnd`."""
+        reading = self._reading
+        return reading.missing_at_end(stated, place) if isinstance(reading, StatesItsEnd) else None
 
     @property
     def file_by_file(self) -> bool:

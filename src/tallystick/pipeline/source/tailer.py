@@ -247,6 +247,11 @@ class Tailer:
             self.say(f"left out of the stream: {log_name(source)}: {refusal}")
         return followed
 
+    def listed(self, source: LogSource) -> LogSource:
+        """Return a log with the files that it has now."""
+        found = (one for one in find(self.options.paths).logs if key_of(one) == key_of(source))
+        return next(found, source)
+
     def _can_follow(self, source: LogSource) -> bool:
         known = system(source.system)
         follows = known.followable and source.followable
@@ -380,6 +385,10 @@ class _Step:
     """True once everything was taken that is there."""
     _doubted: tuple[str, int] | None = None
     """The damage that was found last: the file, and where it begins."""
+    _stated: int | None = None
+    """The end that the log stated before anything of it was read."""
+    _listed_anew: bool = False
+    """True once the files of the log were listed again, as its end was missing."""
 
     def last(self) -> None:
         """Move to the last record of the log."""
@@ -391,6 +400,8 @@ class _Step:
 
     def advance(self) -> None:
         """Move as far as the budget goes."""
+        if self._stated is None:
+            self._stated = self.log.stated_end
         self._join()
         there = self._is_there()
         for number, path in self.log.order:
@@ -401,6 +412,8 @@ class _Step:
             if not (self._take_own() if own else self._take_next(number, path, there=there)):
                 return
             there = True
+        if self._is_cut():
+            return
         self._note_known()
         self.whole = True
 
@@ -535,10 +548,10 @@ class _Step:
         ends = log.ends(path, self.entry["offset"]) if path in log.lives else None
         return ends is None or bool((ends > self.entry["offset"]).any())
 
-    def _again(self) -> bool:
+    def _again(self, source: LogSource | None = None) -> bool:
         """Look at the log anew: it changed meanwhile. Return False: nothing of this look is due."""
         self.tailer.seen.pop(self.entry["file"], None)
-        self.log = FollowedLog(self.log.source, self.tailer.options.reading)
+        self.log = FollowedLog(source or self.log.source, self.tailer.options.reading)
         self.prints = {path: fingerprint(path) for path in self.log.source.files}
         self.advance()
         return False
@@ -587,6 +600,24 @@ class _Step:
         )
         self.entry = self.tailer.lose(self.entry, error)
         return self.log.damage_ends_log
+
+    def _is_cut(self) -> bool:
+        """Lose what the log calls durable and does not have; return whether it was looked at anew.
+
+        A file may have been made between the listing and what the log states: what is missing in
+        a later listing, too, is lost.
+        """
+        place = self.entry["place"]
+        if self.entry["number"] >= 0 and place is None:  # behind a hole, of which it was told
+            return False
+        missing = self.log.missing_at_end(self._stated or 0, place)
+        if missing is None:
+            return False
+        if not self._listed_anew:
+            self._listed_anew = True
+            return not self._again(self.tailer.listed(self.log.source))
+        self.entry = self.tailer.lose(self.entry, lost(missing, self.log.source))
+        return False
 
     def _note_known(self) -> None:
         """Note that files without records are the next ones, and that none is missing before."""

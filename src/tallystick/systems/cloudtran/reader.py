@@ -285,6 +285,20 @@ class CloudtranReading(Reading):
             return None
         return Missing(f"block {last + 1}", f"block {first} in file {file.serial}")
 
+    def stated_end(self) -> int:
+        """Return the greatest number of a block that the mark beside the log calls durable."""
+        mark = mark_beside(self._log_files)
+        return mark.sequence if mark is not None and mark.kept else 0
+
+    def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
+        """Return which blocks are missing up to that number."""
+        mark = mark_beside(self._log_files)
+        last = max(place or 0, 0 if mark is None else mark.kept - 1)
+        if last < stated and self._log_files:  # the last block may have no entries, as above
+            last = max(last, *self._block_numbers(self._log_files[-1].serial), 0)
+        found = f"the end of the log, whose mark names block {stated}"
+        return Missing(f"block {last + 1}", found) if last < stated else None
+
     def _missing_before(self, first: BlockFile) -> Missing | None:
         """Return what is missing before the blocks of the first file that has any."""
         with self.scan(first) as scan:

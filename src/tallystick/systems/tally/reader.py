@@ -200,6 +200,18 @@ class TallyReading(Reading):
             joined, expected = first <= reached.place + 1, f"record {reached.place + 1}"
         return None if joined else Missing(expected, found, ends_log=ends)
 
+    def stated_end(self) -> int:
+        """Return the highest LSN that was durable when the control block was written."""
+        return self.catalog.control.durable_lsn if self.catalog.control is not None else 0
+
+    def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
+        """Return which records are missing up to that LSN."""
+        self._require_readable(self.catalog.findings)
+        live = (one.header for one in self.catalog.segments if one.status is FileStatus.LIVE)
+        last = max(place or 0, *(one.first_lsn - 1 for one in live if one is not None), 0)
+        found = f"the end of the log, whose control block names record {stated}"
+        return Missing(f"record {last + 1}", found, ends_log=True) if last < stated else None
+
     def durable_sequence(self, path: str, end: int) -> int:
         """Return the highest LSN that the control block, a successor or a later group proves."""
         return durable_near(self.catalog, self._access, path, end)
