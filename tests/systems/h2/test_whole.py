@@ -317,6 +317,32 @@ def test_a_path_as_in_the_address_of_a_database_names_its_file(tmp_path: Path) -
         discover(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [("DB.H2.DB", "DB.h2.db"), ("db.H2.db", "db.h2.db")],
+)
+def test_a_file_whose_end_is_not_in_small_letters_is_not_opened(
+    name: str, there: str, tmp_path: Path
+) -> None:
+    """1.3.176 and 1.4.200 make an empty database beside it."""
+    (tmp_path / name).write_bytes(base("committed-2048"))
+    assert answer_of(tmp_path) == (Answer.CANNOT_TELL, "beside-the-log")
+    (tmp_path / name).rename(tmp_path / there)
+    assert answer_of(tmp_path)[0] is Answer.SAFE
+
+
+def test_parts_in_large_letters_are_found_and_named(tmp_path: Path) -> None:
+    """1.3.176 does not open it."""
+    folder = unpacked("split-files.txz", tmp_path)
+    for one in folder.glob("*.part"):
+        one.rename(one.with_suffix(".PART"))
+    (log,) = tallystick.explain(folder).logs
+    assert log.judgement.answer is Answer.CANNOT_TELL
+    assert log.surroundings is not None
+    (part,) = (one for one in log.surroundings.parts if one.part == "file names")
+    assert "test.h2.db.1.part" in part.why
+
+
 def test_an_empty_file_beside_the_other_store_is_no_log(tmp_path: Path) -> None:
     """1.4.200 opens db.mv.db, and leaves the other one as it is."""
     (tmp_path / "db.h2.db").write_bytes(b"")

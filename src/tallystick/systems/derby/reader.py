@@ -67,7 +67,7 @@ from tallystick.systems.derby.read.names import KNOWN, Names, Rows
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.surroundings import started_by, surroundings_of
+from tallystick.systems.derby.read.surroundings import FILE_NAMES, started_by, surroundings_of
 from tallystick.systems.derby.read.tables import (
     Database,
     Numbers,
@@ -447,7 +447,8 @@ class DerbyReading(Reading):
     @cached_property
     def _around(self) -> Surroundings:
         around = surroundings_of(self.source, self.log)
-        if around.kind == ALONE or not self.recovery.may_boot:
+        renamed = any(one.part == FILE_NAMES for one in around.parts)
+        if around.kind == ALONE or renamed or not self.recovery.may_boot:
             return around
         return replace(around, parts=(*around.parts, *self._containers(around.path)))
 

@@ -6,6 +6,7 @@ What each case says of the original is what Derby 10.10, 10.14 and 10.16 did wit
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,42 @@ def test_settings_without_data_are_no_database(tmp_path: Path) -> None:
     shutil.rmtree(copy / "log")
     shutil.rmtree(copy / "seg0")
     assert tallystick.explain(copy).logs == []
+
+
+def _upper(*below: str) -> Callable[[Path], None]:
+    """Give what lies below these folders, or the database, names in large letters."""
+
+    def change(database: Path) -> None:
+        chosen = [one for place in below for one in (database / place).rglob("*")]
+        for one in sorted(chosen, key=lambda one: -len(one.parts)):
+            one.rename(one.with_name(one.name.upper()))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (_upper("."), "LOG.CTRL"),  # XJ004
+        (_upper("log"), "LOG.CTRL"),  # a new log
+        (lambda database: (database / "seg0").rename(database / "SEG0"), "SEG0"),  # XSAI2
+    ],
+)
+def test_files_in_large_letters_are_found_and_not_taken_for_the_engines_own(
+    change: Callable[[Path], object], name: str, tmp_path: Path
+) -> None:
+    """As a copy through a file system has them that does not tell large letters from small."""
+    copy = killed(tmp_path)
+    change(copy)
+    found = verdict_of(copy)
+    assert (found.judgement.answer, found.judgement.reason) == (
+        Answer.CANNOT_TELL, "beside-the-log",
+    )  # fmt: skip
+    assert [one.part for one in odd_parts(found)] == ["file names"]
+    assert f"not for {name}" in found.judgement.text
+
+
+def test_a_copy_in_large_letters_beside_the_log_is_none_of_it(tmp_path: Path) -> None:
+    copy = killed(tmp_path)
+    shutil.copy(copy / "log" / "log1.dat", copy / "log" / "LOG1.DAT")
+    assert verdict_of(copy).judgement.answer is Answer.SAFE

@@ -23,7 +23,7 @@ from tallystick.systems.derby.read.files import (
     PROPERTIES,
     SERVICE,
     file_number,
-    is_log_name,
+    log_names,
     properties_in,
 )
 from tallystick.systems.protocol import Entry, Folder, LogSource, readable_entries
@@ -43,10 +43,11 @@ def detect(folder: Folder) -> list[LogSource]:
     entries = list(readable_entries(folder.entries))
     if (found := _log_of_database(folder, entries)) is not None:
         return [found]
-    named = [entry for entry in entries if is_log_name(entry.name)]
+    names = set(log_names(entry.name for entry in entries))
+    named = [entry for entry in entries if entry.name in names]
     if not any(_signed(entry) for entry in named):
         return []
-    files = [entry.path for entry in entries if is_log_name(entry.name) or entry.name == _NOTICE]
+    files = [entry.path for entry in entries if entry.name in names or entry.name == _NOTICE]
     return [LogSource(SYSTEM_NAME, folder.path, tuple(files))]
 
 
@@ -63,7 +64,9 @@ def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:
         return None
     device = properties.get(LOG_DEVICE, "").removeprefix("file:")
     path = slashed(f"{device.rstrip('/') if device else folder.path}/{LOG_FOLDER}")
-    files = tuple(f"{path}/{name}" for name in _names_in(path) if is_log_name(logical_name(name)))
+    names = _names_in(path)
+    usual = set(log_names(map(logical_name, names)))
+    files = tuple(f"{path}/{name}" for name in names if logical_name(name) in usual)
     if device:
         return LogSource(SYSTEM_NAME, path, files, database=folder.path)
     if files or SEGMENT not in list_names(folder.path):

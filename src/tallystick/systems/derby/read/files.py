@@ -31,7 +31,7 @@ from tallystick.systems.java_properties import parse_properties
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.surroundings import names_beside
 
-_FILE_NAME = re.compile(r"log(\d{1,10})\.dat")
+_FILE_NAME = re.compile(r"log(\d{1,10})\.dat", re.IGNORECASE)
 PROPERTIES = "service.properties"
 SERVICE, LOG_DEVICE = "derby.serviceProtocol", "logDevice"
 """Properties that every database has, and that names the folder of `LOG_FOLDER` elsewhere."""
@@ -43,14 +43,24 @@ _PROBED = 3
 
 
 def file_number(name: str) -> int | None:
-    """Return the number in ``log<N>.dat``, None for any other name."""
+    """Return the number in ``log<N>.dat``, in letters of either case; None for any other name."""
     match = _FILE_NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def is_log_name(name: str) -> bool:
     """Return whether a log file or a control file can have this name."""
-    return name in layout.CONTROL_NAMES or file_number(name) is not None
+    return name.lower() in layout.CONTROL_NAMES or file_number(name) is not None
+
+
+def log_names(names: Iterable[str]) -> list[str]:
+    """Return the names that files of a log have.
+
+    Where none is as the engine writes it, those that differ in the case of letters, as file
+    systems leave them that do not tell it.
+    """
+    found = [one for one in names if is_log_name(one)]
+    return [one for one in found if one == one.lower()] or found
 
 
 class SealedBodyError(LogFormatError):
@@ -143,8 +153,8 @@ class LogFiles:
             number = file_number(source.name)
             if number is not None:
                 files[number] = LogBytes(number, source.path, source.name, source.data)
-            elif source.name in layout.CONTROL_NAMES:
-                controls.append(ControlBytes(source.name, source.path, source.data))
+            elif (name := source.name.lower()) in layout.CONTROL_NAMES:
+                controls.append(ControlBytes(name, source.path, source.data))
         return cls(dict(sorted(files.items())), tuple(controls))
 
     @property

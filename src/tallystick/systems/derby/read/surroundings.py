@@ -1,16 +1,17 @@
 """What a boot of Derby opens besides the log: the folder of the database.
 
 In: the folder of a log. Out: `Surroundings`, with what follows from each part. The database is the
-folder above the log; a log without ``seg0`` beside it is a log alone. Nothing is written.
+folder above the log; a log without ``seg0`` beside it is a log alone. The engine knows files by
+their names alone, in small letters. Nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Answer, Part, Surroundings
+from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import logical_name
 from tallystick.systems.derby.format.layout import SEGMENT, Control
 from tallystick.systems.derby.read.files import (
@@ -21,6 +22,7 @@ from tallystick.systems.derby.read.files import (
     SYSTEM_PROPERTIES,
     LogFiles,
     database_of,
+    is_log_name,
     properties_in,
     system_path,
     system_properties,
@@ -47,6 +49,8 @@ _REQUIRED: Final = (
 _NUMBERS: Final = _REQUIRED[1:]
 """Those of them that are numbers of containers."""
 _DIGITS: Final = 10
+FILE_NAMES: Final = "file names"
+"""The part that files are whose names are not as the engine writes them."""
 _LAYOUT: Final = "the layout of a database"
 
 
@@ -54,6 +58,8 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
     """Return what a boot opens besides a log and its files, without the containers."""
     database = database_of(log)
     names = frozenset(map(logical_name, names_beside(database)))
+    if others := sorted({*_of_other_case(names, (SEGMENT,)), *_of_other_case(*_log(log))}):
+        return Surroundings(database, "database", (_renamed(database, others[0]),))
     if SEGMENT not in names:
         return alone(log.path)
     parts = [_properties(database)]
@@ -65,6 +71,30 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
         parts.append(Part(LOG_FOLDER, log.path, _LAYOUT, there=False, why=text, answer=answer))
     parts += [*_engine(files), *_system(log)]
     return Surroundings(database, "database", tuple(parts))
+
+
+def _log(log: LogSource) -> tuple[list[str], list[str]]:
+    """Return the names of the files of a log, and as the engine writes them."""
+    names = [one for path in log.files if is_log_name(one := logical_name(path))]
+    return names, [one.lower() for one in names]
+
+
+def _of_other_case(names: Collection[str], wanted: Iterable[str]) -> set[str]:
+    """Return the names that differ from a wanted one, which is not there, in case alone."""
+    lacking = {one for one in wanted if one not in names}
+    return {one for one in names if one.lower() in lacking}
+
+
+def _renamed(database: str, name: str) -> Part:
+    """Return the part that files are whose names have letters of another case."""
+    why = (
+        f"Derby asks for {name.lower()}, not for {name}: it does not find it until it is renamed, "
+        "where the file system tells large letters from small ones."
+    )
+    decided_by = "whether the files are renamed before the start, and the file system of the start"
+    return Part(
+        FILE_NAMES, database, _LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(), decided_by
+    )
 
 
 def read_at_boot(database: str) -> frozenset[int]:

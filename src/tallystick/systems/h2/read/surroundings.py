@@ -16,7 +16,7 @@ from itertools import count, takewhile
 from typing import Final, NamedTuple
 
 from tallystick.printable import counted
-from tallystick.records import Answer, Part, Surroundings
+from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.files import Bytes
 from tallystick.storage.source import logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
@@ -95,9 +95,29 @@ def surroundings_of(
     """Return what the engine opens besides the first file; None where that is the database."""
     first, parts = numbered(source)
     found = (
-        *_other_store(first), *_split(first, parts), *_large_objects(first, sorted(lobs), password)
+        *_renamed(first, parts), *_other_store(first), *_split(first, parts),
+        *_large_objects(first, sorted(lobs), password),
     )  # fmt: skip
     return Surroundings(first, "database", found) if found else None
+
+
+def _renamed(first: str, parts: dict[int, str]) -> Iterator[Part]:
+    """Yield the part that a file is of which the end of the name has letters of another case."""
+    for path in (first, *parts.values()):
+        name = logical_name(path)
+        start = name.lower().rfind(SUFFIX)
+        usual = name[:start] + name[start:].lower()
+        if start >= 0 and name != usual:
+            why = (
+                f"H2 asks for {usual}, not for {name}: it makes a new database until it is "
+                "renamed, where the file system tells large letters from small ones."
+            )
+            decided_by = "whether it is renamed before the start, and the file system of the start"
+            yield Part(
+                "file names", path, _LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(),
+                decided_by,
+            )  # fmt: skip
+            return
 
 
 def _other_store(first: str) -> Iterator[Part]:
