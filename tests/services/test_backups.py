@@ -56,3 +56,5 @@ def test_a_backup_to_a_folder_with_other_files_is_refused_and_writes_nothing(
             log.backup("no\0name")
         with pytest.raises(ValueError, match="a path is empty"):
             log.backup("")
+        with pytest.raises(ValueError, match="is a URL"):
+            log.backup("s3://bucket/copy")

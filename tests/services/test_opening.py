@@ -124,6 +124,18 @@ def test_an_empty_path_is_refused_and_nothing_is_made_in_the_current_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/log", "file:///tmp/log"])
+@pytest.mark.parametrize("name", [one for one in OPENERS if one not in LIVE])
+def test_a_url_is_no_place_for_a_log_and_no_folder_of_its_name_is_made(
+    name: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers take one, so that a program may have one in its settings."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="is a URL"):
+        OPENERS[name](url)
+    assert list(tmp_path.iterdir()) == []
+
+
 @EVERY_OPENER
 def test_a_folder_that_may_not_be_written_is_a_documented_error(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

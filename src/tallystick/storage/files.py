@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ ZERO_PIECE = 1 << 20
 """Most bytes per write when a file is filled with zeros."""
 VECTOR_MAX = 1024
 """Most buffers per vectored write: IOV_MAX of Linux and macOS."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Lock(Protocol):
@@ -218,11 +220,16 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
     Raises:
         TypeError: it is no path.
-        ValueError: it is empty, as a setting is that nobody has set.
+        ValueError: it is empty, as a setting is that nobody has set; or a URL, which would become
+            a folder of such a name.
     """
     place = a_path(path)
     if not place:
         raise ValueError('a path is empty; name a folder, or "." for the current one')
+    if _URL.match(place):
+        raise ValueError(
+            f"{place} is a URL; what is written is in a folder of this machine: name its path"
+        )
     return str(Path(place).absolute())
 
 

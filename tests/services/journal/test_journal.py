@@ -614,3 +614,11 @@ def test_many_transactions_that_are_left_take_no_memory(tmp_path: Path) -> None:
         for _ in range(50):
             _leave(journal, 1)
         assert len(journal._left) <= 1
+
+
+@pytest.mark.parametrize("system", ["tally", "jboss"])
+def test_of_several_bodies_none_is_written_if_one_is_none(system: str, tmp_path: Path) -> None:
+    with Journal(tmp_path / "log", system=system) as journal:
+        with pytest.raises(TypeError, match="str"):
+            journal.append_many([b"first", "second"])  # type: ignore[list-item]
+        assert list(journal.replay()) == []

@@ -10,7 +10,7 @@ from dataclasses import fields
 from itertools import chain
 from typing import Any
 
-from tallystick.arguments import DataClass
+from tallystick.arguments import DataClass, bodies_of
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading.discovery import discover
 from tallystick.records import NumberedRecord, Xid
@@ -157,7 +157,7 @@ class RecordJournalEngine(Uncopied):
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Add records with new ids and block until all are durable."""
-        tickets = [self.append(body) for body in bodies]
+        tickets = [self.append(body) for body in bodies_of(bodies)]
         return [ticket.wait() for ticket in tickets]
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:
