@@ -202,10 +202,27 @@ def test_autocommit_of_the_engine_is_refused(
     engine = sqlalchemy.create_engine(urls["pg"], isolation_level="AUTOCOMMIT")
     engines.append(engine)
     with manager(tmp_path, engine) as tm:
+        (problem,) = tm.preflight()
+        assert "autocommit" in problem.what
         tx = tm.begin()
-        with pytest.raises(TransactionUsageError, match="autocommit"):
+        with pytest.raises(TransactionUsageError, match='isolation_level="AUTOCOMMIT"'):
             tx.enlist("db0")
         tx.rollback()
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("name", ["pg", "maria"])
+def test_preflight_names_sessions_that_only_read(
+    tmp_path: Path, urls: Urls, engines: list[sqlalchemy.Engine], name: str
+) -> None:
+    arguments = {
+        "pg": {"options": "-c default_transaction_read_only=on"},
+        "maria": {"init_command": "SET SESSION TRANSACTION READ ONLY"},
+    }
+    engines.append(sqlalchemy.create_engine(urls[name], connect_args=arguments[name]))
+    with manager(tmp_path, *engines) as tm:
+        assert any("read-only" in one.what for one in tm.preflight())
 
 
 @pytest.mark.parametrize("recipe", [False, True], ids=["legacy", "listener for begin"])

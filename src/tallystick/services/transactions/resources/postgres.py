@@ -141,6 +141,9 @@ function of the application has made: no view of the server lists them.
 _NO_SESSION = psycopg.pq.PGconn()
 """What connections of branches that are over have for a session."""
 _BACKEND = "SELECT pg_backend_pid()"
+_WITHOUT_AUTOCOMMIT = (
+    'Connect with autocommit=False; an engine without isolation_level="AUTOCOMMIT"'
+)
 _FACTORIES = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold")
 _factories_of = attrgetter(*_FACTORIES)
 
@@ -329,7 +332,7 @@ class PostgresResource(ConnectionResource[Connection]):
         if connection.autocommit:
             raise TransactionUsageError(
                 f"the connections of {self.name!r} are in autocommit mode",
-                advice="Connect with autocommit=False",
+                advice=_WITHOUT_AUTOCOMMIT,
             )
 
     def renew(self, connection: Any) -> Any:
@@ -394,8 +397,17 @@ class PostgresResource(ConnectionResource[Connection]):
             connection.rollback()
             pooled = is_pooled(connection, execute(connection, _BACKEND))
             threshold = connection.prepare_threshold
+            autocommit = connection.autocommit
         self.prepare_for_rows(again=True)
         problems = []
+        if autocommit:
+            problems.append(
+                Problem(
+                    self.name,
+                    "the connections are in autocommit mode: no transaction can begin on them",
+                    _WITHOUT_AUTOCOMMIT,
+                )
+            )
         if pooled and threshold is not None:
             problems.append(
                 Problem(
