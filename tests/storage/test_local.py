@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,28 @@ def test_a_folder_that_is_not_made_whole_is_removed_wherever_a_signal_arrives(
             shutil.rmtree(target, ignore_errors=True)
             interrupted(make, point, signal.SIGINT)
             assert list(tmp_path.iterdir()) in ([], [target]), point
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fs, path: fs.open(path),
+        lambda fs, path: fs.create(path + "/below"),
+        lambda fs, path: fs.size(path),
+        lambda fs, path: fs.rename(path, path + ".new"),
+        lambda fs, path: fs.remove(path),
+        lambda fs, path: fs.sync_dir(path),
+        lambda fs, path: fs.lock(path + "/lock"),
+        lambda fs, path: LocalFileSystem().open(fs.through(path)),
+    ],
+    ids=["open", "create", "size", "rename", "remove", "sync_dir", "lock", "through"],
+)
+def test_an_error_in_a_folder_that_is_held_names_the_whole_path(
+    call: Callable[[LocalFileSystem, str], object], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "absent")
+    fs = LocalFileSystem().hold(str(tmp_path))
+    with pytest.raises(FileNotFoundError) as caught:
+        call(fs, path)
+    assert str(caught.value.filename).startswith(path)
+    fs.close()

@@ -89,6 +89,15 @@ def _moved(fd: int) -> int:
     return moved
 
 
+def _name(error: OSError, path: str) -> None:
+    """Have an error name the path that was asked for.
+
+    The system call had a name in the folder that is held, or a path by the folder's number.
+    """
+    by_number = path.startswith(f"{_BY_NUMBER}/")
+    error.filename = os.path.realpath(path) if by_number else path
+
+
 class _Descriptor(Uncopied):
     """A descriptor that is closed in forked children, and raises when used there.
 
@@ -108,8 +117,12 @@ class _Descriptor(Uncopied):
         self._opener = id(self)
         if flags & os.O_RDWR:
             flags |= O_NOFOLLOW
-        # Without O_NONBLOCK a pipe that somebody planted would be waited for.
-        fd = os.open(name, flags | O_PLAIN | O_NONBLOCK, mode, dir_fd=folder)
+        try:
+            # Without O_NONBLOCK a pipe that somebody planted would be waited for.
+            fd = os.open(name, flags | O_PLAIN | O_NONBLOCK, mode, dir_fd=folder)
+        except OSError as error:
+            _name(error, path)
+            raise
         if fd <= _STANDARD_MAX:
             fd = _moved(fd)
         try:
@@ -462,12 +475,17 @@ class LocalFileSystem:
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
+            _name(error, path)
             raise
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
         name, folder = self._at(path)
-        return os.stat(name, dir_fd=folder).st_size
+        try:
+            return os.stat(name, dir_fd=folder).st_size
+        except OSError as error:
+            _name(error, path)
+            raise
 
     def list(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""
@@ -479,18 +497,27 @@ class LocalFileSystem:
         except FileNotFoundError:
             return []
         except OSError as error:
-            error.filename = path  # which was asked for as ".", or by a number
+            _name(error, path)
             raise
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file; see `FileSystem.rename`."""
         (old, old_folder), (new, new_folder) = self._at(source), self._at(target)
-        os.replace(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+        try:
+            os.replace(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+        except OSError as error:
+            _name(error, source)
+            error.filename2 = target
+            raise
 
     def remove(self, path: str) -> None:
         """Remove a file."""
         name, folder = self._at(path)
-        os.unlink(name, dir_fd=folder)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            _name(error, path)
+            raise
 
     def mkdir(self, path: str) -> None:
         """Make a folder; see `FileSystem.mkdir`."""
@@ -509,6 +536,9 @@ class LocalFileSystem:
             found = self._status(path)
             if found is None or not stat.S_ISDIR(found.st_mode):
                 raise
+        except OSError as error:
+            _name(error, path)
+            raise
         self.sync_dir(parent)
 
     def sync_dir(self, path: str) -> None:
@@ -537,7 +567,11 @@ class LocalFileSystem:
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[int]:
         name, folder = self._at(path)
-        fd = os.open(name, _FOLDER, dir_fd=folder)
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=folder)
+        except OSError as error:
+            _name(error, path)
+            raise
         try:
             yield fd
         finally:
