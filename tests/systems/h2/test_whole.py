@@ -11,6 +11,7 @@ import hashlib
 import shutil
 import struct
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -341,6 +342,28 @@ def test_parts_in_large_letters_are_found_and_named(tmp_path: Path) -> None:
     assert log.surroundings is not None
     (part,) = (one for one in log.surroundings.parts if one.part == "file names")
     assert "test.h2.db.1.part" in part.why
+
+
+def _beginning(text: bytes) -> Callable[[bytes], bytes]:
+    return lambda content: text + content[len(text) :]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_beginning(bytes(4096)), _beginning(bytes(512)), _beginning(b"text " * 40), _beginning(b"-+")],
+)
+@pytest.mark.parametrize("secret", [False, True])
+def test_a_database_that_begins_with_anything_else_is_not_passed_over(
+    change: Callable[[bytes], bytes], secret: bool, tmp_path: Path
+) -> None:
+    """1.3.176 and 1.4.200, 90048: also of an encrypted one, whose other marks nobody reads."""
+    clear = bytes(base("committed-2048"))
+    content = clear[:32] + bytes(range(128, 256)) * (len(clear) // 128) if secret else clear
+    (tmp_path / "db.h2.db").write_bytes(change(content))
+    (tmp_path / "._db.h2.db").write_bytes(b"\0\5\x16\7" + bytes(4092))
+    (log,) = tallystick.explain(tmp_path).logs
+    assert (log.judgement.answer, log.judgement.reason) == (Answer.REFUSES, "does-not-open")
+    assert "90048" in log.judgement.text
 
 
 def test_an_empty_file_beside_the_other_store_is_no_log(tmp_path: Path) -> None:

@@ -184,7 +184,8 @@ def judge(file: OpenedFile, log: LogPieces | None) -> EngineResult:
     if file.pages is None:
         error = file.problem
         if isinstance(error, CorruptLogError):
-            return EngineResult(file, _failed(FILE_CORRUPTED, error.message, read=0))
+            code = UNSUPPORTED if error.offset == 0 else FILE_CORRUPTED
+            return EngineResult(file, _failed(code, error.message, read=0))
         return EngineResult(file, Opening(replaced=True, read=0, redone_before=0))
     refusal = _header_refusal(file.pages)
     if file.stream is None or log is None:

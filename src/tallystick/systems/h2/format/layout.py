@@ -176,7 +176,7 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
     """Decode the first bytes of a file.
 
     Raises:
-        CorruptLogError: the page size is impossible.
+        CorruptLogError: the file begins with another text, or the page size is impossible.
         UnsupportedFormatError: the file is too short for a header.
     """
     if len(head) < STATIC_HEADER.size:
@@ -190,6 +190,19 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
     magic, _, inner, size, write, read = STATIC_HEADER.unpack_from(head)
     if is_encrypted(head):  # nothing after it can be read
         return StaticHeader(PAGE_SIZE_DEFAULT, encrypted=True)
+    advice = (
+        "The engine refuses the file; type tallystick repair FILE --to COPY, which writes page 0 "
+        "anew where the pages after it prove it"
+    )
+    if not valid_page_size(size) and magic != MAGIC:  # the engine comes to the text first
+        raise CorruptLogError(
+            "unsupported version or invalid file header",
+            file=file,
+            offset=0,
+            expected=MAGIC.decode().strip(),
+            found=magic.hex(),
+            advice=advice,
+        )
     if not valid_page_size(size):
         raise CorruptLogError(
             "impossible page size",
@@ -197,8 +210,7 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
             offset=PAGE_SIZE_OFFSET,
             expected=f"a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}",
             found=str(size),
-            advice="The engine refuses the file; type tallystick repair FILE --to COPY, which "
-            "writes page 0 anew where the pages after it prove it",
+            advice=advice,
         )
     return StaticHeader(size, write, read, magic == MAGIC, inner != MAGIC)
 

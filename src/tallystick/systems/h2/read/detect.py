@@ -32,6 +32,8 @@ _OTHERS = {
 }
 """Ends of names of files that begin as a page store does and are none, and what they are."""
 _MV_MAGIC = b"H:2,"
+_RESOURCES = b"\0\5\x16\7"
+"""Begins what macOS puts beside a file, under its name with ``._`` before it."""
 
 
 def detect(folder: Folder) -> list[LogSource]:
@@ -78,8 +80,8 @@ def _recognised(entry: Entry, names: Container[str]) -> bool:
         head = entry.head
     except LogUnreadableError:
         return False
-    if entry.name.endswith(SUFFIX):
-        return len(head) < STATIC_HEADER.size or MAGIC in _magics(head)
+    if entry.name.endswith(SUFFIX):  # the engine opens it, or refuses to, whatever it begins with
+        return not head.startswith(_RESOURCES)
     if entry.name.endswith(tuple(_OTHERS)) or len(head) < STATIC_HEADER.size:
         return False
     magics = _magics(head)
