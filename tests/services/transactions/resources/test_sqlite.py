@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tallystick.services.transactions import (
     IdempotencyKey,
     TransactionManager,
 )
-from tallystick.services.transactions.resource import BranchRolledBack
+from tallystick.services.transactions.resource import BranchRolledBack, ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 
@@ -364,3 +365,35 @@ def test_a_late_commit_is_whole_or_nothing(tmp_path: Path) -> None:
         assert found.execute("SELECT v FROM c").fetchall() == [(0,)]
         assert not found.execute("SELECT * FROM tallystick_outcomes").fetchall()
     found.close()
+
+
+def test_a_file_that_was_put_in_place_of_another_one_is_the_database(tmp_path: Path) -> None:
+    """A restored backup: SQLite calls what is open still a database that only reads."""
+    path, url = tmp_path / "lite.db", f"sqlite:///{tmp_path}/lite.db"
+    with TransactionManager(tmp_path / "tm", {"lite": url}) as tm:
+        with tm.begin() as tx:
+            tx["lite"].execute("CREATE TABLE t (id INTEGER)")
+        (tmp_path / "backup.db").write_bytes(path.read_bytes())
+        with tm.begin() as tx:
+            tx["lite"].execute("INSERT INTO t VALUES (1)")
+        (tmp_path / "backup.db").replace(path)
+        with tm.begin() as tx:
+            tx["lite"].execute("INSERT INTO t VALUES (2)")
+        assert tm.recover().clean
+    with contextlib.closing(sqlite3.connect(path)) as there:
+        assert there.execute("SELECT id FROM t").fetchall() == [(2,)]
+
+
+def test_a_file_that_is_gone_is_named_and_no_empty_one_takes_its_place(tmp_path: Path) -> None:
+    path, url = tmp_path / "lite.db", f"sqlite:///{tmp_path}/lite.db"
+    with TransactionManager(tmp_path / "tm", {"lite": url}) as tm:
+        with tm.begin() as tx:
+            tx["lite"].execute("CREATE TABLE t (id INTEGER)")
+        path.rename(tmp_path / "away.db")
+        with pytest.raises(ResourceUnreachable, match="deleted or moved"), tm.begin() as tx:
+            tx["lite"].execute("INSERT INTO t VALUES (1)")
+        assert list(tm.recover().unreachable) == ["lite"]
+        assert not path.exists()
+        (tmp_path / "away.db").rename(path)
+        with tm.begin() as tx:
+            tx["lite"].execute("INSERT INTO t VALUES (2)")

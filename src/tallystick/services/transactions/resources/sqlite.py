@@ -117,6 +117,8 @@ class _Session(Uncopied, sqlite3.Connection):
         super().__init__(*arguments, **options)
         self.turn = threading.RLock()
         self.ended = False
+        self.file: tuple[int, int] | None = None
+        """Device and number of the file that it has open."""
 
     def end(self) -> bool:
         """Roll back and take no statement any more, unless a statement is at work: then False.
@@ -224,7 +226,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         begin: str | None = None,
         pragmas: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(name, self._connect, driver_errors)
+        super().__init__(name, self._connect, driver_errors, self._has_file)
         if str(path) in ("", ":memory:"):
             raise TransactionUsageError(
                 f"the database of {name!r} is in memory: it cannot keep an outcome",
@@ -237,6 +239,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         self._pragmas = dict(pragmas or {})
         reads_only = self._pragmas.get("query_only", "0").lower() not in ("0", "off", "no", "false")
         self._begin = f"BEGIN {begin or ('deferred' if reads_only else 'immediate')}"
+        self._was_there = False
 
     @classmethod
     def from_url(cls, name: str, url: str) -> SqliteResource:
@@ -253,7 +256,23 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         own = {one: options.pop(one) for one in ("timeout", "begin") if one in options}
         return cls(name, path, **own, pragmas=options)
 
+    def _file(self) -> tuple[int, int] | None:
+        """Return device and number of the file that has the path now; None if there is none."""
+        try:
+            found = Path(self._path).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _has_file(self, connection: sqlite3.Connection) -> bool:
+        """Return whether a connection has the file open that has the path: none was moved there."""
+        return not isinstance(connection, _Session) or connection.file == self._file()
+
     def _connect(self) -> sqlite3.Connection:
+        if self._was_there and self._file() is None:  # SQLite would make an empty one
+            raise sqlite3.OperationalError(
+                f"the file {self._path} was deleted or moved while it was in use; put it back"
+            )
         seconds = min(self._timeout, max(begins_by.get() - time.monotonic(), 0))
         connection = sqlite3.connect(
             self._path, timeout=seconds, isolation_level=None, check_same_thread=False,
@@ -267,6 +286,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         except BaseException:
             connection.close()
             raise
+        connection.file = self._file()
+        self._was_there = True
         return connection
 
     def _set_pragmas(self, connection: sqlite3.Connection, until: float) -> None:
@@ -310,6 +331,8 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def start(self, connection: sqlite3.Connection, xid: Xid) -> SqliteBranch:
         """Begin a transaction, unless a listener of an engine has begun it."""
+        if not self._has_file(connection):  # then the pool makes another connection
+            raise sqlite3.OperationalError(f"another file has the path {self._path} now")
         if getattr(connection, "autocommit", None) is False:  # from Python 3.12
             raise TransactionUsageError(
                 f"the connections of {self.name!r} begin transactions themselves",
