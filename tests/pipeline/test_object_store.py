@@ -153,6 +153,16 @@ def test_a_url_of_an_unknown_kind_is_an_error() -> None:
         find(["nothing://host/logs"])
 
 
+def test_an_error_of_a_file_system_is_one_line_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: str) -> None:
+        raise OSError(f"Unable to load for {path}" + "\nno such library" * 90)
+
+    monkeypatch.setattr("fsspec.get_fs_token_paths", fails)
+    with pytest.raises(LogUnreadableError, match="load for hdfs") as raised:
+        find(["hdfs://host/logs"])
+    assert "library" not in str(raised.value)
+
+
 def test_spark_reads_the_same_url(spark: SparkSession, bucket: str) -> None:
     url = f"{bucket}/plain"
     frame = spark.read.format("tallystick").load(url)

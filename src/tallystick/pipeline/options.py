@@ -336,6 +336,8 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise OptionError("option paths is no JSON", found=given["paths"]) from error
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
             raise OptionError("option paths", expected="a list of texts", found=given["paths"])
+        if not paths:
+            raise OptionError("option paths", expected="at least one path", found=given["paths"])
         return tuple(_named(_local(path)) for path in paths)
     if "path" not in given:
         raise OptionError("no path was given", advice="Use .load(PATH) or option('path', PATH)")
@@ -486,6 +488,8 @@ def _images(given: Mapping[str, str], table: str) -> tuple[bool, str | None, str
 
 def _local(path: str) -> str:
     """Return the path without the scheme that Spark may add to a local one."""
+    if not path:  # a variable that was not set, more often than the current folder
+        raise OptionError("the path is empty", advice="Write . for the current folder")
     if path.startswith("dbfs:/"):
         return "/dbfs/" + path.removeprefix("dbfs:/").lstrip("/")  # where Databricks mounts it
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path

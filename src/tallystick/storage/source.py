@@ -369,8 +369,9 @@ def remote_folder(path: str) -> tuple[Any, str]:
     try:
         system, _, (start,) = fsspec.get_fs_token_paths(path)
     except (ImportError, OSError, ValueError) as error:
+        said = str(error).partition("\n")[0]  # of libraries that were sought some say all places
         raise LogUnreadableError(
-            f"there is no access to this file system: {error}",
+            f"there is no access to this file system: {said}",
             file=path,
             advice="Install what fsspec needs for it, or mount it and give the local path",
         ) from error

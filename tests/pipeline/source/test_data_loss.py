@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import RecordsLostError
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
-from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.positions import HistoryRewrittenError, Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.records import Outcome
 from tallystick.systems.jboss.live.log import CircularJournal
@@ -323,6 +324,32 @@ def test_a_stream_of_a_damaged_log_gives_what_a_batch_gives_or_fails(
     except (RecordsLostError, CorruptLogError):
         assert strict.count == 0
     assert lenient.follow() == left
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+@pytest.mark.parametrize("time", ["19990101T000000Z", "29990101T000000Z"], ids=["older", "newer"])
+def test_another_file_of_the_number_that_was_read_last_is_another_history(
+    tmp_path: Path, table: str, time: str
+) -> None:
+    log, copy = tmp_path / "log", tmp_path / "copy"
+    _blocks(str(log), range(10))
+    shutil.copytree(log, copy)
+    streams = [Follower(log, fails=fails, table=table) for fails in LOSING]
+    for path, numbers in ((log, range(10, 15)), (copy, range(30, 45))):
+        _blocks(str(path), numbers)
+    assert len({stream.follow() for stream in streams}) == 1
+    for file in list(copy.glob("*.ctlog")):
+        base, serial, _ = file.name.split("-")
+        if int(serial) > 2:
+            file.rename(copy / f"{base}-{serial}-{time}.ctlog")
+    shutil.rmtree(log)
+    copy.rename(log)
+    strict, lenient = streams
+    with pytest.raises((RecordsLostError, HistoryRewrittenError), match="file 3"):
+        strict.follow()
+    new = 15 * (2 if table == "records" else 1)
+    assert lenient.follow() == strict.count + new
+    assert lenient.losses == 1
 
 
 STATE_THEIR_END = ("native", "cloudtran")

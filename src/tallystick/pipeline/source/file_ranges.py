@@ -22,7 +22,7 @@ from tallystick.pipeline.planning import (
 )
 from tallystick.pipeline.row_images import images_of
 from tallystick.pipeline.source.earlier_positions import read_on
-from tallystick.pipeline.source.followed_log import FollowedLog
+from tallystick.pipeline.source.followed_log import FollowedLog, is_file_of
 from tallystick.pipeline.source.positions import (
     ADVICE,
     UNREAD,
@@ -125,16 +125,16 @@ def _ranges(
     first = since["number"], since["file"]
     if first in files:
         files = [one for one in files if one >= first]
-    elif files and files[0][0] == first[0]:
+    elif files and files[0][0] == first[0] and is_file_of(since, log, files[0][1]):
         first = files[0]  # its name is another one now
     _require_all(log, files, until, options)
     found = [_range_of(source, one, since["offset"] if one == first else 0, until) for one in files]
     if not options.feeds:
         yield from (one for one in found if one.begin < one.end)
     elif found and until["place"] is not None:
-        # Places grow: a stream that resumed behind a hole earlier than in this step did so below.
-        known = (one for one in (since["place"], until["resumed"]) if one is not None)
-        after = max(known, default=None)
+        # A step that resumed behind a hole begins there, below what was read of another history.
+        resumed = until["resumed"] is not None and until["resumed"] != since["resumed"]
+        after = until["resumed"] if resumed else since["place"]
         size = sum(one.size for one in found)
         step = tuple(number for number, _ in files)
         yield replace(found[-1], size=size, places=(after, until["place"]), step=step)

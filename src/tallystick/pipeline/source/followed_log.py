@@ -21,6 +21,11 @@ import numpy.typing as npt
 
 from tallystick.arrow.schemas import batches_of_changes
 from tallystick.pipeline.planning import in_order
+from tallystick.pipeline.source.positions import (
+    HistoryRewrittenError,
+    LogPosition,
+    require_unchanged,
+)
 from tallystick.reading.names import log_name
 from tallystick.reading.tables import batches_of, selected
 from tallystick.records import Outcome
@@ -251,3 +256,14 @@ class FollowedLog:
         split = Split(path, begin, end)
         for batch in batches_of(reading, "records", split, schema=schema, attributes=False):
             yield batch.filter(pc.equal(batch.column("file"), path))
+
+
+def is_file_of(entry: LogPosition, log: FollowedLog, path: str) -> bool:
+    """Return whether a file of a log holds what was read of the one that an entry names."""
+    if not entry["digests"]:  # as in positions of earlier versions
+        return True
+    try:
+        require_unchanged(path, log.first(path), entry["offset"], entry["digests"])
+    except HistoryRewrittenError:
+        return False
+    return True

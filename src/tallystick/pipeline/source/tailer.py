@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,7 +27,7 @@ from tallystick.pipeline.fingerprint import fingerprint, gone
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.planning import RecordsLostError, find, require_one_log, require_start
 from tallystick.pipeline.source.earlier_positions import read_on
-from tallystick.pipeline.source.followed_log import Ends, FollowedLog
+from tallystick.pipeline.source.followed_log import Ends, FollowedLog, is_file_of
 from tallystick.pipeline.source.positions import (
     UNREAD,
     HistoryRewrittenError,
@@ -407,7 +406,8 @@ class _Step:
         for number, path in self.log.order:
             reached_file = self.entry["number"], self.entry["file"]
             own = (number, path) == reached_file
-            if not own and (number, path) < reached_file:
+            # Without the file that was read, another one of its number is not what was read.
+            if not own and (number < reached_file[0] or (there and (number, path) < reached_file)):
                 continue
             if not (self._take_own() if own else self._take_next(number, path, there=there)):
                 return
@@ -522,8 +522,7 @@ class _Step:
         if entry["number"] < 0 or entry["file"] in paths:
             return True
         for path in paths:
-            with suppress(HistoryRewrittenError):
-                require_unchanged(path, self.log.first(path), entry["offset"], entry["digests"])
+            if is_file_of(entry, self.log, path):
                 self.entry = {**entry, "file": path}
                 return True
         self._require_listed()

@@ -274,6 +274,9 @@ class CloudtranReading(Reading):
         file = next(one for one in self._log_files if one.path == path)
         if reached is None:
             return self._missing_before(file)
+        if file.serial == reached.number and not reached.there:  # serials are given once
+            read = f"the file {file.serial} that was read"
+            return Missing(read, f"another file {file.serial}", certain=False)
         if reached.place is None:
             gap = file.serial > reached.number + 1
             return Missing(f"file {reached.number + 1}", f"file {file.serial}") if gap else None
