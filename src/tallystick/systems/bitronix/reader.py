@@ -21,6 +21,7 @@ from tallystick.records import (
     Outcome,
     Record,
     Row,
+    Surroundings,
     Transaction,
     Verdict,
 )
@@ -40,6 +41,7 @@ from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
 from tallystick.systems.bitronix.read.spans import Lives, log_file
+from tallystick.systems.bitronix.read.surroundings import surroundings_of
 from tallystick.systems.bitronix.read.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
 from tallystick.systems.bitronix.verdict.differences import doubtful_decisions, lost_decisions
@@ -48,6 +50,7 @@ from tallystick.systems.decisions import CoordinatorReading, decision_rows
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.protocol import FileLife, LogSource, Missing, Reached, ReadOptions, Split
 from tallystick.systems.runs import RunCount, pay_here
+from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,7 +183,9 @@ class BitronixReading(CoordinatorReading):
         with self._opened() as pair:
             known = self._proved_of(pair)
             engine = Deferred(self._engine_verdict)
-            return strict.verdict(pair, self.source.path, known.evidence, known.findings, engine)
+            found = strict.verdict(pair, self.source.path, known.evidence, known.findings, engine)
+        around = self._around
+        return found if around is None else judged_whole(found, around)
 
     @property
     def judgement(self) -> Judgement:
@@ -188,8 +193,15 @@ class BitronixReading(CoordinatorReading):
         if self._judgement is None:
             with self._opened() as pair:
                 known = self._proved_of(pair)
-                _, self._judgement = strict.judged(pair, known.evidence, known.findings)
+                _, own = strict.judged(pair, known.evidence, known.findings)
+            around = self._around
+            self._judgement = own if around is None else joined(own, around)
         return self._judgement
+
+    @property
+    def _around(self) -> Surroundings | None:
+        """What tells that the manager does not open these files; None where nothing does."""
+        return None if self.options.log_only else surroundings_of(self.source)
 
     @property
     def run_count(self) -> RunCount:

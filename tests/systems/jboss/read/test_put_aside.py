@@ -52,6 +52,16 @@ def test_they_are_named_and_do_not_make_a_broker_damaged(
     (asked,) = tallystick.explain(path).logs
 
 
+@pytest.mark.parametrize("end", [".cmp", ".tmp"])
+def test_files_that_a_broker_did_not_finish_are_no_copies(end: str, tmp_path: Path) -> None:
+    """A full disk, or a crash in a compaction, leaves them as all that there is."""
+    content = image("g3", 7, [add(1, bytes(100))], 4096)
+    (tmp_path / f"{file_name('g3', 7)}{end}").write_bytes(content)
+    found = tallystick.explain(tmp_path)
+    assert len(found.logs) == 1
+    assert not [one for one in found.problems if "copies" in one.message]
+
+
 @pytest.mark.parametrize(
     "name",
     ["activemq-data-1.amq.bak", "activemq-data-1.amq~", "activemq-data-1.amq.2026-11-28.orig"],

@@ -21,6 +21,7 @@ from tallystick.storage.zeros import is_zero
 from tallystick.systems.bitronix.format.layout import (
     SYSTEM_NAME,
     UNCLEAN_LOG_STATE,
+    USUAL_NAMES,
     WALL_CLOCK_MIN,
     sequence_number,
 )
@@ -30,7 +31,7 @@ from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
 from tallystick.systems.folders import require_own
 
-DEFAULT_NAMES = ("btm1.tlog", "btm2.tlog")
+DEFAULT_NAMES = USUAL_NAMES
 SECTOR = 512
 """Bytes that a disk writes completely or not at all."""
 NEW_SUFFIX = ".new"

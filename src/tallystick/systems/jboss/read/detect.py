@@ -60,7 +60,8 @@ def put_aside(source: LogSource) -> str:
     names = [logical_name(one) for one in source.files]
     if names and all(_RETAINED.fullmatch(name) for name in names):
         return f"{count} kept for replay (journal-retention-directory); no start reads them"
-    if names and all(_COPY.fullmatch(name) for name in names):
+    # Those of a compaction, or of a creation that a full disk ended, are the broker's own.
+    if names and all(_COPY.fullmatch(name) and name == without_suffix(name) for name in names):
         return f"{count} whose names no broker lists ({names[0]}): copies, which no start reads"
     return ""
 
