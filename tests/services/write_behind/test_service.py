@@ -111,6 +111,12 @@ def test_object_that_is_not_a_target_is_refused(tmp_path: Path) -> None:
         service(tmp_path, {"one": 7})
 
 
+def test_a_url_is_no_target_and_its_password_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="create_engine") as caught:
+        service(tmp_path, {"one": "postgresql://user:secret@host/database"})
+    assert "secret" not in str(caught.value)
+
+
 async def test_tasks_commit_without_blocking_their_loop(tmp_path: Path) -> None:
     one = Recorder()
 

@@ -44,6 +44,10 @@ def target_of(thing: Any) -> Target:
         return AsyncTarget(thing)
     if callable(thing):
         return CallableTarget(thing)
+    if isinstance(thing, str):  # a URL, whose password no message shows
+        raise TypeError(
+            "a target is a text; make an engine of a URL: sqlalchemy.create_engine(url)"
+        )
     raise TypeError(f"{thing!r} is no engine, no function and has no apply")
 
 
