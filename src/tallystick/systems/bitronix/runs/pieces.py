@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     Piece: TypeAlias = RecordSpan | Chunk
 
+_PAUSE_MAX = 1 << 12
+"""Most bytes behind an odd record in which the compiled walk is not tried: some forty records."""
+
 ReadChunk: TypeAlias = "Callable[[memoryview, int, int], Chunk]"
 
 
@@ -46,6 +49,7 @@ class Runs:
         self._read = read
         self._least = least
         self._odd_until = 0
+        self._pause = 1
 
     @classmethod
     def where_they_pay(cls, data: memoryview, size: int) -> Self:
@@ -67,9 +71,12 @@ class Runs:
         chunk = self._read(self._data, begin, end)
         # Few records before an odd one cost less one by one; at the end no odd one follows.
         if chunk.count >= self._least or (chunk.count and chunk.end == end):
+            self._pause = 1
             return chunk
-        # The compiled walk is not tried again before the odd record was passed.
-        self._odd_until = chunk.end + 1
+        # The compiled walk is not tried again before the odd record was passed, and ever later
+        # where one odd record follows another: each trial costs as much as several spans.
+        self._odd_until = chunk.end + self._pause
+        self._pause = min(2 * self._pause, _PAUSE_MAX)
         return None
 
 
