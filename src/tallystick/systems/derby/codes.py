@@ -130,7 +130,7 @@ REASONS = reasons(
     Reason(
         "encrypted",
         Answer.CANNOT_TELL,
-        "The log is encrypted and no key was given.",
+        "The log is encrypted, and no key was given, or one that does not open it.",
         "the boot password or the external key",
     ),
     Reason(
