@@ -248,6 +248,11 @@ class Backlog(Uncopied):
                 if (found := pending.get(one.number)) is not None and target in found.left
             ]
 
+    def waits(self, target: str, number: int) -> bool:
+        """Return whether the target has a transaction still to apply."""
+        found = self.get(number)
+        return found is not None and target in found.left
+
     def get(self, number: int) -> Pending | None:
         """Return a pending transaction, or None."""
         with uninterrupted, self._lock:

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Engine
 from tallystick.errors import CorruptLogError, LogClosedError, TransactionUsageError
 from tallystick.roles import Operation, OperationCode, PersistEntry
 from tallystick.services.write_behind import TargetAheadError, TargetDownError, WriteBehind
+from tallystick.services.write_behind.targets import sql
 from tallystick.services.write_behind.targets.rows import decode_row, encode_row
 from tallystick.services.write_behind.targets.sql import SqlTarget
 from tallystick.services.write_behind.targets.statements import statements
@@ -319,6 +320,52 @@ def test_a_database_that_was_restored_is_not_taken_for_that_of_the_log(
     with contextlib.closing(sqlite3.connect(path)) as found:
         states = found.execute("SELECT state FROM orders WHERE id = 3").fetchall()
     assert states == [("acknowledged",)]
+
+
+def shop_file(path: Path) -> dict[str, Engine]:
+    with contextlib.closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
+    return {"db": sa.create_engine(f"sqlite:///{path}")}
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_nor_is_a_backup_of_the_opening_that_was_the_last(
+    ended: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "NOTED_EACH_S", 0.0 if ended == "killed" else 3_600.0)
+    path, backup, folder = tmp_path / "target.db", tmp_path / "backup.db", tmp_path / "log"
+    targets = shop_file(path)
+    with WriteBehind(folder, targets) as behind:
+        put_order(behind, 0, "applied")
+        assert behind.drain(60)
+        shutil.copy(path, backup)
+        put_order(behind, 1, "applied")
+        assert behind.drain(60)
+        if ended == "killed":
+            behind._log.sync().wait()  # its marks: without them all comes again
+            shutil.copytree(folder, tmp_path / "killed")
+    targets["db"].dispose()
+    shutil.copy(backup, path)
+    refused(tmp_path / "killed" if ended == "killed" else folder, targets, 2)
+
+
+def test_what_a_target_gets_again_it_need_not_hold(tmp_path: Path) -> None:
+    targets, folder = shop_file(tmp_path / "target.db"), tmp_path / "log"
+    with WriteBehind(folder, targets) as behind:
+        put_order(behind, 0, "applied")
+        assert behind.drain(60)
+    away = {"db": sa.create_engine(f"sqlite:///{tmp_path}/no/folder.db")}
+    with WriteBehind(folder, away, settings=quick(close_timeout=0)) as behind:
+        put_order(behind, 1, "its mark was lost in a crash")
+        (waiting,) = behind.pending()
+    known = json.loads((folder / "targets").read_text())
+    assert known["db"]["applied"] == waiting.number - 1
+    known["db"]["applied"] = waiting.number
+    (folder / "targets").write_text(json.dumps(known))
+    with WriteBehind(folder, targets, on_incomplete="replay") as behind:
+        closed(behind)
+    assert rows(targets["db"], "SELECT count(*) FROM orders") == [(2,)]
+    assert json.loads((folder / "targets").read_text())["db"]["applied"] == waiting.number
 
 
 def test_a_refused_target_that_is_away_is_no_reason_to_take_commits(tmp_path: Path) -> None:

@@ -1,16 +1,16 @@
 """What a service knows of its targets from one opening to the next: the file ``targets``.
 
 In: the names of targets, the numbers of the log, the tokens that openings put into a target. Out:
-for each target the greatest number of the log when it last answered, and the tokens that it may
-hold. By them a target is found that belongs to another state of this log: one of both was
-restored, or a copy of the log is applied to it, too. One that was refused is asked again before a
-later opening takes commits.
+for each target the greatest number of the log when it last answered, the greatest one that it has
+applied, and the tokens that it may hold. By them a target is found that belongs to another state of
+this log: one of both was restored, or a copy of the log is applied to it, too. One that was refused
+is asked again before a later opening takes commits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tallystick.errors import CorruptLogError
@@ -32,11 +32,15 @@ class Contact:
         tokens: The token that it holds is one of these; `NO_TOKEN` stands for none. Empty if it may
             hold any, or none.
         refused: It was refused, and has not answered as it should since.
+        applied: A number that it has applied, and holds at least, or a greater one; 0 if none is
+            known. Noted once a second at most, and at the end: a backup of the target, taken while
+            one opening worked, has the token of that opening.
     """
 
     since: int | None = None
     tokens: tuple[int, ...] = ()
     refused: bool = False
+    applied: int = 0
 
 
 class Contacts(Uncopied):
@@ -48,29 +52,41 @@ class Contacts(Uncopied):
         self._lock = threading.Lock()
         self._known = _read(path, fs)
 
-    def opened(self, name: str, last_number: int) -> KnownTarget:
-        """Note that a log with this greatest number is opened with a target of this name."""
-        contact = self._known.get(name, Contact())
-        if contact.since is None:
-            self.note(name, replace(contact, since=last_number))
+    def opened(self, name: str, last_number: int, waits: Callable[[int], bool]) -> KnownTarget:
+        """Note that a log with this greatest number is opened with a target of this name.
+
+        ``waits`` says of a number whether the target gets it again: the log lost its mark in a
+        crash, and nothing is missing if the target lost it, too.
+        """
+
+        def found(contact: Contact) -> Contact:
+            since = last_number if contact.since is None else contact.since
+            applied = 0 if waits(contact.applied) else contact.applied
+            return replace(contact, since=since, applied=applied)
+
+        self.note(name, found)
         return KnownTarget(self, name)
 
     def refused(self, name: str) -> None:
         """Note that a target and the log do not belong together, durably."""
-        self.note(name, replace(self.of(name), refused=True))
+        self.note(name, lambda contact: replace(contact, refused=True))
 
     def cleared(self, name: str) -> None:
         """Note that a target which was refused is not any more, durably."""
-        self.note(name, replace(self.of(name), refused=False))
+        self.note(name, lambda contact: replace(contact, refused=False))
 
     def of(self, name: str) -> Contact:
         """Return what is known of a target."""
         return self._known.get(name, Contact())
 
-    def note(self, name: str, contact: Contact) -> None:
-        """Replace what is known of a target, durably."""
+    def note(self, name: str, change: Callable[[Contact], Contact]) -> None:
+        """Change what is known of a target, durably."""
         with self._lock:
-            known = {**self._known, name: contact}
+            before = self._known.get(name)
+            after = change(before or Contact())
+            if after == before:
+                return
+            known = {**self._known, name: after}
             content = json.dumps({one: asdict(of) for one, of in known.items()})
             write_whole(self._fs, self.path, [content.encode()])
             self._known = known
@@ -95,11 +111,18 @@ class KnownTarget:
 
     def expect(self, tokens: Sequence[int]) -> None:
         """Note which tokens the target may hold from now on, durably."""
-        self._contacts.note(self._name, replace(self.contact, tokens=tuple(tokens)))
+        self._note(lambda contact: replace(contact, tokens=tuple(tokens)))
 
     def answered(self, token: int) -> None:
         """Note, durably, that the target holds this token, and nothing that the log never had."""
-        self._contacts.note(self._name, Contact(None, (token,)))
+        self._note(lambda contact: Contact(None, (token,), applied=contact.applied))
+
+    def applied(self, number: int) -> None:
+        """Note, durably, that the target has applied this number, greater than all before."""
+        self._note(lambda contact: replace(contact, applied=number))
+
+    def _note(self, change: Callable[[Contact], Contact]) -> None:
+        self._contacts.note(self._name, change)
 
 
 def _read(path: str, fs: FileSystem) -> Mapping[str, Contact]:
@@ -112,6 +135,7 @@ def _read(path: str, fs: FileSystem) -> Mapping[str, Contact]:
                 None if one["since"] is None else int(one["since"]),
                 tuple(map(int, one["tokens"])),
                 bool(one.get("refused")),
+                int(one.get("applied", 0)),
             )
             for name, one in found.items()
         }

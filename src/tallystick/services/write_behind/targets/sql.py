@@ -16,18 +16,22 @@ from sqlalchemy.engine import Connection, Engine
 
 from tallystick.callables import checked
 from tallystick.errors import TallystickError
-from tallystick.printable import shell_quoted
+from tallystick.printable import logger, shell_quoted
 from tallystick.roles import PersistEntry
 from tallystick.services.driver_errors import is_down, is_of_driver
 from tallystick.services.write_behind.targets.contact import NO_TOKEN, KnownTarget
 from tallystick.services.write_behind.targets.statements import TAKES_DOCUMENTS, quoted, statements
 from tallystick.services.write_behind.targets.target import TargetAheadError, TargetDownError
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading
+from tallystick.storage.scheduling import threading, time
 
 APPLIED_TABLE = "tallystick_applied"
 _LOG_ID_SIZE = 36
 _NUMBER_MAX = (1 << 63) - 1
+NOTED_EACH_S = 1.0
+"""Seconds between two notes of what was applied, each synced."""
+
+_log = logger("tallystick.write_behind")
 
 
 class SqlTarget(Uncopied):
@@ -59,6 +63,9 @@ class SqlTarget(Uncopied):
         self._known: KnownTarget | None = None
         self._token = 0
         self._preparing = threading.Lock()
+        self._noting = threading.Lock()
+        self._applied = self._noted = 0
+        self._next_note = 0.0
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
 
     @property
@@ -112,6 +119,8 @@ class SqlTarget(Uncopied):
                 else:
                     for entry in fresh:
                         self._apply(connection, entry)
+            if entries:
+                self._note_applied(max(one.number for one in entries))
         except BaseException as error:
             self._recheck(entries)
             if is_of_driver(error) and is_down(error):
@@ -147,18 +156,41 @@ class SqlTarget(Uncopied):
         numbers = self._numbers
         if numbers is None or self._known_max < 0:
             return
-        gone = sa.delete(numbers).where(
-            numbers.c.log == self._log_id, numbers.c.number.between(0, _signed(below) - 1)
-        )
+        own = numbers.c.log == self._log_id
+        last = sa.select(sa.func.max(numbers.c.number)).where(own)
         try:
             with self._engine.begin() as connection:
-                connection.execute(gone)
+                # The greatest shows that this is the database that has applied it.
+                kept = min(_signed(below), connection.execute(last).scalar() or 0)
+                connection.execute(
+                    sa.delete(numbers).where(own, numbers.c.number.between(0, kept - 1))
+                )
         except sa.exc.DBAPIError as error:
             if not is_down(error):
                 raise
 
     def close(self) -> None:
-        """Do nothing: the engine belongs to the application."""
+        """Note what was applied; the engine belongs to the application."""
+        self._next_note = 0.0
+        self._note_applied(0)
+
+    def _note_applied(self, number: int) -> None:
+        """Note the greatest number that was applied, once in `NOTED_EACH_S`."""
+        if self._known is None or self._numbers is None:
+            return
+        with self._noting:
+            self._applied = max(self._applied, number)
+            now = time.monotonic()
+            if self._applied <= self._noted or now < self._next_note:
+                return
+            self._next_note = now + NOTED_EACH_S
+            try:
+                self._known.applied(self._applied)
+            except (OSError, TallystickError) as error:
+                # A backup in the place of the database may not be told from it then.
+                _log.warning("%s: what was applied is not noted: %s", self._numbers.name, error)
+            else:
+                self._noted = self._applied
 
     def _prepare(self) -> None:
         """Create the table of numbers, once, read the greatest number, and take the table over."""
@@ -175,6 +207,7 @@ class SqlTarget(Uncopied):
                     query = last.where(numbers.c.log == self._log_id)
                     greatest = max(connection.execute(query).scalar() or 0, 0)
                     self._require_not_ahead(numbers, greatest)
+                    self._require_not_behind(numbers, greatest)
                 with self._engine.begin() as connection:
                     self._delete_others(connection, numbers)
                 if self._known is not None:
@@ -188,6 +221,15 @@ class SqlTarget(Uncopied):
         given = self._given if since is None else since
         if given is not None and greatest > _signed(given):
             raise _ahead(numbers, self._log_id, greatest, given)
+
+    def _require_not_behind(self, numbers: sa.Table, greatest: int) -> None:
+        """Refuse a target that lacks what it has applied, and does not get again."""
+        if self._known is None:
+            return
+        with self._noting:
+            applied = self._noted = self._applied = self._known.contact.applied
+        if _signed(applied) > greatest:
+            raise _behind(numbers, self._known.file, greatest, applied)
 
     def _take_over(self, connection: Connection, numbers: sa.Table) -> None:
         """Put a token of this opening in the place of that of the last one.
@@ -297,6 +339,17 @@ def _of_another_moment(numbers: sa.Table, file: str, found: set[int]) -> TargetA
         found=f"{which} in {numbers.name}",
         advice="What is pending here was not applied. Bring both back from the same moment. If you "
         f"know that the target lacks nothing and no copy is at work: rm {shell_quoted(file)}",
+    )
+
+
+def _behind(numbers: sa.Table, file: str, greatest: int, applied: int) -> TargetAheadError:
+    return TargetAheadError(
+        "the target lacks transactions that it had applied: it was restored from a backup, or is "
+        "another database",
+        expected=f"number {applied} in {numbers.name}",
+        found=f"no greater one than {greatest}",
+        advice="What is pending here was not applied. Bring both back from the same moment. If you "
+        f"know what the target lacks, and have brought it in otherwise: rm {shell_quoted(file)}",
     )
 
 

@@ -363,7 +363,8 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
                 if isinstance(target, CountingTarget):
                     target.given(last_number)
                 if isinstance(target, KnownByToken) and target.place is not None:
-                    target.known(contacts.opened(name, last_number))
+                    waits = partial(self._backlog.waits, name)
+                    target.known(contacts.opened(name, last_number, waits))
                 target.open(identity)
                 self._opened.append(target)
         except BaseException:
