@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import resource
 import threading
@@ -242,6 +243,22 @@ def test_following_sees_records_of_other_threads_over_rolls(tmp_path: Path) -> N
         seen = [one.sequence for one in journal.follow(1, poll_s=0.001, idle_s=0.3)]
         thread.join()
         assert seen == list(range(1, 102))
+
+
+def test_a_reader_that_looks_seldom_is_idle_no_longer_than_it_may_be(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log") as journal:
+        journal.append(b"first")
+        assert len(list(journal.follow(poll_s=math.inf, idle_s=0.05))) == 1
+
+
+def test_a_body_that_no_layout_has_a_place_for_is_too_large(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log", system="jboss") as journal:
+        with pytest.raises(RecordTooLargeError):
+            journal.append(bytes(1 << 31))
+        with pytest.raises(RecordTooLargeError):
+            journal.append_many([bytes(1 << 31), b"fits"])
+        journal.append(b"fits")
+        assert len(list(journal.replay())) == 1
 
 
 def test_following_gives_what_a_checkpoint_gave_up_after_it_began(tmp_path: Path) -> None:

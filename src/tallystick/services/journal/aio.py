@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from os import PathLike
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tallystick.arguments import DataClass, bodies_of, seconds
+from tallystick.arguments import DataClass, bodies_of
 from tallystick.callables import checked
 from tallystick.records import NumberedRecord
 from tallystick.roles import JournalRecord, PreparedTransaction
-from tallystick.services.journal.base import BaseJournal
+from tallystick.services.journal.base import BaseJournal, pause
 from tallystick.services.journal.transaction import AsyncJournalTransaction
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
@@ -156,7 +156,7 @@ class AsyncJournal(BaseJournal):
         self, from_lsn: int = 0, *, poll_s: float = 0.01, idle_s: float | None = None
     ) -> AsyncIterator[NumberedRecord]:
         """Read records as they become durable; see `Journal.follow`."""
-        poll_s = seconds(poll_s, "poll_s")
+        poll_s = pause(poll_s, idle_s)
         self._require_open()
         return _in_threads(lambda: self._follow(from_lsn, idle_s), poll_s)
 

@@ -249,3 +249,9 @@ class BaseJournal(Uncopied):
     def forked(self) -> None:
         """Leave the log to its parent in a forked child."""
         self._forked = True
+
+
+def pause(poll_s: float, idle_s: float | None) -> float:
+    """Return the seconds between two looks at the files: no more than a reader may be idle."""
+    asked = seconds(poll_s, "poll_s")
+    return asked if idle_s is None else min(asked, seconds(idle_s, "idle_s"))

@@ -9,11 +9,10 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from os import PathLike
 
-from tallystick.arguments import seconds
 from tallystick.callables import checked
 from tallystick.records import NumberedRecord
 from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
-from tallystick.services.journal.base import BaseJournal
+from tallystick.services.journal.base import BaseJournal, pause
 from tallystick.services.journal.transaction import JournalTransaction
 from tallystick.storage.files import absolute
 from tallystick.storage.opening import Closing
@@ -134,7 +133,7 @@ class Journal(BaseJournal, Closing):
         Raises:
             LogClosedError: the journal was closed before, or belongs to the parent of this process.
         """
-        return _polled(self._follow(from_lsn, idle_s), seconds(poll_s, "poll_s"))
+        return _polled(self._follow(from_lsn, idle_s), pause(poll_s, idle_s))
 
     # -- files --------------------------------------------------------------------------
 

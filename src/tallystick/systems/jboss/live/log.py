@@ -387,27 +387,28 @@ class CircularJournal(Closing):
         user_type = integer(user_type, "user_type", USER_TYPE_MIN, USER_TYPE_MAX)
         if transaction is not None:
             transaction = _number(transaction, "transaction")
+        self._require_fits(len(body))  # first: the layout has no place for 2 GiB
         raw = encode_body(self._shape, kind, transaction, record_id, user_type, body)
-        if len(raw) > self._record_max:
-            raise self._too_large(len(raw))
+        self._require_fits(len(raw))
         return UnplacedRecord(kind, transaction, record_id, raw)
 
     def _bodyless(self, item: Item) -> UnplacedRecord:
+        self._require_fits(len(item.body or b"") + len(item.extra or b""))
         raw = bytearray(encode(self._shape, item))
-        if len(raw) > self._record_max:
-            raise self._too_large(len(raw))
+        self._require_fits(len(raw))
         return UnplacedRecord(
             item.type, item.transaction, item.record_id or 0, raw, item.extra or b""
         )
 
-    def _too_large(self, size: int) -> RecordTooLargeError:
-        return RecordTooLargeError(
-            "the record is larger than a journal file can hold",
-            file=self.folder,
-            expected=f"at most {self._record_max} bytes",
-            found=f"{size} bytes",
-            advice="Split the body, or make the journal with a larger file_size",
-        )
+    def _require_fits(self, size: int) -> None:
+        if size > self._record_max:
+            raise RecordTooLargeError(
+                "the record is larger than a journal file can hold",
+                file=self.folder,
+                expected=f"at most {self._record_max} bytes",
+                found=f"{size} bytes",
+                advice="Split the body, or make the journal with a larger file_size",
+            )
 
     def _check_live(self, record_id: int) -> None:
         if record_id not in self._ids:
