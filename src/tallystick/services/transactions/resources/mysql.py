@@ -67,9 +67,9 @@ _ROLLED_BACK = frozenset({1402, 1613, 1614, 1213, 1205})
 """XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBDEADLOCK, deadlock, lock wait timeout."""
 _HEURISTIC = frozenset({1401})
 _NOBODY = 0
+"""In place of a thread: none may use the connection any more."""
 _READS_ONLY = "SHOW VARIABLES WHERE Variable_name IN ('tx_read_only', 'transaction_read_only')"
 """The server's versions have one of the names, or both."""
-"""In place of a thread: none may use the connection any more."""
 _OF_ACTIVE = ("INSERT", "XA END", "XA PREPARE")
 """Statements that XAER_RMFAIL answers if the application has ended the branch."""
 
