@@ -23,6 +23,7 @@ from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.incremental import STEPS
 from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.tables.run_state import RunState, state_of
+from tallystick.services.journal import Journal
 from tallystick.systems.protocol import LogSource
 from tests.fixtures import fixture_dir
 from tests.kit import untouched
@@ -204,6 +205,20 @@ def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path:
     run = Run([str(tmp_path / "nowhere")], str(tmp_path / "out"))
     with pytest.raises(LogUnreadableError, match="nowhere"):
         run(None)  # type: ignore[arg-type]  # Spark is not needed to say so
+
+
+@pytest.mark.parametrize("out", [".", "tables"])
+@pytest.mark.parametrize("system", ["tally", "bitronix"])
+def test_tables_never_lie_among_the_files_of_a_log_that_is_read(
+    estate: Path, tmp_path: Path, system: str, out: str
+) -> None:
+    log = tmp_path / "log"
+    if system == "tally":
+        Journal(log).close()
+    else:
+        shutil.copytree(estate / "committed-2pc", log)
+    with untouched(tmp_path), pytest.raises(OptionError, match="among the files of a log"):
+        Run([str(tmp_path)], str(log / out))(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("named", ["plain", "link", "relative"])

@@ -140,12 +140,22 @@ class Run:
                 )
 
     def _require_apart(self, plan: Plan) -> None:
-        """Check that no log lies where a table is going to be. Raises `OptionError`."""
-        places = tuple(f"{real(self.out.rstrip('/'))}/{table}/" for table in OUTPUT)
+        """Check that no log lies where a table is going to be, nor a table among a log's files.
+
+        Raises `OptionError`.
+        """
+        out = f"{real(self.out.rstrip('/'))}/"
+        places = tuple(f"{out}{table}/" for table in OUTPUT)
         for log in plan.logs:
-            if f"{real(log.path)}/".startswith(places):
+            path = f"{real(log.path)}/"
+            wrong = ""
+            if path.startswith(places):
+                wrong = "a table would replace a log that is read"
+            elif out.startswith(path):
+                wrong = "the tables would lie among the files of a log that is read"
+            if wrong:
                 raise OptionError(
-                    "a table would replace a log that is read",
+                    wrong,
                     expected="a folder for the tables that holds no logs",
                     found=log.path,
                 )
