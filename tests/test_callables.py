@@ -366,7 +366,7 @@ OURS = re.compile(
     r"|postgres.py BasePostgresBranch)"
     r"|services/transactions/steps.py (drive|follow|one_step|Whole)"
     r"|services/write_behind/(metrics|sequencer|transaction).py"
-    r"|services/write_behind/targets/(persisted_marks|rows|statements|workers).py"
+    r"|services/write_behind/targets/(contact|persisted_marks|rows|statements|workers).py"
     r"|testing/chaos/(faults.py Away|process.py)"
     r"|testing/simulate/(disk|loop|primitives|scheduler).py"
     r"|testing/simulate/simulation.py Simulation"
