@@ -151,7 +151,7 @@ def test_what_was_held_when_signals_came_is_retired_later(
     with handlers():
         for point in range(bytecodes_of(read)):
             interrupted(read, point, *map(int, numbers))
-            gc.collect()
+            gc.collect(0)  # what is left is young; all would take half a second of a worker's time
             number += 1
             segments.roll(number, _begin(number))
             assert segments.retire_below(number) == [number - 1]
