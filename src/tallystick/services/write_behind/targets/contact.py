@@ -118,8 +118,8 @@ class KnownTarget:
         self._note(lambda contact: Contact(None, (token,), applied=contact.applied))
 
     def applied(self, number: int) -> None:
-        """Note, durably, that the target has applied this number, greater than all before."""
-        self._note(lambda contact: replace(contact, applied=number))
+        """Note, durably, that the target has applied this number."""
+        self._note(lambda contact: replace(contact, applied=max(contact.applied, number)))
 
     def _note(self, change: Callable[[Contact], Contact]) -> None:
         self._contacts.note(self._name, change)

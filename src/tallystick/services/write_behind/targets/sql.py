@@ -64,7 +64,7 @@ class SqlTarget(Uncopied):
         self._token = 0
         self._preparing = threading.Lock()
         self._noting = threading.Lock()
-        self._applied = self._noted = 0
+        self._applied = 0
         self._next_note = 0.0
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
 
@@ -97,6 +97,7 @@ class SqlTarget(Uncopied):
         """Note the log's id. The first batch is what connects: the database may be down now."""
         self._log_id = log_id
         self._known_max = -1
+        self._applied = 0
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         """Apply the entries that the database does not hold yet, in one transaction."""
@@ -181,7 +182,7 @@ class SqlTarget(Uncopied):
         with self._noting:
             self._applied = max(self._applied, number)
             now = time.monotonic()
-            if self._applied <= self._noted or now < self._next_note:
+            if now < self._next_note or self._applied <= self._known.contact.applied:
                 return
             self._next_note = now + NOTED_EACH_S
             try:
@@ -189,8 +190,6 @@ class SqlTarget(Uncopied):
             except (OSError, TallystickError) as error:
                 # A backup in the place of the database may not be told from it then.
                 _log.warning("%s: what was applied is not noted: %s", self._numbers.name, error)
-            else:
-                self._noted = self._applied
 
     def _prepare(self) -> None:
         """Create the table of numbers, once, read the greatest number, and take the table over."""
@@ -226,8 +225,7 @@ class SqlTarget(Uncopied):
         """Refuse a target that lacks what it has applied, and does not get again."""
         if self._known is None:
             return
-        with self._noting:
-            applied = self._noted = self._applied = self._known.contact.applied
+        applied = self._known.contact.applied
         if _signed(applied) > greatest:
             raise _behind(numbers, self._known.file, greatest, applied)
 
