@@ -230,7 +230,7 @@ class ObjectStoreReading(CoordinatorReading):
         build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
         found = [build.unreadable(one) for one in self._unread]
         for path in self._ends:
-            found.append(build("recovery-ends", f"{REASONS['recovery-ends'].meaning}", file=path))
+            found.append(build("recovery-ends", REASONS["recovery-ends"].meaning, file=path))
         for one in states:
             if one.transaction is None:
                 continue

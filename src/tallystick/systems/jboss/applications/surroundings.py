@@ -138,11 +138,12 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
             older = known.is_older(place[0])
         except LogUnreadableError as error:
             damage = str(error)
-    held = _held(places["paging"][0], contents, queues or {})
+    pages = _page_folders(places["paging"][0])
+    held = _held(pages, contents, queues or {})
     parts = [
         _bindings(place, contents, queues, damage, paged=bool(held), older=older),
         _large(places["large-messages"], contents, extension),
-        _foreign_page(places["paging"])
+        _foreign_page(places["paging"], pages)
         or _pages(places["paging"], contents, queues or {}, places["large-messages"], held, known),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
@@ -313,14 +314,14 @@ def _bindings(
 def _large(place: _Place, contents: _Contents, extension: str) -> Part:
     path, found_by, there = place
     wanted = {one: size for one, size in contents.large.items() if contents.references.get(one)}
-    names = {logical_name(name): name for name in names_beside(path)} if wanted else {}
+    names = {logical_name(name): name for name in names_beside(path)}
     odd = [text for one, size in sorted(wanted.items()) if (text := _odd(path, names, one, size))]
     if odd:
         why = f"{'; '.join(odd[:_LISTED_MAX])}{' and more' if len(odd) > _LISTED_MAX else ''}: "
         why += f"a start delivers {len(odd):,} large messages in part, empty, or as another."
         stake = AtStake(None, len(odd))
         return Part("large messages", path, found_by, there, False, why, Answer.LOSES, stake)
-    if extension == NEWER and (foreign := _unnumbered(path, ".msg")):
+    if extension == NEWER and (foreign := _unnumbered(names, ".msg")):
         why = f"{foreign} has no number of a message: Artemis 2.29 and newer do not start with it."
         decided_by = "which version of the broker starts; or without that file"
         return Part(
@@ -331,13 +332,12 @@ def _large(place: _Place, contents: _Contents, extension: str) -> Part:
     return Part("large messages", path, found_by, there, True, why)
 
 
-def _unnumbered(folder: str, ending: str) -> str:
+def _unnumbered(names: Iterable[str], ending: str) -> str:
     """Return a file of which a start takes the name for a number, in vain; empty if none.
 
     A copy beside the file of a large message or a page, as people, desktops and services make them.
     """
-    names = (logical_name(one) for one in sorted(names_beside(folder)))
-    own = (one for one in names if one.endswith(ending))
+    own = (one for one in sorted(names) if one.endswith(ending))
     return next((one for one in own if not re.fullmatch(r"\d{1,19}", one.partition(".")[0])), "")
 
 
@@ -358,12 +358,19 @@ def _odd(folder: str, names: dict[str, str], number: int, size: int | None) -> s
     return f"{name} has {found:,} of {size:,} bytes{more}"
 
 
-def _foreign_page(place: _Place) -> Part | None:
+def _page_folders(folder: str) -> dict[str, list[str]]:
+    """Return the folders of pages that a start does not pass over, and the names in each."""
+    below = [f"{folder}/{one}" for one in sorted(names_beside(folder))]
+    names = {one: sorted(map(logical_name, names_beside(one))) for one in below}
+    return {one: found for one, found in names.items() if _ADDRESS in found}
+
+
+def _foreign_page(place: _Place, pages: dict[str, list[str]]) -> Part | None:
     path, found_by, there = place
-    for name in sorted(names_beside(path)):
-        below = f"{path}/{name}"
-        if _ADDRESS in names_beside(below) and (foreign := _unnumbered(below, ".page")):
-            why = f"{name}/{foreign} has no number of a page: a broker does not start with it."
+    for below, names in pages.items():
+        if foreign := _unnumbered(names, ".page"):
+            shown = f"{below.rpartition('/')[2]}/{foreign}"
+            why = f"{shown} has no number of a page: a broker does not start with it."
             return Part("paging", path, found_by, there, False, why, Answer.REFUSES)
     return None
 
@@ -548,14 +555,14 @@ class _Held:
     first: int | None = None
 
 
-def _held(folder: str, journal: _Contents, queues: dict[int, str]) -> dict[str, _Held]:
+def _held(
+    folders: dict[str, list[str]], journal: _Contents, queues: dict[int, str]
+) -> dict[str, _Held]:
     """Return for each address what its pages hold."""
     held: dict[str, _Held] = {}
-    for name in sorted(names_beside(folder)):
-        below = f"{folder}/{name}"
-        names = sorted(map(logical_name, names_beside(below)))
+    for below, names in folders.items():
         pages = [one for one in names if re.fullmatch(r"\d+\.page", one)]
-        if not pages or _ADDRESS not in names:
+        if not pages:
             continue
         numbers = [int(one.partition(".")[0]) for one in pages]
         found, counts = _Held(0, numbers=numbers), list[int]()
