@@ -17,6 +17,8 @@ from tallystick.systems.answers import BESIDE_THE_LOG, DECIDES_FIRST, PART_LOST,
 
 ALONE = "log"
 """The kind of a log with nothing of its database or broker beside it."""
+FILE_NAMES = "file names"
+"""The part that files are whose names are not as their system writes them."""
 
 _ROWS = {
     Answer.CANNOT_TELL: BESIDE_THE_LOG,
@@ -28,6 +30,13 @@ _ROWS = {
 def alone(path: str) -> Surroundings:
     """Return the surroundings of a log with nothing of its database or broker beside it."""
     return Surroundings(path, ALONE)
+
+
+def renamed_part(path: str, found_by: str, why: str, decided_by: str) -> Part:
+    """Return the part that files are whose names have letters of another case."""
+    return Part(
+        FILE_NAMES, path, found_by, True, False, why, Answer.CANNOT_TELL, AtStake(), decided_by
+    )
 
 
 def judged_whole(

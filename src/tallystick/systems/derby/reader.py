@@ -67,7 +67,7 @@ from tallystick.systems.derby.read.names import KNOWN, Names, Rows
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.surroundings import FILE_NAMES, started_by, surroundings_of
+from tallystick.systems.derby.read.surroundings import started_by, surroundings_of
 from tallystick.systems.derby.read.tables import (
     Database,
     Numbers,
@@ -92,7 +92,7 @@ from tallystick.systems.protocol import (
 )
 from tallystick.systems.rests import unpacked
 from tallystick.systems.runs import RunCount
-from tallystick.systems.surroundings import ALONE, joined, judged_whole
+from tallystick.systems.surroundings import ALONE, FILE_NAMES, joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from typing import Final, Self
 SYSTEM_NAME: Final = "bitronix"
 FORMAT_NAME: Final = "Btnx (2.1 and 3.0)"
 
-USUAL_NAMES: Final = ("btm1.tlog", "btm2.tlog")
+DEFAULT_NAMES: Final = ("btm1.tlog", "btm2.tlog")
 """The names of both files, where the settings of the manager give none."""
 FORMAT_ID = 0x42746E78
 """``Btnx``: the first four bytes of a file, and the format id of every XA id."""

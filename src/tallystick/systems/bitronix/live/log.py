@@ -24,6 +24,7 @@ from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
     COMMITTING,
+    DEFAULT_NAMES,
     GTRID_MAX,
     HEADER_LENGTH,
     MEGABYTE,
@@ -37,7 +38,7 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry, RecordEncoder
 from tallystick.systems.bitronix.live.files import UNSYNCED_MAX, FilePair, JournalFile
-from tallystick.systems.bitronix.live.opening import DEFAULT_NAMES, Settings, later_time, open_files
+from tallystick.systems.bitronix.live.opening import Settings, later_time, open_files
 from tallystick.systems.bitronix.read.scan import CountedWalk
 
 MAX_LOG_SIZE = 2 * MEGABYTE

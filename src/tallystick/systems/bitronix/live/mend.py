@@ -16,11 +16,11 @@ from tallystick.records import Outcome
 from tallystick.storage.source import logical_name, open_source
 from tallystick.systems.bitronix.format.layout import (
     CURRENT_POSITION_HEADER,
+    DEFAULT_NAMES,
     HEADER_LENGTH,
     TIMESTAMP_HEADER,
 )
 from tallystick.systems.bitronix.live.log import DiskJournal
-from tallystick.systems.bitronix.live.opening import DEFAULT_NAMES
 from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.reader import BitronixReading

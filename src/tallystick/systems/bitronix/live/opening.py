@@ -19,9 +19,9 @@ from tallystick.storage.files import FileSystem
 from tallystick.storage.source import ByteSource
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.bitronix.format.layout import (
+    DEFAULT_NAMES,
     SYSTEM_NAME,
     UNCLEAN_LOG_STATE,
-    USUAL_NAMES,
     WALL_CLOCK_MIN,
     sequence_number,
 )
@@ -31,7 +31,6 @@ from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
 from tallystick.systems.folders import require_own
 
-DEFAULT_NAMES = USUAL_NAMES
 SECTOR = 512
 """Bytes that a disk writes completely or not at all."""
 NEW_SUFFIX = ".new"

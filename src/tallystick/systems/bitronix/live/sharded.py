@@ -14,10 +14,10 @@ from typing import Any
 from tallystick.storage.crc import crc32
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.ticket import GroupTicket
+from tallystick.systems.bitronix.format.layout import DEFAULT_NAMES
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.live.encoder import Entry
 from tallystick.systems.bitronix.live.log import DiskJournal
-from tallystick.systems.bitronix.live.opening import DEFAULT_NAMES
 
 
 class ShardedJournal(Uncopied):

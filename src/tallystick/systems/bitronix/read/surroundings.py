@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tallystick.records import Answer, AtStake, Part, Surroundings
+from tallystick.records import Surroundings
 from tallystick.storage.source import logical_name
-from tallystick.systems.bitronix.format.layout import USUAL_NAMES
+from tallystick.systems.bitronix.format.layout import DEFAULT_NAMES
 from tallystick.systems.protocol import LogSource
+from tallystick.systems.surroundings import renamed_part
 
 _SETTINGS: Final = "the usual names of the files"
 
@@ -19,7 +20,7 @@ _SETTINGS: Final = "the usual names of the files"
 def surroundings_of(source: LogSource) -> Surroundings | None:
     """Return the part that a file is whose name has letters of another case; None if none has."""
     names = sorted(map(logical_name, source.files))
-    renamed = next((one for one in names if one not in USUAL_NAMES and _usual(one)), None)
+    renamed = next((one for one in names if one not in DEFAULT_NAMES and _usual(one)), None)
     if renamed is None:
         return None
     why = (
@@ -28,12 +29,9 @@ def surroundings_of(source: LogSource) -> Surroundings | None:
         "letters from small ones."
     )
     decided_by = "the names in the settings of the manager, and the file system of the start"
-    part = Part(
-        "file names", source.path, _SETTINGS, True, False, why, Answer.CANNOT_TELL, AtStake(),
-        decided_by,
-    )  # fmt: skip
+    part = renamed_part(source.path, _SETTINGS, why, decided_by)
     return Surroundings(source.path, "journal", (part,))
 
 
 def _usual(name: str) -> bool:
-    return name.lower() in USUAL_NAMES
+    return name.lower() in DEFAULT_NAMES

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
-from tallystick.records import Answer, AtStake, Part, Surroundings
+from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.source import logical_name
 from tallystick.systems.derby.format.layout import SEGMENT, Control
 from tallystick.systems.derby.read.files import (
@@ -28,7 +28,7 @@ from tallystick.systems.derby.read.files import (
     system_properties,
 )
 from tallystick.systems.protocol import LogSource
-from tallystick.systems.surroundings import alone, names_beside, open_part
+from tallystick.systems.surroundings import alone, names_beside, open_part, renamed_part
 
 OLD_PROPERTIES: Final = "service.propertiesold"
 """A boot takes it where there is no other that is whole: an update that a crash ended leaves it."""
@@ -49,8 +49,6 @@ _REQUIRED: Final = (
 _NUMBERS: Final = _REQUIRED[1:]
 """Those of them that are numbers of containers."""
 _DIGITS: Final = 10
-FILE_NAMES: Final = "file names"
-"""The part that files are whose names are not as the engine writes them."""
 _LAYOUT: Final = "the layout of a database"
 
 
@@ -92,9 +90,7 @@ def _renamed(database: str, name: str) -> Part:
         "where the file system tells large letters from small ones."
     )
     decided_by = "whether the files are renamed before the start, and the file system of the start"
-    return Part(
-        FILE_NAMES, database, _LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(), decided_by
-    )
+    return renamed_part(database, _LAYOUT, why, decided_by)
 
 
 def read_at_boot(database: str) -> frozenset[int]:

@@ -16,7 +16,7 @@ from itertools import count, takewhile
 from typing import Final, NamedTuple
 
 from tallystick.printable import counted
-from tallystick.records import Answer, AtStake, Part, Surroundings
+from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.files import Bytes
 from tallystick.storage.source import logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
@@ -24,7 +24,7 @@ from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.detect import MV_SUFFIX, PART, SUFFIX
 from tallystick.systems.protocol import LogSource
-from tallystick.systems.surroundings import names_beside, open_part
+from tallystick.systems.surroundings import names_beside, open_part, renamed_part
 
 _SPLIT: Final = "the names that split: gives"
 _LAYOUT: Final = "the layout of a database"
@@ -113,10 +113,7 @@ def _renamed(first: str, parts: dict[int, str]) -> Iterator[Part]:
                 "renamed, where the file system tells large letters from small ones."
             )
             decided_by = "whether it is renamed before the start, and the file system of the start"
-            yield Part(
-                "file names", path, _LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(),
-                decided_by,
-            )  # fmt: skip
+            yield renamed_part(path, _LAYOUT, why, decided_by)
             return
 
 

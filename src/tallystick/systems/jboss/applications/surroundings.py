@@ -29,7 +29,7 @@ from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.file_names import NEWER, extension_of
 from tallystick.systems.jboss.format.layout import Contents
 from tallystick.systems.jboss.format.pages import LargeMessage, PageContents, contents_of
-from tallystick.systems.surroundings import alone, names_beside, open_part
+from tallystick.systems.surroundings import alone, names_beside, open_part, renamed_part
 
 BROKER: Final = "broker"
 """The kind of what a start of Artemis or HornetQ starts."""
@@ -160,9 +160,7 @@ def _renamed(folder: str, extension: str) -> Part:
         "takes the journal to be empty until they are renamed."
     )
     decided_by = "whether they are renamed before the start"
-    return Part(
-        "file names", folder, _LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(), decided_by
-    )
+    return renamed_part(folder, _LAYOUT, why, decided_by)
 
 
 def _beside_bindings(folder: str, broker: str, places: dict[str, _Place]) -> Surroundings:
