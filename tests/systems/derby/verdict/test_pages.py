@@ -716,8 +716,40 @@ def test_the_pages_of_an_index_are_one_tree(damage: str, tmp_path: Path) -> None
     assert "not all that are in use are of one tree" in verdict_of(path).judgement.text
     met(path, file, 2, is_changed=False)
     assert "not all that are in use are of one tree" in verdict_of(path).judgement.text
-    met(path, file, 3, is_changed=True)  # redo may make it one
+    met(path, file, 3, is_changed=True)  # a leaf, which leads to no other page
+    assert "not all that are in use are of one tree" in verdict_of(path).judgement.text
+    met(path, file, 1, is_changed=True)  # redo may make it one
     assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_pages_of_an_index_that_redo_leads_to_a_tree_are_none_yet(
+    number: int, tmp_path: Path
+) -> None:
+    """A page is taken, or the first one becomes more than a leaf: a split that is not on disk."""
+    path = killed(tmp_path)
+    file = path / "seg0/c191.dat"
+    content = file.read_bytes()
+    root = with_links(content[2 * 4096 : 3 * 4096], -1, -1)
+    file.write_bytes(content[:4096] + root + content[2 * 4096 :])
+    met(path, file, 2, is_changed=True)
+    assert "not all that are in use are of one tree" in verdict_of(path).judgement.text
+    met(path, file, number, is_changed=True)
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+
+
+@pytest.mark.parametrize("changed", [2, 3])
+def test_a_leaf_that_redo_changes_may_have_any_neighbours_and_no_place(
+    changed: int, tmp_path: Path
+) -> None:
+    path = killed(tmp_path)
+    file = path / "seg0/c191.dat"
+    content = file.read_bytes()
+    pages = [content[at : at + 4096] for at in range(0, len(content), 4096)]
+    pages[changed] = with_links(pages[changed], 7, 7)
+    file.write_bytes(b"".join(pages))
+    assert not PageFile(str(file)).is_tree()
+    assert PageFile(str(file)).is_tree([changed])
 
 
 def test_of_a_large_database_only_what_every_boot_reads_is_looked_at(

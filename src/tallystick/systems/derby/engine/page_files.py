@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -135,25 +135,32 @@ class PageFile:
         except (LogFormatError, struct.error, IndexError):
             return -1
 
-    def is_tree(self) -> bool:
+    def is_tree(self, changed: Collection[int] = ()) -> bool:
         """Return whether the pages of an index lead from its first one to each that is in use.
 
-        True also where a page cannot be read.
+        Of pages that are ``changed`` before it is used nothing is held against the others: a leaf
+        among them may get other neighbours, or be given back. True also where one of these may
+        lead to others, and where a page cannot be read.
         """
         pages = self.pages_at(range(1, self.size // self.page_size))
         try:
             nodes = {number: node for number, page in pages if (node := _node(page)) is not None}
         except (LogFormatError, struct.error, IndexError):
             return True
+        # What is a leaf stays one: only the first page becomes more, and what is taken anew.
+        if _ROOT in changed or any(one not in nodes or nodes[one].children for one in changed):
+            return True
         found, row = set[int](), [_ROOT]
         while row:
             for left, number, right in zip((_NONE, *row), row, (*row[1:], _NONE), strict=False):
-                node = nodes.get(number)
-                if number in found or node is None or (node.left, node.right) != (left, right):
+                node, leads = nodes.get(number), (left, right)
+                if number in found or node is None:
+                    return False
+                if number not in changed and (node.left, node.right) != leads:
                     return False
                 found.add(number)
             row = [child for number in row for child in nodes[number].children]
-        return found == nodes.keys()
+        return nodes.keys() - found <= set(changed)
 
     def _pages(self, near: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         if not near:

@@ -109,8 +109,8 @@ class Containers:
         self._put_back = frozenset[Container]()
         """Containers whose encryption is undone, after redo."""
         self._looked_at = [0, 0]
-        self._redone = set[int]()
-        """Containers with a page that redo changes."""
+        self._redone: dict[int, set[int]] = {}
+        """The pages that redo changes, by their containers."""
 
     def parts(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
         """Yield what does not fit, up to what stops a boot; what fits as one part."""
@@ -221,7 +221,7 @@ class Containers:
                 file = PageFile(paths[number], self._cipher)
                 text = _damage(file, met.get(number, set()), whole=number in looked_at)
                 if not text and number in looked_at and number in listed and splits_whole:
-                    text = self._of_no_tree(file, listed[number])
+                    text = self._of_no_tree(file, listed[number], met.get(number, set()))
             if text:
                 sound = False
                 why = f"{part} {text}, and the log does not write it anew."
@@ -232,14 +232,18 @@ class Containers:
         if sound and looked_at == paths.keys() and not half_done:
             # Where nothing is undone, what redo has not to change is as the log leaves it.
             known = {one.number for one in changed} | (
-                met.keys() if recovery.undo else self._redone
+                met.keys() if recovery.undo else self._redone.keys()
             )
             yield from self._miscounted(listed, paths, known)
 
-    def _of_no_tree(self, file: PageFile, one: Conglomerate) -> str:
-        """Return how the pages of an index do not lead to each other; empty if they do."""
-        settled = one.number not in self._redone and file.page_size and not file.removed
-        if one.is_table or not settled or file.is_tree():
+    def _of_no_tree(self, file: PageFile, one: Conglomerate, met: Collection[int]) -> str:
+        """Return how the pages of an index do not lead to each other; empty if they do.
+
+        Where redo takes pages or gives them back, by the first page, it may lead to a tree yet.
+        """
+        changed = self._redone.get(one.number, set())
+        moved = changed and 0 in met
+        if one.is_table or moved or not file.page_size or file.removed or file.is_tree(changed):
             return ""
         return "has pages of different times: not all that are in use are of one tree"
 
@@ -396,7 +400,7 @@ class Containers:
                 yield _unfit(part, path, page, head, one)
                 return
             if (head.version or 0) < one.last:
-                self._redone.add(number)
+                self._redone.setdefault(number, set()).add(head.number)
             known = (head.version or 0) >= _LOGGED_FROM or _is_logged(page)
             if known and len(self._versions) < _ROWS_MAX:
                 self._versions[page] = head.version or 0
