@@ -7,6 +7,7 @@ docs/verdicts.md.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import re
 import shutil
@@ -16,11 +17,13 @@ from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import tallystick
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
 from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
+from tallystick.systems.derby.format.operations import CONTAINER_CREATE
 from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import conglomerates
 from tallystick.systems.h2.format.secure import decrypted
@@ -527,10 +530,11 @@ def come_and_go(system: Original, copy: Path, whole: Whole, other: Path) -> bool
 
 
 def nothing_names(system: Original, copy: Path, whole: Whole, other: Path) -> bool:
-    """Return whether only whole tables of Derby are of another time or database, unseen.
+    """Return whether all containers of Derby, or whole tables, are of another time, unseen.
 
-    No record of the log names a container of theirs, and they have no index that is still of this
-    time: so might their rows have been before the log begins.
+    Or of another database. No record of the log names one of those that differ, also where they
+    come and go, nor the creation of one that ought to be newer than they are; and such a table has
+    no index that is still of this time: so might all have been before the log begins.
     """
     if not isinstance(system, Database) or not system.is_derby or system.password is not None:
         return False
@@ -543,36 +547,61 @@ def nothing_names(system: Original, copy: Path, whole: Whole, other: Path) -> bo
         for place in (whole.folder, copy)
     )
     changed = {one for one in before | after if before.get(one) != after.get(one)}
-    numbers = {container_of(one): one for one in changed}
-    sources = (whole.older.with_name("older-seg0"), other / "seg0")
-    if (
-        not changed
-        or None in numbers
-        or not all(
-            any(_equal(copy / one, source / one.name) for source in sources) for one in changed
-        )
-    ):
+    found = [container_of(one) for one in changed]
+    numbers = {number for number in found if number is not None}
+    if not changed or None in found:
         return False
-    tables: dict[bytes, set[int | None]] = {}
+    named = _named_in(copy)
+    if named.numbers & numbers or max(numbers) > named.last_created:
+        return False
+    sources = (whole.older.with_name("older-seg0"), other / "seg0")
+    if any(_are_all_of(copy / "seg0", one) for one in sources):
+        return True
+    if not all(any(_equal(copy / one, source / one.name) for source in sources) for one in changed):
+        return False
+    tables: dict[bytes, set[int]] = {}
     for one in conglomerates(str(copy / f"seg0/c{CONGLOMERATES:x}.dat")):
         tables.setdefault(one.table_id, set()).add(one.number)
-    theirs = [group for group in tables.values() if group & numbers.keys()]
-    return not _named_in(copy) & numbers.keys() and set().union(*theirs) == numbers.keys()
+    theirs = [group for group in tables.values() if group & numbers]
+    return set().union(*theirs) == numbers
 
 
-def _named_in(database: Path) -> set[int]:
-    """Return the numbers of the containers that records of a log name."""
-    pages = (
-        one.body.fields.get("pageId")
-        for one in reading_of(database).scan.ranges()
-        if one.body is not None
-    )
-    return {page.container for page in pages if page is not None}
+def _are_all_of(containers: Path, source: Path) -> bool:
+    """Return whether each container is that of the source, and there is each that the source has.
+
+    A table that comes or goes alone is seen: the catalogue names it, or does not.
+    """
+    found, wanted = ({one.name for one in place.glob("*.dat")} for place in (containers, source))
+    return found == wanted and all(_equal(containers / one, source / one) for one in found)
+
+
+class Named(NamedTuple):
+    """The containers that a log names, and the last one that it creates: their numbers grow."""
+
+    numbers: set[int]
+    last_created: float
+
+
+def _named_in(database: Path) -> Named:
+    numbers, created = set[int](), set[int]()
+    for one in reading_of(database).scan.ranges():
+        if one.body is not None:
+            fields = one.body.fields
+            if (page := fields.get("pageId")) is not None:
+                numbers.add(page.container)
+            if (container := fields.get("containerId")) is not None:
+                numbers.add(container.number)
+                if fields.get("operation") == CONTAINER_CREATE and not container.segment:
+                    created.add(container.number)
+    return Named(numbers, max(created, default=math.inf))
 
 
 def container_of(path: Path) -> int | None:
-    """Return the number of a container, by the name of its file; None of another file."""
-    match = re.fullmatch(r"c([0-9a-f]+)\.dat", path.name)
+    """Return the number of a container, by the name of its file; None of another file.
+
+    The stub that a drop leaves is one as well.
+    """
+    match = re.fullmatch(r"[cd]([0-9a-f]+)\.dat", path.name)
     return int(match[1], 16) if match and path.parent.name == "seg0" else None
 
 

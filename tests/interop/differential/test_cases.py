@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import struct
@@ -16,6 +17,7 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.derby.read.containers import Conglomerate
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.format.messages import PAGE_TRANSACTION
+from tests.fixtures import fixture_dir
 from tests.interop.differential import around, cases
 from tests.interop.differential.around import DERBY, NARAYANA, Damage, damage_beside
 from tests.interop.differential.cases import (
@@ -23,6 +25,8 @@ from tests.interop.differential.cases import (
     EARLIER,
     FIRST_START_MS,
     Case,
+    Named,
+    _named_in,
     calm,
     come_and_go,
     crash_alike,
@@ -36,6 +40,7 @@ from tests.interop.differential.cases import (
 from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damage_head
 from tests.interop.differential.originals import ORIGINALS, OTHERS, Database, Whole, states_of
 from tests.systems.bitronix.logs import file_bytes, record, write_pair
+from tests.systems.derby.logs import reading
 from tests.systems.h2.kit import opened
 from tests.systems.h2.verdict.test_damage import base
 from tests.systems.jboss.build import add, image, update, write
@@ -359,13 +364,8 @@ def test_a_whole_table_of_which_the_log_tells_nothing_may_be_of_another_database
     taken: list[str], unseen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = {b"a": [0x490], b"b": [0x4A0, 0x4B1], b"c": [0x4C0]}
-    found = [
-        Conglomerate(number, number & 1 == 0, table)
-        for table, numbers in listed.items()
-        for number in numbers
-    ]
-    monkeypatch.setattr(cases, "conglomerates", lambda _: iter(found))
-    monkeypatch.setattr(cases, "_named_in", lambda _: {0x4C0})
+    found = listing(listed, monkeypatch)
+    monkeypatch.setattr(cases, "_named_in", lambda _: Named({0x4C0}, math.inf))
     whole, other = derby(tmp_path / "one"), derby(tmp_path / "two")
     for place, text in ((whole, b"this"), (other, b"other")):
         for one in found:
@@ -375,6 +375,70 @@ def test_a_whole_table_of_which_the_log_tells_nothing_may_be_of_another_database
     for name in taken:
         (copy / "seg0" / name).write_bytes(b"other")
     assert nothing_names(ORIGINALS["derby"], copy, whole, other.folder) is unseen
+
+
+def listing(tables: dict[bytes, list[int]], monkeypatch: pytest.MonkeyPatch) -> list[Conglomerate]:
+    """Let the catalogue list these tables with their indexes."""
+    found = [
+        Conglomerate(number, number & 1 == 0, table)
+        for table, numbers in tables.items()
+        for number in numbers
+    ]
+    monkeypatch.setattr(cases, "conglomerates", lambda _: iter(found))
+    return found
+
+
+ALL_OF_ANOTHER: dict[str, tuple[set[int], float, list[str], bool]] = {
+    # Containers that only one of the two has come and go.
+    "the log holds nothing": (set(), math.inf, [], True),
+    "the log names what stays": ({0x20}, math.inf, [], True),
+    "the log names what differs": ({0x490}, math.inf, [], False),
+    "the log names what goes": ({0x4D0}, math.inf, [], False),
+    "the log names what comes": ({0x4E0}, math.inf, [], False),
+    "the log creates an older one": ({0x4C0}, 0x4C0, [], False),
+    "the log creates a newer one": ({0x4F0}, 0x4F0, [], True),
+    "one of this database stays": (set(), math.inf, ["c4d0.dat"], False),
+    "one of this database differs": (set(), math.inf, ["c490.dat"], False),
+}
+
+
+@pytest.mark.parametrize("case", ALL_OF_ANOTHER)
+def test_all_containers_of_which_the_log_tells_nothing_may_be_of_another_database(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, last, kept, unseen = ALL_OF_ANOTHER[case]
+    listing({b"a": [0x490], b"b": [0x4E0]}, monkeypatch)
+    monkeypatch.setattr(cases, "_named_in", lambda _: Named(numbers, last))
+    whole, other = derby(tmp_path / "one"), derby(tmp_path / "two")
+    for place, names in ((whole, ("c490", "c4d0")), (other, ("c490", "c4e0", "d4d0"))):
+        for name in names:
+            (place.folder / f"seg0/{name}.dat").write_bytes(place.folder.parent.name.encode())
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    assert DERBY["data of another database"](copy, whole, other.folder, random.Random(1))
+    for name in kept:
+        shutil.copyfile(whole.folder / "seg0" / name, copy / "seg0" / name)
+    assert nothing_names(ORIGINALS["derby"], copy, whole, other.folder) is unseen
+
+
+def test_a_table_that_is_gone_is_named_by_the_catalogue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing({b"a": [0x20]}, monkeypatch)
+    monkeypatch.setattr(cases, "_named_in", lambda _: Named(set(), math.inf))
+    whole, other = derby(tmp_path / "one"), derby(tmp_path / "two")
+    copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    (copy / "seg0/c20.dat").unlink()
+    (other.folder / "seg0/c20.dat").unlink()
+    (other.folder / "seg0/c10.dat").write_bytes(b"of another")
+    assert not nothing_names(ORIGINALS["derby"], copy, whole, other.folder)
+
+
+def test_a_log_names_containers_by_pages_and_by_themselves() -> None:
+    named = _named_in(fixture_dir("derby") / "ddl")
+    created = reading("ddl").recovery.containers
+    assert {one.number for one in created} <= named.numbers
+    assert named.last_created == max(one.number for one in created)
+    assert named.numbers & {one.page.container for one in reading("ddl").recovery.pages()}
 
 
 SMALL, SENT_IN_ONE = (struct.pack(">qB", one, 0) + bytes(40) for one in (-1, 7))
