@@ -58,6 +58,7 @@ public class RealDerby {
             case "checkpoint" -> run("call SYSCS_UTIL.SYSCS_CHECKPOINT_DATABASE()");
             case "rolledback" -> aside(rest).rollback();
             case "open" -> aside(rest);
+            case "commit" -> ((Connection) kept.get(kept.size() - 1)).commit();
             case "prepared" -> prepare(rest);
             case "rows" -> System.out.println("ROWS " + tried(() -> rows()));
             case "recover" -> System.out.println("RECOVER " + recover());

@@ -196,3 +196,29 @@ def test_derby_reads_the_record_that_ends_at_the_oldest_begin(tmp_path: Path) ->
     assert reading.recovery.boots is False
     (answer,) = derby("boot-each", str(database)).values()
     assert answer.startswith("NOBOOT")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_dropped_commit_is_no_loss_where_a_checkpoint_has_written_its_changes(
+    tmp_path: Path, version: str, begun: bool
+) -> None:
+    """The log ends before the last checkpoint; what began before its end is taken back."""
+    database = tmp_path / "db"
+    # Of the group in which the oldest begin is no checksum is read.
+    inserts = ["insert:2", "insert:3"]
+    steps = ["open:61", *inserts] if begun else [*inserts, "open:61"]
+    rest = ["checkpoint", "commit", "halt"]
+    derby(database, "create", "insert:1", "open:60", *steps, *rest, version=version)
+    forget(database)
+    path = database / "log/log1.dat"
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"derby 3")] ^= 1
+    path.write_bytes(content)
+    reading = reading_of(database)
+    assert reading.recovery.log_end < reading.recovery.redo_mark
+    found = reading.judgement
+    shown = rows_of(derby("boot-each", str(database), version=version)[str(database)])
+    assert (61 not in shown) is begun
+    assert shown.keys() - {61} == {1, 2, 3}
+    assert (found.reason == "commits-dropped") is begun

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
 from tallystick.records import Answer, Outcome, Severity
+from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import format_id
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import (
@@ -553,6 +554,64 @@ def test_a_dropped_commit_is_a_loss_only_where_its_transaction_changed_something
         "begun before it": ([[begin, *changes], [end]], 1),
     }[layout]
     found = appended(tmp_path, *groups, broken=broken)
+    assert (found.judgement.reason == "commits-dropped") is missed
+    assert found.judgement.answer is (Answer.LOSES if missed else Answer.CANNOT_TELL)
+
+
+def around_a_checkpoint(
+    tmp_path: Path, begun: list[bytes], dropped: list[bytes], after: list[bytes]
+) -> DerbyReading:
+    """A whole log with three groups at its end; the second one is damaged.
+
+    The last checkpoint is between it and the third one, and leads to the first one.
+    """
+    vectors = json.loads((fixture_dir("derby") / "writer-vectors/vectors.json").read_text())
+    at: int = next(one["append_at"] for one in vectors if one["name"] == "no-end")
+    tail = group_at(make_instant(1, at), begun)
+    tail += group_at(make_instant(1, at + len(tail)), dropped, broken=True)
+    redo = make_instant(1, at + len(tail))
+    marks = {"redoLWM": redo, "undoLWM": make_instant(1, at), "transactionTable": []}
+    begin, end = of(99_990, INTERNAL)
+    checkpoint = encode_body(OPEN, 99_990, encode_operation(operations.CHECKPOINT, marks))
+    place = redo + CHECKSUM_RECORD_SIZE + len(encode_record(redo, begin))
+    tail += group_at(redo, [begin, checkpoint, end])
+    tail += group_at(make_instant(1, at + len(tail)), after)
+    damaged: dict[str, Patch | None] = {LOG: append(tail, at)}
+    damaged |= dict.fromkeys(("log.ctrl", "logmirror.ctrl"), control(checkpoint=place))
+    return reading_of(copy("writer-vectors", tmp_path / "db", damaged))
+
+
+def of(number: int, status: int = USER) -> tuple[bytes, bytes]:
+    """The records that begin a transaction and end it by a commit."""
+    begin = encode_body(Group.FIRST | OPEN, number, encode_begin(status, None))
+    end = encode_body(Group.LAST | Group.COMMIT | OPEN, number, encode_end(STATUS_COMMITTED, None))
+    return begin, end
+
+
+CHANGE = encode_body(OPEN, 99_999, UPDATED[0])
+BEGIN, COMMIT = of(99_999)
+WRITTEN: dict[str, tuple[list[bytes], list[bytes], list[bytes], bool]] = {
+    "all": ([], [BEGIN, CHANGE], [COMMIT], False),
+    "all, and it is known to have begun": ([BEGIN], [CHANGE], [COMMIT], False),
+    "all but the last change": ([], [BEGIN, CHANGE], [CHANGE, COMMIT], True),
+    "all, and a restart takes back the first change": ([BEGIN, CHANGE], [CHANGE], [COMMIT], True),
+    "nothing": ([], [], [BEGIN, CHANGE, COMMIT], True),
+}
+
+
+@pytest.mark.parametrize("by_runs", [True, False])
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_dropped_commit_is_no_loss_where_a_checkpoint_has_written_its_changes(
+    written: str, by_runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Derby 10.14 and 10.16 have its rows: the pages hold them, and nothing is known to undo."""
+    begun, dropped, after, missed = WRITTEN[written]
+    if not by_runs:
+        monkeypatch.setattr(DerbyReading, "_runs", None)
+    other, _ = of(99_998)
+    found = around_a_checkpoint(tmp_path, [other, *begun], dropped or [*of(99_997)], after)
+    assert found.recovery.boots
+    assert found.recovery.redo_mark > found.recovery.log_end
     assert (found.judgement.reason == "commits-dropped") is missed
     assert found.judgement.answer is (Answer.LOSES if missed else Answer.CANNOT_TELL)
 

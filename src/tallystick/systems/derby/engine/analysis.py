@@ -67,6 +67,7 @@ class LogAnalysis:
 
     Attributes:
         mark: instant up to which the data pages hold every change: nothing before it is lost.
+        written: the same, or 0 where the checkpoint does not tell it.
         checkpoint: instant of the checkpoint that the control file names, and the number of its
             transaction: its record may be damaged.
         records: counts by outcome, and of ``salvaged`` ones.
@@ -84,6 +85,7 @@ class LogAnalysis:
     """
 
     mark: int = 0
+    written: int = 0
     checkpoint: tuple[int, int | None] = 0, None
     records: Counter[str] = field(default_factory=Counter)
     damaged: list[ByteRange] = field(default_factory=list)
@@ -135,7 +137,7 @@ class LogAnalysis:
             return
         self.records["salvaged" if one.salvaged else one.outcome.value] += 1
         if dropped:
-            self._follow(one.body)
+            self._follow(one.body, one.place)
         if dropped or one.outcome is Outcome.VALID:
             self._note(one)
         if lost:
@@ -178,13 +180,20 @@ class LogAnalysis:
             lost = chunk.lengths[chunk.instants >= self.mark]
             self.lost_bytes += int(lost.sum())
             self.lost_records += lost.size
-            self._add_ends(chunk)
+            at = int((chunk.instants < self.written).sum())
+            self._add_ends(chunk.rows(0, at), counts=False)
+            self._add_ends(chunk.rows(at, chunk.size), counts=True)
         # Of most chunks nothing is to be found here.
         if self.checkpointing:
             self.checkpointing.difference_update(chunk.begun())
 
-    def _add_ends(self, chunk: Chunk) -> None:
-        """Take in the ends of dropped records, each with what is known by then."""
+    def _add_ends(self, chunk: Chunk, *, counts: bool) -> None:
+        """Take in the ends of dropped records, each with what is known by then.
+
+        Args:
+            chunk: of them.
+            counts: whether their changes are missed.
+        """
         from tallystick.systems.derby.runs.transactions import (
             BEGINS,
             CHANGES,
@@ -199,8 +208,8 @@ class LogAnalysis:
 
         def know_until(place: float) -> None:
             while begun and begun[0][0] <= place:
-                _, number, *row = begun.popleft()
-                self._know(number, *map(bool, row))
+                _, number, begins, internal, changes = begun.popleft()
+                self._know(number, bool(begins), bool(internal), counts and bool(changes))
 
         # A number may be used again within the chunk: each end is judged by what was begun up to
         # it.
@@ -211,12 +220,15 @@ class LogAnalysis:
                 self.lost_ends.append(end)
         know_until(math.inf)
 
-    def _follow(self, body: Body | None) -> None:
-        """Take in what a dropped record says of its transaction."""
+    def _follow(self, body: Body | None, place: int) -> None:
+        """Take in what a dropped record says of its transaction.
+
+        A change that the pages hold is not missed: no restart knows of it, or takes it back.
+        """
         if body is not None and body.transaction is not None:
             begins = body.operation == BEGIN
             internal = begins and body.fields["transactionStatus"] == STATUS_INTERNAL
-            changes = not keeps_house(body.operation, body.fields)
+            changes = place >= self.written and not keeps_house(body.operation, body.fields)
             self._know(body.transaction, begins, internal, changes)
 
     def _know(self, number: int, begins: bool, internal: bool, changes: bool) -> None:
@@ -265,6 +277,7 @@ def analyse(
     checkpoint: tuple[int, int | None] = (0, None),
     runs: Runs | None = None,
     *,
+    written: int = 0,
     keep_all: bool = False,
 ) -> LogAnalysis:
     """Go through the log once; twice if transactions go on after their ends.
@@ -274,9 +287,11 @@ def analyse(
         mark: that of `LogAnalysis`.
         checkpoint: that of `LogAnalysis`.
         runs: of the log.
+        written: that of `LogAnalysis`.
         keep_all: keep all transactions.
     """
-    found = LogAnalysis(mark, checkpoint, transactions=TransactionCollector(keep_all=keep_all))
+    transactions = TransactionCollector(keep_all=keep_all)
+    found = LogAnalysis(mark, written, checkpoint, transactions=transactions)
     for number in scan.log.files:
         for piece in file_pieces(scan.file(number), runs):
             if isinstance(piece, ByteRange):
@@ -284,5 +299,5 @@ def analyse(
             else:
                 found.add_chunk(scan, piece)
     if found.transactions.again:
-        return analyse(scan, mark, checkpoint, runs, keep_all=True)
+        return analyse(scan, mark, checkpoint, runs, written=written, keep_all=True)
     return found
