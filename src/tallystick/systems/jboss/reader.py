@@ -210,6 +210,15 @@ class JournalReading(Reading):
         return analyse_in_runs(self.journal)
 
     @cached_property
+    def _sees_every_record(self) -> bool:
+        """Whether a load sees all whole records; False of short journals."""
+        if not pay_here(self._size):
+            return False
+        from tallystick.systems.jboss.runs.analysis import sees_every_record
+
+        return sees_every_record(self.journal)
+
+    @cached_property
     def _evidence(self) -> Evidence:
         return replace(self._journal_evidence, coordinated=self._coordinated)
 
@@ -436,8 +445,7 @@ class JournalReading(Reading):
         hold what other applications keep.
         """
         known = self.holds_messages or not self.collections()
-        found = self._in_runs if known else None
-        if found is None or not found.loaded_alike:
+        if not known or not self._sees_every_record:
             return None
         from tallystick.systems.jboss.columns.changes import fated_batches
         from tallystick.systems.jboss.columns.messages import message_batches

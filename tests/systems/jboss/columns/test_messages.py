@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.arrow.schemas import json_text
+from tallystick.investigate import rows as investigated
 from tallystick.investigate.rows import rows_of
 from tallystick.reading.filters import Filter
 from tallystick.records import Row
@@ -144,6 +145,7 @@ def test_rows_of_messages_are_the_same_both_ways(
 ) -> None:
     folder = written(tmp_path / "broker", seed)
     monkeypatch.setattr(changes, "PIECE", (40, 1 << 15)[seed % 2])
+    monkeypatch.setattr(investigated, "BATCH_ROWS", (7, 10_000, 50)[seed % 3])
     for wanted in (Filter(), Filter(table="left"), Filter(table="orders"), Filter(body="n 1")):
         told: list[list[Row]] = []
         for always in (False, True):

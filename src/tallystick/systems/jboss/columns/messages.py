@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import coded, numbers_at, sliced, texts_of
+from tallystick.arrow.neighbours import firsts, lasts_of, starts_of
 from tallystick.arrow.schemas import NAMED, json_text
 from tallystick.records import Fate, Kind
 from tallystick.systems.jboss.applications.tables import MESSAGES, REFERENCES
@@ -35,8 +35,7 @@ _KINDS = pa.array([None, Kind.ADD.value, Kind.UPDATE.value, Kind.DELETE.value], 
 # A raw row makes one of a collection, where nothing else is known; a deletion makes none.
 _MADE_OF = np.array([_RAW, _MESSAGE, _REFERENCE, _REFERENCE, _RAW])
 _KIND_OF = np.array([_SAME, _ADD, _ADD, _DELETED, _SAME])
-_Made = tuple[int, int, int, str | None]
-"""Collection, kind, queue and address of a row."""
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _QUEUE_SIZE = 8
 _BYTES_MAX = 1 << 26
 """Most bytes of rows that are decoded at once, but for one row that has more."""
@@ -79,62 +78,90 @@ class _Messages:
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that the raw rows of a batch make."""
-        ids = batch.column("key").cast(pa.int64())
+        ids = np.asarray(batch.column("key").cast(pa.int64()))
         types, meant, queues = _meant(batch)
+        lasts = np.asarray(pc.equal(batch.column("fate"), Fate.COMMITTED.value))
         told = np.flatnonzero(meant == _MESSAGE)
         called = np.full(len(batch), None, object)
-        called[told] = addresses(types[told], batch.column("after").take(pa.array(told)))
-        lasts = pc.equal(batch.column("fate"), Fate.COMMITTED.value)
-        given = (ids, meant, queues, called, lasts)
-        others = self._others(zip(*(one.tolist() for one in given), strict=True))
-        counts, other = np.ones(len(batch), np.int64), [*others]
-        counts[other] = [*map(len, others.values())]
-        places = np.repeat(np.arange(len(batch)), counts)
-        columns = [_MADE_OF[meant][places], _KIND_OF[meant][places], queues[places], called[places]]
-        at = np.flatnonzero(np.isin(places, other))
-        for column, values in zip(
-            columns, zip(*chain(*others.values()), strict=True), strict=False
-        ):
-            column[at] = np.array(values, column.dtype)
-        # Where each raw row makes one, as mostly, nothing has to be copied.
-        alike = bool((counts == 1).all())
-        return self._made(batch if alike else batch.take(pa.array(places)), *columns)
+        bodies = batch.column("after").take(pa.array(told))
+        called[told] = [one or None for one in addresses(types[told], bodies)]
+        there = self._there(ids, meant, called, lasts)
+        places, of_queue = self._held(ids, meant, queues, lasts)
+        deletes = meant == _DELETE
+        taken = np.zeros(len(batch), np.bool_)
+        taken[places] = True
+        # What is taken of a queue that does not hold it makes no row of a collection.
+        own = np.where((meant == _ACKNOWLEDGED) & ~taken, _RAW, meant)
+        collection, kind = _MADE_OF[own], _KIND_OF[own]
+        collection[deletes & there], kind[deletes & there] = _MESSAGE, _DELETED
+        kind[(meant == _MESSAGE) & there] = _UPDATE
+        queues = np.where(collection == _REFERENCE, queues, 0)
+        columns = [collection, kind, queues, called]
+        further = deletes[places]
+        if not further.any():  # nothing has to be copied
+            return self._made(batch, *columns)
+        rows = np.flatnonzero(~(deletes & taken & ~there))
+        more = places[further]
+        places = np.append(rows, more)
+        # Stable: the references that a deletion ends follow the message, by queue.
+        order = np.argsort(places, kind="stable")
+        of_more = (_REFERENCE, _DELETED, of_queue[further], None)
+        columns = [
+            np.append(one[rows], np.full(len(more), value, one.dtype))[order]
+            for one, value in zip(columns, of_more, strict=True)
+        ]
+        return self._made(batch.take(pa.array(places[order])), *columns)
 
-    def _others(
-        self, given: Iterable[tuple[int, int, int, str | None, bool]]
-    ) -> dict[int, list[_Made]]:
-        """Return, by place, what raw rows make that is not what they seem to make by themselves."""
-        found: dict[int, list[_Made]] = {}
-        live, queues = self._live, self._queues
-        for place, (number, code, queue, address, last) in enumerate(given):
-            if code == _MESSAGE:
-                if number in live:
-                    address = address or live[number]
-                    found[place] = [(_MESSAGE, _UPDATE, 0, address)]
-                if last:
-                    live[number] = address
-            elif code == _REFERENCE:
-                if last and queue not in (held := queues.get(number, ())):
-                    queues[number] = (*held, queue)
-            elif code == _ACKNOWLEDGED:
-                if queue not in (held := queues.get(number, ())):
-                    found[place] = [(_RAW, _SAME, 0, None)]
-                elif last:
-                    queues[number] = tuple(one for one in held if one != queue)
-            elif code == _DELETE and (rows := self._deleted(number, last=last)):
-                found[place] = rows
-        return found
+    def _there(self, ids: Longs, meant: Longs, called: Any, lasts: Any) -> Any:
+        """Return which raw rows find their message there; these get its address, too."""
+        live, mine = self._live, np.flatnonzero((meant == _MESSAGE) | (meant == _DELETE))
+        before = [one for one in np.unique(ids[mine]).tolist() if one in live]
+        adds = np.append(np.ones(len(before), np.bool_), lasts[mine] & (meant[mine] == _MESSAGE))
+        ends = np.append(np.zeros(len(before), np.bool_), lasts[mine] & (meant[mine] == _DELETE))
+        numbers = np.append(np.array(before, np.int64), ids[mine])
+        # What was there before comes first, as if it was added again.
+        order = np.argsort(numbers, kind="stable")
+        named = np.append(np.array([live.pop(one) for one in before], object), called[mine])[order]
+        found, last = _standing(adds[order], ends[order], numbers[order])
+        for at in np.flatnonzero(found >= 0):  # in their order: one may have it from another
+            named[at] = named[at] or named[found[at]]
+        final = lasts_of(starts_of(numbers[order]), len(order))
+        kept = final[last[final] >= 0]
+        live.update(zip(numbers[order][kept].tolist(), named[last[kept]].tolist(), strict=True))
+        there = np.zeros(len(ids), np.bool_)
+        own = order >= len(before)
+        places = mine[order[own] - len(before)]
+        there[places], called[places] = found[own] >= 0, named[own]
+        return there
 
-    def _deleted(self, number: int, *, last: bool) -> list[_Made]:
-        rows: list[_Made] = []
-        if number in self._live:
-            rows.append((_MESSAGE, _DELETED, 0, self._live[number]))
-        held = sorted(self._queues.get(number, ()))
-        rows += [(_REFERENCE, _DELETED, one, None) for one in held]
-        if last:
-            self._live.pop(number, None)
-            self._queues.pop(number, None)
-        return rows
+    def _held(self, ids: Longs, meant: Longs, queues: Longs, lasts: Any) -> tuple[Longs, Longs]:
+        """Return the raw rows that end that a queue holds a message, and the queues."""
+        mine = np.flatnonzero((meant == _REFERENCE) | (meant == _ACKNOWLEDGED))
+        deletes = np.flatnonzero(meant == _DELETE)
+        held, numbers = self._queues, np.unique(ids[np.append(mine, deletes)]).tolist()
+        before = [(one, queue) for one in numbers if one in held for queue in held.pop(one)]
+        known = np.array(before, np.int64).reshape(-1, 2)
+        number, queue = np.append(known[:, 0], ids[mine]), np.append(known[:, 1], queues[mine])
+        order = np.lexsort((queue, number))
+        order = order[firsts(number[order], queue[order])]
+        # A deletion ends that of each queue that is known of its message.
+        begins, ends = (np.searchsorted(number[order], ids[deletes], one) for one in _SIDES)
+        counts = ends - begins
+        all_before = np.repeat(np.cumsum(counts) - counts, counts)
+        of_pair = order[np.repeat(begins, counts) + np.arange(len(all_before)) - all_before]
+        places = np.concatenate([np.full(len(known), -1), mine, np.repeat(deletes, counts)])
+        number, queue = np.append(number, number[of_pair]), np.append(queue, queue[of_pair])
+        order = np.lexsort((places, queue, number))
+        places, number, queue = places[order], number[order], queue[order]
+        old = places < 0
+        adds = old | (lasts[places] & (meant[places] == _REFERENCE))
+        found, last = _standing(adds, ~old & lasts[places] & ~adds, number, queue)
+        final = lasts_of(starts_of(number, queue), len(order))
+        kept = final[last[final] >= 0]
+        for one, of in zip(number[kept].tolist(), queue[kept].tolist(), strict=True):
+            held[one] = (*held.get(one, ()), of)
+        ended = np.flatnonzero((found >= 0) & ~old & (meant[places] != _REFERENCE))
+        return places[ended], queue[ended]
 
     def _made(
         self,
@@ -175,6 +202,19 @@ class _Messages:
     def _names_of(self, queue: int) -> str | None:
         found = [str(one) for one in (self._names().get(queue), queue) if one]
         return json.dumps(found) if found else None
+
+
+def _standing(adds: Any, ends: Any, *group: Longs) -> tuple[Longs, Longs]:
+    """Return by which row of its group each finds something there, and leaves it; -1 for none."""
+    rows = np.arange(len(adds))
+    changed = np.maximum.accumulate(np.where(adds | ends, rows, -1))
+    first = np.maximum.accumulate(np.where(firsts(*group), rows, 0))
+
+    def there(at: Longs) -> Longs:
+        found: Longs = np.where((at >= first) & adds[at], at, -1)
+        return found
+
+    return there(np.append(-1, changed)[: len(rows)]), there(changed)
 
 
 def _user_types(values: pa.Array) -> Any:

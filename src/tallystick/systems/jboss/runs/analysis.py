@@ -28,6 +28,7 @@ from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
+    is_plain,
     plain_file,
     valid_rows,
 )
@@ -94,6 +95,22 @@ def goes_in_runs(journal: JournalFiles) -> bool:
     """Return False for ends that list files, and for files whose rows do not fit into memory."""
     large = any(file.size > FILE_SIZE_MAX for file in journal.ordered())
     return not large and not journal.generation.shape.pairs
+
+
+def sees_every_record(journal: JournalFiles) -> bool:
+    """Return whether the journal's own loader sees all whole records, in the order of the files."""
+    seen_by_rows = goes_in_runs(journal) and not journal.generation.has_own_scan
+    return seen_by_rows and all(_is_seen(journal, one) for one in journal.ordered())
+
+
+def _is_seen(journal: JournalFiles, file: JournalFile) -> bool:
+    shape = journal.shape(file)
+    rows = file_rows(file, shape)
+    if not is_plain(rows, file.data(), shape, file.stamp):
+        reading = read_file(journal, file, last=nothing_follows(journal, file))
+        if reading.unheaded_id is not None or any(one.dropped for one in reading.ranges):
+            return False
+    return _seen_alike(journal, file, valid_rows(rows))
 
 
 def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: int) -> Any | None:
