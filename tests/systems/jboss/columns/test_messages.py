@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,9 @@ from tests.systems.jboss.applications.test_tables import queue, write_bindings
 from tests.systems.jboss.build import read
 from tests.systems.jboss.format import test_messages as encoded
 
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Longs
+
 NAMES = st.text('ab"\\é€\x7f\n\U0001f600', max_size=2).map(encoded.text)
 UNITS = st.just(b"\xff\xfd") | st.sampled_from('a~\x7f"\u0800').map(
     lambda one: one.encode("utf-16-be")
@@ -58,7 +62,7 @@ PROPERTIES = st.builds(
     ),
     st.lists(st.tuples(NAMES, PROPERTY), max_size=4),
 )
-TEXTS = st.none() | st.text('ab"\\é€\U0001f600', max_size=5)
+TEXTS = st.none() | st.text('ab"\\é€\x7f\t\n\0\U0001f600', max_size=5)
 HEADERS = st.builds(
     lambda address, user, kind, durable, moment, properties: (
         struct.pack(">q", 7) + encoded.nullable(address) + user + struct.pack(">b?", kind, durable)
@@ -68,7 +72,8 @@ HEADERS = st.builds(
     st.sampled_from([b"\0", b"\1" + encoded.USER.bytes]),
     st.sampled_from([encoded.TEXT] * 4 + [encoded.BYTES, encoded.MAP, 9]),
     st.booleans(),
-    st.sampled_from([0, 1, -5, 123, 1 << 62]),
+    st.sampled_from([0, 1, -5, 123, 1 << 62, 253_402_300_799_999, 253_402_300_800_000])
+    | st.integers(0, 253_402_300_800_000),
     st.sampled_from([b"\0", encoded.PROPERTIES, encoded.PROPERTIES[:-1], b"\1"]) | PROPERTIES,
 )  # fmt: skip
 CONTENTS = TEXTS.map(encoded.nullable) | st.binary(max_size=9) | st.just(encoded.PROPERTIES)
@@ -81,9 +86,9 @@ BODIES = st.lists(WHOLE | CUT | st.binary(max_size=20), max_size=6)
 def test_texts_are_the_values_of_each_message(bodies: list[bytes], kind: int) -> None:
     types, column = np.full(len(bodies), kind), pa.array([b"x", *bodies], pa.binary()).slice(1)
     values = [message(kind, body) or {} for body in bodies]
-    keys = [str(number << 40) for number, _ in enumerate(bodies)]
-    assert message_texts(types, column, keys).to_pylist() == [
-        json_text(one | {"message_id": int(key)}) for one, key in zip(values, keys, strict=True)
+    ids = np.arange(len(bodies)) << 40
+    assert message_texts(types, column, ids).to_pylist() == [
+        json_text(one | {"message_id": key}) for one, key in zip(values, ids.tolist(), strict=True)
     ]
     assert addresses(types, column) == [one.get("address") for one in values]
 
@@ -163,9 +168,9 @@ def test_only_rows_that_are_asked_for_are_decoded(
     every = [one for one in rows_of(read(folder), set()) if one.change.collection == "messages"]
     counts = []
 
-    def counted(types: object, bodies: pa.Array, keys: list[str]) -> pa.Array:
-        counts.append(len(keys))
-        return message_texts(types, bodies, keys)
+    def counted(types: object, bodies: pa.Array, ids: Longs) -> pa.Array:
+        counts.append(len(ids))
+        return message_texts(types, bodies, ids)
 
     monkeypatch.setattr(messages, "message_texts", counted)
     key = every[0].change.key

@@ -1,37 +1,36 @@
 """What messages hold as columns: their addresses, and their values as JSON texts.
 
-In: user types and bodies of records of messages. Out: the texts of what `messages.message` returns.
-The fields of all messages are found together, step by step, and properties are written by a kernel.
-One by one are decoded properties that are odd, and messages that are of other protocols, maps or
-damaged.
+In: user types and bodies of records of messages. Out: the texts of what `messages.message` returns,
+which a kernel writes one after the other. One by one are decoded messages with odd properties, and
+those that are of other protocols, maps or damaged.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.byte_kernels import Bytes, Number, be_int32
-from tallystick.arrow.columns import byte_ranges, joined_bytes, numbers_at, texts_of
-from tallystick.arrow.lines import IN_JSON, hex_texts
+from tallystick.arrow.byte_kernels import Bytes, Number, be_int32, be_int64
+from tallystick.arrow.columns import byte_ranges, joined_bytes
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import json_text
 from tallystick.systems.jboss.format import messages
 
-Ranges = tuple[Any, Any]
-"""Begins and sizes; a size below 0 for nothing."""
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Longs
 
 _PAD = np.zeros(16, np.uint8)
-_ASCII, _UNIT = 128, 2
-_USER_SIZE = 16
+_UNIT, _USER_SIZE = 2, 16
+(
+    _CONTENT, _CONTENT_END, _ADDRESS, _USER, _KIND, _DURABLE, _EXPIRATION, _TIMESTAMP, _PRIORITY,
+    _PROPERTIES, _FIELDS,
+) = range(11)  # fmt: skip
+"""Fields of a message: their values, or where they begin; the last is how many there are."""
 _SIZED, _UNKNOWN = -2, -1
 _SIZES = np.full(256, _UNKNOWN)
 """Bytes of a property by the code of its type; those of a text or bytes stand before these."""
@@ -41,10 +40,32 @@ for _code, _form in messages.FIXED.items():
     _SIZES[_code] = struct.calcsize(_form)
 _KEYS_MAX = 64
 """Most properties of a message that the kernel writes: it looks for two of one name."""
-_GROWTH, _GROWTH_OF_EACH = 3, 4
-"""The text of properties has at most so many bytes for each of theirs, and so many besides."""
-_NULL, _TRUE, _FALSE = (np.frombuffer(one, np.uint8) for one in (b"null", b"true", b"false"))
-_KINDS = {name: code for code, name in messages.BODY_KINDS.items()}
+_GROWTH, _GROWTH_OF_EACH = 5, 400
+"""The text of a message has at most so many bytes for each of its own, and so many besides."""
+
+
+def _word(text: str) -> Bytes:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+_NULL, _TRUE, _FALSE = map(_word, ("null", "true", "false"))
+_HEAD, _TAIL = _word('{"protocol":"core","message_id":'), _word('"}')
+_TO_ADDRESS, _TO_USER, _TO_KIND = map(_word, (',"address":', ',"user_id":', ',"type":'))
+_TO_DURABLE, _TO_EXPIRATION = _word(',"durable":'), _word(',"expiration":')
+_TO_TIMESTAMP, _TO_PRIORITY = _word(',"timestamp":'), _word(',"priority":')
+_TO_PROPERTIES, _TO_TEXT, _TO_BODY = map(_word, (',"properties":', ',"text":', ',"body":"'))
+_TEXT = next(code for code, name in messages.BODY_KINDS.items() if name == "text")
+_KINDS = np.zeros((8, 16), np.uint8)
+"""By code of a type of bodies the size of its name, and that as JSON; nothing of maps."""
+for _code, _name in messages.BODY_KINDS.items():
+    if _name != "map":
+        _kind = _word(json.dumps(_name))
+        _KINDS[_code, : len(_kind) + 1] = [len(_kind), *_kind]
+_SHORT = np.zeros(128, np.uint8)
+"""By character what stands after a backslash for it."""
+_SHORT[[8, 9, 10, 12, 13, 34, 92]] = _word('btnfr"\\')
+_DAY, _LAST_MOMENT = 86_400_000, 253_402_300_800_000
+"""Milliseconds of a day, and of the first moment that no calendar has."""
 
 
 def contents(bodies: pa.Array) -> tuple[Any, Bytes]:
@@ -58,185 +79,86 @@ def contents(bodies: pa.Array) -> tuple[Any, Bytes]:
 
 def addresses(types: Any, bodies: pa.Array) -> list[str | None]:
     """Return the addresses of messages."""
-    found = _Found.of(types, bodies)
-    texts = _by_bytes(byte_ranges(found.data, *found.address), messages.decoded)
-    named: list[Any] = texts.to_pylist()
-    for place in np.flatnonzero(~found.whole).tolist():
-        values = messages.message(int(types[place]), bodies[place].as_py()) or {}
-        named[place] = values.get("address")
-    return named
+    ends, data = contents(bodies)
+    whole, begins = types == messages.MESSAGE, np.zeros(len(types), np.int64)
+    sizes = np.full(len(types), -1)
+    find_addresses(data, ends, _SIZES, np.empty(_FIELDS, np.int64), whole, begins, sizes)
+    values = byte_ranges(data, begins, sizes).cast(pa.binary()).dictionary_encode()
+    texts = [*map(messages.decoded, values.dictionary.to_pylist())]
+    found: list[Any] = pa.array(texts, pa.string()).take(values.indices).to_pylist()
+    for place in np.flatnonzero(~whole).tolist():
+        one = messages.message(int(types[place]), bodies[place].as_py()) or {}
+        found[place] = one.get("address")
+    return found
 
 
-def message_texts(types: Any, bodies: pa.Array, keys: Sequence[str]) -> pa.Array:
-    """Return the values of messages, whose ids are ``keys``."""
-    found = _Found.of(types, bodies)
-    texts = found.texts(keys)
-    whole = found.whole & (found.kind != _KINDS["map"])
-    others = np.flatnonzero(~whole).tolist()
-    if not others:
-        return texts
+def message_texts(types: Any, bodies: pa.Array, ids: Longs) -> pa.Array:
+    """Return the values of messages, whose ids these are."""
+    ends, data = contents(bodies)
+    plain, room = types == messages.MESSAGE, int(ends[-1] - ends[0]) * _GROWTH
+    out = np.empty(room + len(types) * _GROWTH_OF_EACH, np.uint8)
+    offsets = np.empty(len(types) + 1, np.int64)
+    fields, keys = np.empty(_FIELDS, np.int64), np.empty(_KEYS_MAX, np.int64)
+    put_messages(data, ends, ids, _SIZES, fields, keys, plain, out, offsets)
+    texts = joined_bytes(pa.large_string(), offsets, out, None).cast(pa.string())
     one_by_one = [
         json_text(
             (messages.message(int(types[place]), bodies[place].as_py()) or {})
-            | {"message_id": int(keys[place])}
+            | {"message_id": int(ids[place])}
         )
-        for place in others
+        for place in np.flatnonzero(~plain).tolist()
     ]
-    return pc.replace_with_mask(texts, pa.array(~whole), pa.array(one_by_one, pa.string()))
-
-
-class _Cursor:
-    """Reads the same fields of many messages; ``whole`` tells which had them all."""
-
-    def __init__(self, data: Bytes, begins: Any, ends: Any, whole: Any) -> None:
-        self._data, self.at, self.ends, self.whole = data, begins, ends, whole
-
-    def take(self, size: Any) -> Any:
-        """Return where the next bytes begin."""
-        self.whole = self.whole & (size >= 0) & (size <= self.ends - self.at)
-        begins = np.where(self.whole, self.at, 0)
-        self.at = begins + np.where(self.whole, size, 0)
-        return begins
-
-    def number(self, kind: str) -> Any:
-        return self._number(self.take(np.dtype(kind).itemsize), kind)
-
-    def flag(self) -> Any:
-        return self.number("u1") != 0
-
-    def text_or_none(self) -> Ranges:
-        there = self.flag()
-        size = self._number(self.take(np.where(there, 4, 0)), ">i4")
-        # Half a character at the end is read one by one.
-        self.whole = self.whole & ~(there & (size % _UNIT != 0))
-        begins = self.take(np.where(there, size, 0))
-        return begins, np.where(there & self.whole, size, -1)
-
-    def _number(self, begins: Any, kind: str) -> Any:
-        # What is not there is read elsewhere, and means nothing.
-        within = np.minimum(begins, len(self._data) - np.dtype(kind).itemsize)
-        return numbers_at(self._data, within, kind).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The fields of messages; of those that are not ``whole`` they mean nothing."""
-
-    data: Bytes
-    whole: Any
-    content: Ranges
-    address: Ranges
-    user: Ranges
-    kind: Any
-    durable: Any
-    expiration: Any
-    timestamp: Any
-    priority: Any
-    properties: Ranges
-
-    @staticmethod
-    def of(types: Any, bodies: pa.Array) -> _Found:
-        ends, data = contents(bodies)
-        outer = _Cursor(data, ends[:-1], ends[1:], types == messages.MESSAGE)
-        outer.whole &= outer.number("i1") == messages.CORE
-        outer.take(8)
-        outer.text_or_none()
-        size = outer.number(">i4")
-        begins = outer.take(size)
-        inner = _Cursor(data, begins, begins + np.where(outer.whole, size, 0), outer.whole)
-        length = inner.number(">i4") - messages.HEAD_AFTER_BODY
-        content = inner.take(length), length
-        inner.take(8)
-        address = inner.text_or_none()
-        named = inner.flag()
-        user = inner.take(np.where(named, _USER_SIZE, 0)), np.where(named, _USER_SIZE, -1)
-        kind, durable = inner.number("i1"), inner.flag()
-        moments = inner.number(">i8"), inner.number(">i8")
-        priority = inner.number("i1")
-        after = np.empty(len(types), np.int64)
-        find_ends(data, inner.at, np.where(inner.whole, inner.ends, 0), _SIZES, after)
-        properties = inner.at, after - inner.at
-        whole = inner.whole & (after >= 0)
-        return _Found(
-            data, whole, content, address, user, kind, durable, *moments, priority, properties
-        )
-
-    def texts(self, keys: Sequence[str]) -> pa.Array:
-        """Return the JSON of all values."""
-        parts = [
-            '{"protocol":"core","message_id":', pa.array(keys, pa.string()),
-            ',"address":', self._utf16(self.address),
-            ',"user_id":', self._uuids(),
-            texts_of(self.kind, _kind_text),
-            texts_of(self.durable.astype(np.int64), _durable_text),
-            ',"expiration":', _moments(self.expiration),
-            ',"timestamp":', _moments(self.timestamp),
-            ',"priority":', pa.array(self.priority).cast(pa.string()),
-            ',"properties":', self._properties(),
-            self._content_texts(),
-            ',"body":"', hex_texts(self._ranges(self.content).cast(pa.binary())), '"}',
-        ]  # fmt: skip
-        parts = [one if isinstance(one, str) else one.cast(pa.string()) for one in parts]
-        return pc.binary_join_element_wise(
-            *parts, "", null_handling="replace", null_replacement="null"
-        )
-
-    def _ranges(self, found: Ranges) -> pa.Array:
-        begins, sizes = found
-        return byte_ranges(self.data, begins, np.where(self.whole, sizes, -1))
-
-    def _properties(self) -> pa.Array:
-        """Return the properties as JSON, that is, JSON in a text."""
-        begins, sizes = self.properties
-        room = int(sizes[self.whole].sum()) * _GROWTH + len(begins) * _GROWTH_OF_EACH
-        out, offsets = np.empty(room, np.uint8), np.empty(len(begins) + 1, np.int64)
-        plain, keys = self.whole.copy(), np.empty(_KEYS_MAX, np.int64)
-        put_properties(self.data, begins, _SIZES, keys, plain, out, offsets)
-        texts = joined_bytes(pa.large_string(), offsets, out, None).cast(pa.string())
-        odd = self._ranges((begins, np.where(plain, -1, sizes)))
-        return pc.if_else(pa.array(plain), texts, _by_bytes(odd, messages.properties_text))
-
-    def _content_texts(self) -> pa.Array:
-        """Return the key and text of messages that have one; else nothing."""
-        begins, sizes = self.content
-        texts = self.whole & (self.kind == _KINDS["text"])
-        cursor = _Cursor(self.data, begins, begins + np.where(texts, sizes, 0), texts)
-        found = self._utf16(cursor.text_or_none())
-        named = pc.binary_join_element_wise(
-            ',"text":', found, "", null_handling="replace", null_replacement="null"
-        )
-        return pc.if_else(pa.array(cursor.whole), named, "")
-
-    def _utf16(self, found: Ranges) -> pa.Array:
-        """Return texts as JSON."""
-        ranges = byte_ranges(self.data, *found).cast(pa.binary())
-        ends, data = contents(ranges)
-        units = data[ends[0] : ends[-1]].view("<u2")
-        if (units < _ASCII).all():
-            valid = (
-                None
-                if not ranges.null_count
-                else np.packbits(np.asarray(ranges.is_valid()), bitorder="little")
-            )
-            offsets = ((ends - ends[0]) // _UNIT).astype(np.int32)
-            texts = joined_bytes(pa.string(), offsets, units.astype(np.uint8), valid)
-            if not pc.any(pc.match_substring_regex(texts, IN_JSON)).as_py():
-                return pc.binary_join_element_wise('"', texts, '"', "")
-        return _by_bytes(ranges, lambda one: json.dumps(messages.decoded(one)))
-
-    def _uuids(self) -> pa.Array:
-        digits = hex_texts(self._ranges(self.user).cast(pa.binary())).cast(pa.string())
-        cuts = (0, 8, 12, 16, 20, 32)
-        parts = [pc.utf8_slice_codeunits(digits, begin, end) for begin, end in pairwise(cuts)]
-        dashed = pc.binary_join_element_wise(*parts, "-")
-        return pc.binary_join_element_wise('"', dashed, '"', "")
+    return pc.replace_with_mask(texts, pa.array(~plain), pa.array(one_by_one, pa.string()))
 
 
 @kernel
-def find_ends(data: Bytes, begins: Any, ends: Any, sizes: Any, after: Any) -> None:
-    """Find where properties end, which have ``ends`` at most; -1 where they do not end there."""
-    for row in range(len(begins)):
-        after[row] = _end_of(data, int(begins[row]), int(ends[row]), sizes)
+def find_addresses(
+    data: Bytes, ends: Any, sizes: Any, fields: Any, whole: Any, begins: Any, lengths: Any
+) -> None:
+    """Find the addresses of messages; ``whole`` loses those that have not all of their fields."""
+    for row in range(len(whole)):
+        end = int(ends[row + 1])
+        whole[row] = whole[row] and _found(data, int(ends[row]), end, sizes, fields)
+        if whole[row] and data[fields[_ADDRESS]]:
+            begins[row] = fields[_ADDRESS] + 5
+            lengths[row] = be_int32(data, fields[_ADDRESS] + 1)
+
+
+@kernel
+def _found(data: Bytes, at: Number, end: Number, sizes: Any, fields: Any) -> bool:
+    """Find the fields of a message of the protocol core; return whether it has them all."""
+    if at + 9 > end or data[at] != messages.CORE:
+        return False
+    at = _after_text(data, at + 9, end)
+    if at < 0 or at + 8 > end:
+        return False
+    size, length = be_int32(data, at), be_int32(data, at + 4) - messages.HEAD_AFTER_BODY
+    at += 8
+    if size < 4 or size - 4 > end - at or length < 0 or length > size - 4:
+        return False
+    end = at + size - 4
+    fields[_CONTENT], fields[_CONTENT_END] = at, at + length
+    fields[_ADDRESS] = at + length + 8
+    at = _after_text(data, at + length + 8, end)
+    if at < 0 or at >= end:
+        return False
+    fields[_USER] = at + 1 if data[at] else -1
+    at += 1 + _USER_SIZE if data[at] else 1
+    if at + 19 > end:
+        return False
+    fields[_KIND], fields[_DURABLE] = data[at], data[at + 1]
+    fields[_EXPIRATION], fields[_TIMESTAMP] = be_int64(data, at + 2), be_int64(data, at + 10)
+    fields[_PRIORITY] = (int(data[at + 18]) ^ 128) - 128
+    fields[_PROPERTIES] = at + 19
+    return bool(_end_of(data, at + 19, end, sizes) >= 0)
+
+
+@kernel
+def _after_text(data: Bytes, at: Number, end: Number) -> Number:
+    """Return the place after a text that may be missing; -1 if it does not fit."""
+    if at >= end:
+        return -1
+    return _after_sized(data, at + 1, end) if data[at] else at + 1
 
 
 @kernel
@@ -270,27 +192,154 @@ def _after_sized(data: Bytes, at: Number, end: Number) -> Number:
 
 
 @kernel
-def put_properties(
-    data: Bytes, begins: Any, sizes: Any, keys: Any, plain: Any, out: Any, offsets: Any
+def put_messages(
+    data: Bytes,
+    ends: Any,
+    ids: Any,
+    sizes: Any,
+    fields: Any,
+    keys: Any,
+    plain: Any,
+    out: Any,
+    offsets: Any,
 ) -> None:
-    """Write what `messages.properties_text` makes of properties, one after the other.
+    """Write the values of messages as JSON, one after the other.
 
     ``offsets`` gets where each text begins, and the last one ends; ``plain`` has those that are to
-    be written, and loses those that are not: with floats, halves of characters, characters that
-    JSON has other names for, two properties of one name, or more than ``keys`` has room for.
+    be written, and loses those that are not: odd properties (`_put_properties`), halves of
+    characters, maps and unknown types, or a message that is damaged.
     """
     to = 0
-    for row in range(len(begins)):
-        offsets[row] = to
-        end = _put_properties(data, int(begins[row]), sizes, keys, out, to) if plain[row] else -1
+    for row in range(len(plain)):
+        offsets[row], end = to, -1
+        if plain[row] and _found(data, int(ends[row]), int(ends[row + 1]), sizes, fields):
+            end = _put_message(data, int(ids[row]), sizes, fields, keys, out, to)
         plain[row] = end >= 0
         to = max(to, end)
-    offsets[len(begins)] = to
+    offsets[len(plain)] = to
+
+
+@kernel
+def _put_message(
+    data: Bytes, number: Number, sizes: Any, fields: Any, keys: Any, out: Any, to: Number
+) -> Number:
+    """Return where the text ends, -1 if it is not to be written."""
+    kind = fields[_KIND]
+    if kind >= len(_KINDS) or _KINDS[kind, 0] == 0:
+        return -1
+    to = _put_number(number, out, _put_word(_HEAD, out, to))
+    to = _put_text_or_null(data, fields[_ADDRESS], out, _put_word(_TO_ADDRESS, out, to))
+    if to < 0:
+        return -1
+    to = _put_user(data, fields[_USER], out, _put_word(_TO_USER, out, to))
+    to = _put_word(_KINDS[kind, 1 : 1 + _KINDS[kind, 0]], out, _put_word(_TO_KIND, out, to))
+    to = _put_word(_TRUE if fields[_DURABLE] else _FALSE, out, _put_word(_TO_DURABLE, out, to))
+    to = _put_moment(fields[_EXPIRATION], out, _put_word(_TO_EXPIRATION, out, to))
+    to = _put_moment(fields[_TIMESTAMP], out, _put_word(_TO_TIMESTAMP, out, to))
+    to = _put_number(fields[_PRIORITY], out, _put_word(_TO_PRIORITY, out, to))
+    to = _put_word(_TO_PROPERTIES, out, to)
+    to = _put_properties(data, fields[_PROPERTIES], sizes, keys, out, to)
+    begin, end = fields[_CONTENT], fields[_CONTENT_END]
+    if to >= 0 and kind == _TEXT and _after_text(data, begin, end) >= 0:
+        to = _put_text_or_null(data, begin, out, _put_word(_TO_TEXT, out, to))
+    if to < 0:
+        return -1
+    to = _put_digits(data, begin, end, out, _put_word(_TO_BODY, out, to))
+    return _put_word(_TAIL, out, to)
+
+
+@kernel
+def _put_text_or_null(data: Bytes, at: Number, out: Any, to: Number) -> Number:
+    """Write a text, or that there is none; -1 for one with half a character."""
+    if not data[at]:
+        return _put_word(_NULL, out, to)
+    size, pair = be_int32(data, at + 1), False
+    if size % _UNIT != 0:
+        return -1
+    out[to] = 34
+    to += 1
+    for place in range(at + 5, at + 5 + size, _UNIT):
+        unit = int(data[place]) | int(data[place + 1]) << 8
+        if pair != (0xDC00 <= unit < 0xE000):
+            return -1
+        pair = 0xD800 <= unit < 0xDC00
+        if unit < 128 and _SHORT[unit]:
+            out[to], out[to + 1] = 92, _SHORT[unit]  # backslash
+            to += 2
+        elif 32 <= unit < 127:
+            out[to] = unit
+            to += 1
+        else:
+            out[to], out[to + 1] = 92, 117  # backslash, u
+            to = _put_hex(unit, 4, out, to + 2)
+    out[to] = 34
+    return -1 if pair else to + 1
+
+
+@kernel
+def _put_user(data: Bytes, at: Number, out: Any, to: Number) -> Number:
+    """Write the id that a user's client gave as a UUID, or that there is none."""
+    if at < 0:
+        return _put_word(_NULL, out, to)
+    out[to] = 34
+    to += 1
+    for place in range(_USER_SIZE):
+        if place in (4, 6, 8, 10):
+            out[to] = 45  # minus
+            to += 1
+        to = _put_hex(int(data[at + place]), 2, out, to)
+    out[to] = 34
+    return to + 1
+
+
+@kernel
+def _put_moment(milliseconds: Number, out: Any, to: Number) -> Number:
+    """Write what `messages.moment` returns."""
+    if milliseconds <= 0 or milliseconds >= _LAST_MOMENT:
+        return _put_word(_NULL, out, to)
+    days, rest = milliseconds // _DAY, milliseconds % _DAY
+    # Counted from 1 March of the year 0 in eras of 400 years, so that leap days are the last ones.
+    era, day = (days + 719_468) // 146_097, (days + 719_468) % 146_097
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5
+    year += era * 400 + (1 if month >= 10 else 0)
+    month += 3 if month < 10 else -9
+    out[to] = 34
+    to = _put_padded(year, 4, 45, out, to + 1)
+    to = _put_padded(month, 2, 45, out, to)
+    to = _put_padded(day + 1, 2, 32, out, to)
+    to = _put_padded(rest // 3_600_000, 2, 58, out, to)
+    to = _put_padded(rest // 60_000 % 60, 2, 58, out, to)
+    to = _put_padded(rest // 1_000 % 60, 2, 34 if rest % 1_000 == 0 else 46, out, to)
+    return to if rest % 1_000 == 0 else _put_padded(rest % 1_000 * 1_000, 6, 34, out, to)
+
+
+@kernel
+def _put_padded(value: Number, digits: Number, after: Number, out: Any, to: Number) -> Number:
+    """Write a number with zeros before it, and a character after it."""
+    for place in range(digits):
+        out[to + digits - 1 - place] = 48 + value % 10
+        value //= 10
+    out[to + digits] = after
+    return to + digits + 1
+
+
+@kernel
+def _put_digits(data: Bytes, begin: Number, end: Number, out: Any, to: Number) -> Number:
+    for place in range(begin, end):
+        to = _put_hex(int(data[place]), 2, out, to)
+    return to
 
 
 @kernel
 def _put_properties(data: Bytes, at: Number, sizes: Any, keys: Any, out: Any, to: Number) -> Number:
-    """Return where the text ends, -1 if it is not to be written. The properties are whole."""
+    """Write properties, which are whole, as JSON in a text; -1 of odd ones.
+
+    These have floats, halves of characters, characters that JSON has other names for, two of one
+    name, or more than ``keys`` has room for.
+    """
     out[to], out[to + 1] = 34, 123  # "{
     to += 2
     count = be_int32(data, at + 1) if data[at] else 0
@@ -333,10 +382,8 @@ def _put_value(data: Bytes, kind: Number, at: Number, size: Number, out: Any, to
     if kind == messages.STRING:
         return _put_text(data, at, out, to)
     if kind == messages.BYTES:
-        to = _put_quote(out, to)
-        for place in range(at + 4, at + 4 + be_int32(data, at)):
-            to = _put_hex(int(data[place]), 2, out, to)
-        return _put_quote(out, to)
+        end = at + 4 + be_int32(data, at)
+        return _put_quote(out, _put_digits(data, at + 4, end, out, _put_quote(out, to)))
     if kind == messages.CHAR:
         to = _put_unit(int(data[at]) << 8 | int(data[at + 1]), out, _put_quote(out, to))
         return to if to < 0 else _put_quote(out, to)
@@ -411,35 +458,3 @@ def _put_word(word: Any, out: Any, to: Number) -> Number:
     for place in range(len(word)):
         out[to + place] = word[place]
     return to + len(word)
-
-
-def _by_bytes(ranges: pa.Array, text: Callable[[bytes], str | None]) -> pa.Array:
-    """Return the text of each value, made once of those that are equal; null for null."""
-    values = ranges.cast(pa.binary()).dictionary_encode()
-    texts = map(text, values.dictionary.to_pylist())
-    return pa.array(texts, pa.string(), size=len(values.dictionary)).take(values.indices)
-
-
-def _kind_text(kind: int) -> str:
-    return f',"type":{json.dumps(messages.BODY_KINDS.get(kind, str(kind)))}'
-
-
-def _durable_text(durable: int) -> str:
-    return f',"durable":{json.dumps(bool(durable))}'
-
-
-def _moments(milliseconds: Any) -> pa.Array:
-    """Return `messages.moment` of each as JSON; second by second, as there are fewer of them."""
-    seconds, rest = np.divmod(milliseconds, 1000)
-    rest[milliseconds <= 0] = -1
-    return pc.binary_join_element_wise('"', texts_of(seconds, _second), texts_of(rest, _rest), "")
-
-
-def _second(number: int) -> str | None:
-    """Return a second, by the middle of it: the first of all moments means that there is none."""
-    text = messages.moment(number * 1000 + 500)
-    return None if text is None else text.partition(".")[0]
-
-
-def _rest(milliseconds: int) -> str | None:
-    return None if milliseconds < 0 else f'.{milliseconds:03}000"' if milliseconds else '"'

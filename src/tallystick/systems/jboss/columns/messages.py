@@ -63,7 +63,7 @@ def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     some = batch.select(["values", "after", "key"]).take(pa.array(places))
     types = _user_types(some["values"])
-    texts = message_texts(types, some["after"], some["key"].to_pylist())
+    texts = message_texts(types, some["after"], np.asarray(some["key"].cast(pa.int64())))
     values = pc.replace_with_mask(batch["values"], mine, texts)
     return batch.set_column(batch.schema.get_field_index("values"), "values", values)
 

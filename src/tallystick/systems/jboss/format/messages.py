@@ -109,11 +109,6 @@ def decoded(text: bytes, errors: str = "replace") -> str:
     return text.decode("utf-16-le", errors)
 
 
-def properties_text(data: bytes) -> str:
-    """Return the column of properties in JSON. Raises `LogFormatError`."""
-    return json.dumps(_shown(_Reader(data).properties()))
-
-
 def _shown(properties: Mapping[str, tuple[int, object]]) -> str:
     named = {name: jsonable(value) for name, (_, value) in properties.items()}
     return json.dumps(named, ensure_ascii=False)
