@@ -15,13 +15,19 @@ from tests.fixtures import cases, fixture_dir
 from tests.fuzz.bundle import Bundle
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.seeds import seeds
-from tests.kit import closed_alike
+from tests.kit import closed_alike, read_in_runs
 
 SYSTEMS = ("bitronix", "cloudtran", "derby", "h2", "jboss", "tally")
 FIXTURES = (*SYSTEMS[:-1], "estate")
 SIZES = (5_000, 1 << 30)
 """Targets of splits in bytes: splits of few groups, and one of every file."""
 MUTANTS = 40
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have short logs read in runs, too: only such are closed in parts in some systems."""
+    read_in_runs(monkeypatch)
 
 
 def _readings(folder: Path) -> Iterator[ClosesBySplit]:

@@ -50,13 +50,22 @@ class MixedLog:
         steps: records, about.
         checkpoints, reboots: whether there are some.
         gaps: whether pages skip versions.
+        branches: whether transactions have global ids.
     """
 
     def __init__(
-        self, seed: int, files: int, steps: int, *, checkpoints: bool, reboots: bool, gaps: bool
+        self,
+        seed: int,
+        files: int,
+        steps: int,
+        *,
+        checkpoints: bool,
+        reboots: bool,
+        gaps: bool,
+        branches: bool = True,
     ) -> None:
         self._chance = random.Random(seed)
-        self._files, self._gaps = files, gaps
+        self._files, self._gaps, self._branches = files, gaps, branches
         self._checkpoints, self._reboots = checkpoints, reboots
         self._number, self._checkpoint = 1, 0
         self._data = bytearray(encode_header(1, 0))
@@ -128,7 +137,7 @@ class MixedLog:
     def _begin(self) -> None:
         number = self._next
         self._next += self._chance.choice((1, 1, 2, 70, 20_000))
-        xid = self._xid() if self._chance.random() < 0.3 else None
+        xid = self._xid() if self._chance.random() < 0.3 and self._branches else None
         status = operations.STATUS_INTERNAL if self._chance.random() < 0.1 else 0
         first = self._add(Group.FIRST, number, encode_begin(status, xid))
         self._open[number] = _Open(first, xid)
@@ -205,7 +214,8 @@ class MixedLog:
         self._add(Group.FIRST, number, encode_begin(operations.STATUS_INTERNAL, None))
         here = self._here()
         undo = min((one.first for one in self._open.values()), default=here)
-        fields = {"redoLWM": undo, "undoLWM": undo, "transactionTable": table}
+        redo = here if number % 2 else undo
+        fields = {"redoLWM": redo, "undoLWM": undo, "transactionTable": table}
         self._add(0, number, encode_operation(operations.CHECKPOINT, fields))
         self._add(Group.LAST | Group.COMMIT, number, encode_end(operations.STATUS_COMMITTED, None))
         self._checkpoint = here

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tallystick.errors import TallystickError
 from tallystick.records import (
@@ -37,6 +37,7 @@ from tallystick.systems.derby.engine.recovery import (
     reach_from,
     reach_of,
     recover,
+    recovery_begins,
 )
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
@@ -518,7 +519,10 @@ class DerbyReading(Reading):
             return ClosedSplit(iter(()), lambda: None)
         from tallystick.systems.derby.columns.closing import ClosingSplit
 
-        closing = ClosingSplit(self._runs, self.source.path, self._names_of_files(), split, rows)
+        begins = recovery_begins(self.log, self._options.settings)
+        closing = ClosingSplit(
+            self._runs, self.source.path, self._names_of_files(), split, rows, begins
+        )
         return ClosedSplit(closing.batches(), closing.rest)
 
     def close_rests(
@@ -533,6 +537,20 @@ class DerbyReading(Reading):
 
         found = [unpacked(one, Rest.built) for one in rests]
         return join(self.log, self.source.path, self._names_of_files(), found, rows)
+
+    def knowing(self, rests: Sequence[bytes]) -> Self:
+        """Return the log as a reading that takes from splits what their records tell.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.derby.columns.closing import Rest, known_of
+
+        found = [unpacked(one, Rest.built) for one in rests]
+        known = type(self)(self.source, self._options)
+        told = known_of(known.log, self._options.settings, found)
+        known._runs, known.recovery, known._analysis = told
+        return known
 
     def _names_of_files(self) -> Names:
         """Return the names of tables, if the log changes none."""

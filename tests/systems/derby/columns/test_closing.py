@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tallystick.reading.tables import batches_of
-from tallystick.systems.derby.format.layout import HEADER_SIZE
+from tallystick.systems.derby.engine import redo_of_parts
+from tallystick.systems.derby.format.layout import HEADER_SIZE, make_instant
 from tallystick.systems.derby.reader import DerbyReading
 from tallystick.systems.derby.runs import chunk
 from tallystick.systems.protocol import ClosesBySplit, NotClosedInPartsError, Split
-from tests.kit import read_in_runs
+from tests.kit import closed_alike, read_in_runs
 from tests.systems.derby.logs import copy, flip, reading, reading_of
 from tests.systems.derby.mixed import MixedLog, written
 
@@ -54,14 +55,60 @@ def in_parts(log: DerbyReading, splits: list[Split]) -> Rows | None:
 
 
 @pytest.mark.sampled(4)
+@pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_splits_of_mixed_logs_close_all_of_one_boot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, checkpoints: bool
 ) -> None:
     monkeypatch.setattr(chunk, "ROWS", (17, 64, 1 << 15)[seed % 3])
-    files = MixedLog(seed, 1 + seed % 4, 400, checkpoints=False, reboots=False, gaps=False).files
+    files = MixedLog(
+        seed,
+        1 + seed % 4,
+        400,
+        checkpoints=checkpoints,
+        reboots=False,
+        gaps=False,
+        branches=not checkpoints,
+    ).files
     log = reading_of(written(files, tmp_path / "log"))
-    assert in_parts(log, list(log.splits(2000))) == whole(log)
+    for size in (1, 2000, 1 << 20):
+        # Where no boot uses the log, each transaction of it is asked for.
+        assert closed_alike(log, size, 10) is (log.recovery.boots is not False)
+
+
+@pytest.mark.parametrize("seed", [9, 13, 19])
+def test_what_a_boot_redoes_is_known_by_parts(tmp_path: Path, seed: int) -> None:
+    files = MixedLog(
+        seed, 2, 400, checkpoints=True, reboots=False, gaps=False, branches=False
+    ).files
+    log = reading_of(written(files, tmp_path / "log"))
+    rests = []
+    for split in log.splits(2000):
+        closed = log.close_split(split, 10)
+        assert all(batch.num_rows for _, batch in closed.batches)
+        rests.append(closed.rest() or b"")
+    known = log.knowing(rests)
+    assert log.recovery.start > make_instant(1, HEADER_SIZE)
+    assert known.recovery == log.recovery
+    assert list(known.recovery.pages()) == list(log.recovery.pages())
+    assert known.run_count == log.run_count
+
+
+def test_more_pages_than_fit_are_left_to_the_whole_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = MixedLog(1, 1, 200, checkpoints=False, reboots=False, gaps=False).files
+    log = reading_of(written(files, tmp_path / "log"))
+    assert closed_alike(log, 2000)
+    monkeypatch.setattr(redo_of_parts, "PAGES_MAX", 1)
+    assert not closed_alike(log, 2000)
+
+
+def test_gaps_between_versions_of_a_page_are_left_to_the_whole_log(tmp_path: Path) -> None:
+    files = MixedLog(7, 1, 400, checkpoints=False, reboots=False, gaps=True, branches=False).files
+    log = reading_of(written(files, tmp_path / "log"))
+    assert log.recovery.gaps
+    assert not closed_alike(log, 2000)
 
 
 @pytest.mark.parametrize("case", ["threads", "rollbacks", "xa-indoubt", "large"])

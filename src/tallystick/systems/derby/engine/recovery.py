@@ -20,10 +20,10 @@ Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tallystick.storage.crc import crc32
 from tallystick.systems.derby.engine.forward_scan import (
@@ -45,6 +45,8 @@ from tallystick.systems.derby.read.scan import EngineReach
 if TYPE_CHECKING:
     from tallystick.systems.derby.engine.redo_of_runs import RedoOfRuns
     from tallystick.systems.derby.runs.chunk import Runs
+
+    RedoOf: TypeAlias = Callable[[Recovery, PageVersions], RedoOfRuns]
 
 JUDGED_VERSION = (10, 16)
 """The newest engine whose recovery was compared with ours."""
@@ -68,16 +70,34 @@ class _NoBootError(Exception):
 
 
 def recover(
-    log: LogFiles, settings: Mapping[str, str] | None = None, runs: Runs | None = None
+    log: LogFiles,
+    settings: Mapping[str, str] | None = None,
+    runs: Runs | None = None,
+    redo: RedoOf | None = None,
 ) -> Recovery:
-    """Return what a boot would do; ``settings`` may have `VERSION_SETTING`."""
+    """Return what a boot would do; ``settings`` may have `VERSION_SETTING`.
+
+    ``redo`` makes what redoes plain records, of ``runs`` if there is none.
+    """
+    redo = redo or (partial(_redo_of, runs) if runs is not None else None)
+    return _recovery(log, settings or {}, lambda result: _redo(log, result, redo))
+
+
+def recovery_begins(log: LogFiles, settings: Mapping[str, str]) -> Recovery:
+    """Return what a boot would do before it redoes the first record."""
+    return _recovery(log, settings, lambda _: None)
+
+
+def _recovery(
+    log: LogFiles, settings: Mapping[str, str], redo: Callable[[Recovery], None]
+) -> Recovery:
     result = Recovery()
     try:
-        _choose_start(log, result, settings or {})
+        _choose_start(log, result, settings)
         if log.sealed:
             result.boots, result.reason = None, "the log is encrypted and the key is not known"
         elif not result.new_log:
-            _redo(log, result, runs)
+            redo(result)
             _check_undo(log, result)
             _check_gaps(result)
     except ScanFailureError as failure:
@@ -161,9 +181,9 @@ def _find_checkpoint(log: LogFiles, result: Recovery) -> None:
         result.checkpointing = body.transaction
 
 
-def _redo(log: LogFiles, result: Recovery, runs: Runs | None) -> None:
+def _redo(log: LogFiles, result: Recovery, redo: RedoOf | None) -> None:
     versions = PageVersions(result.gaps)
-    plain = _redo_of(runs, result, versions) if runs is not None else None
+    plain = redo(result, versions) if redo is not None else None
     scan = ForwardScan(log, result.start, plain.take if plain is not None else None)
     try:
         for scanned in scan:

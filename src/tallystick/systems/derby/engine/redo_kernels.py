@@ -111,6 +111,27 @@ def redo_rows(
     return row, DONE
 
 
+@kernel
+def note_pages(
+    columns: walk.Columns,
+    row: Number,
+    base: Number,
+    redo_mark: Number,
+    pages: Table,
+    counters: Table,
+    gap: Table,
+) -> tuple[Number, Number]:
+    """Note the versions of pages from ``row`` on, all else as `redo_rows` does."""
+    while row < columns.shape[1]:
+        if 2 * counters[PAGES] >= len(pages):
+            return row, GROW
+        redone = (base | columns[walk.OFFSET, row]) >= redo_mark and columns[walk.SEGMENT, row] >= 0
+        row += 1
+        if redone and _has_gap(columns, row - 1, base, pages, counters, gap):
+            return row, GAP
+    return row, DONE
+
+
 @small_kernel
 def _redo(
     columns: walk.Columns,

@@ -73,13 +73,17 @@ class RedoOfRuns:
 
     def pages(self) -> Iterator[RedonePage]:
         """Yield the pages that were redone and not handed over, those of a container together."""
-        used = self._pages[self._pages[:, 0] != kernels.FREE]
-        # By segment, container and page: the last key of `lexsort` counts first.
-        used = used[np.lexsort(used[:, [2, 1, 0]].T)]
+        used = self._used_pages()
         for begin in range(0, len(used), SLOTS):
             for *page, after, last, first, bits in used[begin : begin + SLOTS].tolist():
                 undone, cut = bool(bits & UNDONE), bool(bits & CUT)
                 yield RedonePage(Page(*page), first, after, last, undone, cut)
+
+    def _used_pages(self) -> kernels.Table:
+        used = self._pages[self._pages[:, 0] != kernels.FREE]
+        # By segment, container and page: the last key of `lexsort` counts first.
+        found: kernels.Table = used[np.lexsort(used[:, [2, 1, 0]].T)]
+        return found
 
     def settle(self) -> None:
         """Bring the table of the result up to date."""

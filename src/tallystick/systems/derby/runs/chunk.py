@@ -224,6 +224,12 @@ class PlainRun(NamedTuple):
             covered = chunk.end_of(checks[-1]) + int(chunk.columns[walk.COUNT, checks[-1]])
         return PlainRun(chunk.end, self.records + chunk.size - checks.size, *last, covered)
 
+    def joined(self, other: PlainRun) -> PlainRun:
+        """Return the run with another one, which follows it."""
+        last = (other if other.records else self)[2:4]
+        records = self.records + other.records
+        return PlainRun(other.end, records, *last, other.covered or self.covered)
+
 
 class Runs:
     """The runs of plain records of a log that is not encrypted."""
@@ -237,6 +243,10 @@ class Runs:
         """Return the run from an offset of a file on; one that was read is not read again."""
         found = self._known.get((file.number, begin))
         return self._read_run(file, begin) if found is None else found
+
+    def know(self, file: LogBytes, begin: int, run: PlainRun) -> None:
+        """Take over a whole run that was read elsewhere."""
+        self._known[file.number, begin] = run
 
     def end(self, file: LogBytes, begin: int, limit: int) -> int:
         """Return the offset after the records of the run that begin before the limit."""
