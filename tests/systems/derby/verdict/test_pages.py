@@ -29,6 +29,7 @@ from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.operations import (
+    COMPRESS_SPACE,
     CONTAINER_CHANGE,
     CONTAINER_CREATE,
     CONTAINER_REMOVE,
@@ -750,6 +751,33 @@ def test_a_leaf_that_redo_changes_may_have_any_neighbours_and_no_place(
     file.write_bytes(b"".join(pages))
     assert not PageFile(str(file)).is_tree()
     assert PageFile(str(file)).is_tree([changed])
+
+
+@pytest.mark.parametrize("left", [4096 * 3, 4096 * 3 + 100])
+@pytest.mark.parametrize("cut", [False, True])
+def test_pages_that_the_first_page_counts_are_there_also_where_redo_meets_it(
+    left: int, cut: bool, tmp_path: Path
+) -> None:
+    """The file ends before one that redo does not make: the original lost rows, and booted."""
+    path = killed(tmp_path)
+    file = path / "seg0/c191.dat"
+    counted = PageFile(str(file))
+    assert counted.pages == 4
+    met(path, file, 0, is_changed=True)
+    if cut:
+        fields = {"pageId": Page(0, number_of(file), 0), "pageVersion": counted_version(file) + 1}
+        fields |= {"newHighestPage": 2, "num_pages_truncated": 1}
+        logged_operations(path, [encode_operation(COMPRESS_SPACE, fields)])
+    assert verdict_of(path).judgement.answer is Answer.SAFE
+    file.write_bytes(file.read_bytes()[:left])
+    found = verdict_of(path).judgement
+    assert ("does not have page 3, which its first page counts" in found.text) is not cut
+
+
+def counted_version(file: Path) -> int:
+    (head,) = PageFile(str(file)).heads([0])
+    assert head.version is not None
+    return head.version
 
 
 def test_of_a_large_database_only_what_every_boot_reads_is_looked_at(

@@ -197,6 +197,7 @@ class Containers:
         for one in recovery.pages():
             if not one.page.segment:
                 met.setdefault(one.page.container, set()).add(one.page.number)
+        cuts = {one.page.container for one in recovery.pages() if one.cut}
         looked_at = wanted = read_at_boot(self._database)
         stored = ((one, self._kept(one)) for one in {*looked_at, *listed})
         paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
@@ -219,7 +220,8 @@ class Containers:
                 text = "is empty"
             elif number in looked_at or number in met:
                 file = PageFile(paths[number], self._cipher)
-                text = _damage(file, met.get(number, set()), whole=number in looked_at)
+                whole, cut = number in looked_at, number in cuts
+                text = _damage(file, met.get(number, set()), whole=whole, cut=cut)
                 if not text and number in looked_at and number in listed and splits_whole:
                     text = self._of_no_tree(file, listed[number], met.get(number, set()))
             if text:
@@ -440,10 +442,11 @@ class Containers:
         )
 
 
-def _damage(file: PageFile, met: Collection[int], *, whole: bool) -> str:
+def _damage(file: PageFile, met: Collection[int], *, whole: bool, cut: bool) -> str:
     """Return what is wrong with a container on pages that redo does not meet; empty if nothing.
 
-    Else than ``whole``, of pages after those that its first page counts.
+    Else than ``whole``, of pages after those that its first page counts. Where redo meets that one,
+    pages that it counts already were there, if none are ``cut`` off again.
     """
     if file.removed:
         return ""
@@ -452,6 +455,10 @@ def _damage(file: PageFile, met: Collection[int], *, whole: bool) -> str:
     there = file.size // file.page_size
     if 0 not in met and (not there or file.pages > there):
         return f"has {counted(there, 'page')} of {max(1, file.pages)}"
+    counts = range(there, min(file.pages, file.pages_max)) if there and not cut else ()
+    gone = next((one for one in counts if one not in met and one not in file.free()), None)
+    if gone is not None:
+        return f"does not have page {gone}, which its first page counts"
     first = 0 if whole else file.pages
     pages = (one for one in range(first, min(there, file.pages)) if one not in met)
     damaged = next((one for one in file.heads(pages) if one.version is None), None)
