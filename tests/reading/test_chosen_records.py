@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +12,9 @@ import pytest
 
 from tallystick.arrow.schemas import record_batches
 from tallystick.reading import tables
-from tallystick.reading.filters import Filter
+from tallystick.reading.filters import Filter, time_text
 from tallystick.reading.survey import read_arrow, survey
-from tallystick.records import Kind, Record
+from tallystick.records import Clock, Kind, Record
 from tallystick.systems.derby import reader as derby
 from tallystick.systems.jboss import reader as jboss
 from tests.fixtures import cases, fixture_dir
@@ -24,6 +25,12 @@ CASES = [
     *(f"derby/{one}" for one in ("halted", "rollbacks", "switch-archive", "xa-indoubt")),
     "derby/encrypted-aes-external-key",
     *(f"jboss/{one}" for one in GENERATIONS.values()),
+    *(f"h2/{one}" for one in ("committed-512", "committed-2048", "corrupt-checksum-2048")),
+    "h2/crashed-in-recovery-indoubt-2048",
+    *(
+        f"cloudtran/{one}"
+        for one in ("normal", "compressed", "discarded", "two-files-first-redundant")
+    ),
     *(f"bitronix/{one}" for one in ("gtrids", "names", "crash-mid-commit", "made-unsorted")),
 ]
 
@@ -33,13 +40,16 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> None:
     read_in_runs(monkeypatch)
 
 
-def filters(every: list[Record], draw: random.Random) -> list[Filter]:
-    """Some that ask for kinds, for a transaction, an id and a part of a body that are there."""
+def filters(every: list[Record], clock: Clock, draw: random.Random) -> list[Filter]:
+    """Some that ask for kinds, for a transaction, an id, a number, a time and a part of a body."""
     kinds = sorted({one.kind for one in every})
     found = [Filter(kinds=frozenset([one])) for one in draw.sample(kinds, min(3, len(kinds)))]
     some = draw.sample(every, min(2, len(every)))
     found += [Filter(transaction=str(one.transaction)) for one in some if one.transaction]
     found += [Filter(key=str(one.record_id)) for one in some if one.record_id]
+    found += [Filter(from_lsn=one.sequence, to_lsn=one.sequence) for one in some if one.sequence]
+    times = [text for one in some if (text := time_text(one.time, clock))]
+    found += [Filter(since=one, until=one) for one in map(datetime.fromisoformat, times)]
     found += [Filter(body=f"0x{one.body[:3].hex()}") for one in some[:1] if one.body]
     found += [Filter(gtrid=one.gtrid.hex()) for one in every if one.gtrid][:1]
     return [*found, Filter(outcome="corrupt")]
@@ -52,7 +62,7 @@ def agrees(folder: Path, draw: random.Random) -> int:
     for source in found.logs:
         reading = found.read(source)
         every = list(reading.records())
-        for wanted in filters(every, draw):
+        for wanted in filters(every, reading.clock, draw):
             expected = [*filter(wanted.of_records(reading.clock), every)]
             assert list(found.selected(found.read(source), wanted)) == expected, wanted
             condition = tables.condition_of(wanted, "records", reading.clock)

@@ -89,7 +89,7 @@ from tallystick.systems.runs import RunCount
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tallystick.systems.protocol import Longs
+    from tallystick.systems.protocol import Fitting, Longs
 
 BEGINNING_SIZE = 2 << 20
 TRIAL_FILES_MAX = 3
@@ -221,6 +221,18 @@ class CloudtranReading(Reading):
         """
         for occurrence in self.occurrences(beyond=salvage):
             yield from block_records(occurrence.block, occurrence.file.path, salvage=salvage)
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and others in their blocks."""
+        for piece in self.pieces():
+            if isinstance(piece, BlockOccurrence):
+                blocks = iter((piece.block,))
+            else:
+                from tallystick.systems.cloudtran.columns.batches import fitting_blocks
+
+                blocks = fitting_blocks(piece, self.source.path, fitting)
+            for block in blocks:
+                yield from block_records(block, piece.file.path)
 
     def transactions(self) -> Iterable[Transaction]:
         """Return one per persisting entry's number; memory grows with the transactions."""

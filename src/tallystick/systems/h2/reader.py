@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tallystick.systems.h2.columns.changes import ChangeColumns
+    from tallystick.systems.protocol import Fitting
 
 
 class H2Reading(Reading):
@@ -149,6 +150,17 @@ class H2Reading(Reading):
             yield from _decided_records(result, result.file.stream)
         if salvage:
             yield from _salvaged_records(result.file)
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and what is odd."""
+        result, log = self._result, self._log
+        if isinstance(result, Finding) or log is None or not log.in_runs:
+            yield from self.records()
+            return
+        from tallystick.systems.h2.columns.batches import chosen_entries
+
+        for entry in chosen_entries(log, self.source.path, fitting):
+            yield record_of(entry, log.stream, result.decisions(entry))
 
     def transactions(self) -> Iterable[Transaction]:
         """Yield transactions in the order in which they end, open ones last."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,13 @@ from tallystick.systems.cloudtran.format.layout import SYSTEM_NAME
 from tallystick.systems.cloudtran.read.block_order import BlockOrder, Opener
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.records import TYPES, block_records
+from tallystick.systems.cloudtran.read.scan import Block
 from tallystick.systems.cloudtran.runs import walk
 from tallystick.systems.cloudtran.runs.chunk import Chunk, Chunks
 from tallystick.systems.protocol import Split
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Fitting
 
 _KINDS = pa.array([Kind.PERSISTING.value, Kind.PERSISTED.value])
 _TYPES = pa.array(list(TYPES.values()))
@@ -55,6 +59,13 @@ def read_batches(
             yield from reader.batches(begin, scan.end if end is None else min(end, scan.end))
 
 
+def fitting_blocks(chunk: Chunk, log: str, fitting: Fitting) -> Iterator[Block]:
+    """Yield the blocks of a chunk with a record that fits by its columns."""
+    rows = fitting(_batch(chunk, log, 0, chunk.count))
+    blocks = np.unique(chunk.entries[walk.BLOCK][rows]).astype(np.int64)
+    return map(chunk.scan.block_at, chunk.table[blocks, walk.OFFSET].tolist())
+
+
 @dataclass(slots=True)
 class _FileReader:
     """Makes batches of one file."""
@@ -71,7 +82,7 @@ class _FileReader:
                 yield from records
                 continue
             for begin in range(0, chunk.count, self.rows):
-                yield self._batch(chunk, begin, begin + self.rows)
+                yield _batch(chunk, self.log, begin, begin + self.rows)
             offset = chunk.end
 
     def _scan_block(self, offset: int) -> tuple[int, Iterator[pa.RecordBatch]]:
@@ -82,27 +93,27 @@ class _FileReader:
         records = block_records(block, self.chunks.file.path)
         return block.end, record_batches(records, self.log, Clock.WALL_US.value, self.rows)
 
-    def _batch(self, chunk: Chunk, begin: int, end: int) -> pa.RecordBatch:
-        entries = chunk.entries[:, begin:end].view(np.int64)
-        count = entries.shape[1]
-        # Kinds are 1 and 2 on disk; here they are places in `_KINDS`.
-        kinds = (entries[walk.KIND] - 1).astype(np.int8)
-        sequences = chunk.table[:, walk.SEQUENCE].view(np.int64)[entries[walk.BLOCK]]
-        offsets, lengths = chunk.places(chunk.entries[:, begin:end])
-        bodies = entries[walk.BODY] - chunk.base
-        file = self.chunks.file.path
-        columns = whole_records(SYSTEM_NAME, self.log, file, Clock.WALL_US, count) | {
-            "offset": numbers(offsets.view(np.int64), None),
-            "length": numbers(lengths.view(np.int64), None),
-            "kind": coded(kinds, _KINDS),
-            "type": coded(kinds, _TYPES),
-            "sequence": numbers(sequences, None),
-            "time": numbers(entries[walk.TIME], None),
-            "transaction": numbers(entries[walk.NUMBER], None),
-            "resources": target_lists(chunk.window, bodies, entries[walk.TARGETS]),
-            "body": byte_ranges(chunk.window, bodies, entries[walk.BODY_LENGTH]),
-        }
-        return record_batch(columns, count)
+
+def _batch(chunk: Chunk, log: str, begin: int, end: int) -> pa.RecordBatch:
+    entries = chunk.entries[:, begin:end].view(np.int64)
+    count = entries.shape[1]
+    # Kinds are 1 and 2 on disk; here they are places in `_KINDS`.
+    kinds = (entries[walk.KIND] - 1).astype(np.int8)
+    sequences = chunk.table[:, walk.SEQUENCE].view(np.int64)[entries[walk.BLOCK]]
+    offsets, lengths = chunk.places(chunk.entries[:, begin:end])
+    bodies = entries[walk.BODY] - chunk.base
+    columns = whole_records(SYSTEM_NAME, log, chunk.file.path, Clock.WALL_US, count) | {
+        "offset": numbers(offsets.view(np.int64), None),
+        "length": numbers(lengths.view(np.int64), None),
+        "kind": coded(kinds, _KINDS),
+        "type": coded(kinds, _TYPES),
+        "sequence": numbers(sequences, None),
+        "time": numbers(entries[walk.TIME], None),
+        "transaction": numbers(entries[walk.NUMBER], None),
+        "resources": target_lists(chunk.window, bodies, entries[walk.TARGETS]),
+        "body": byte_ranges(chunk.window, bodies, entries[walk.BODY_LENGTH]),
+    }
+    return record_batch(columns, count)
 
 
 def target_lists(data: Any, bodies: Any, counts: Any) -> pa.Array:

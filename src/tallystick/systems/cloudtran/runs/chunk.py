@@ -124,7 +124,8 @@ class Chunks:
             return None
         base, end = int(starts[0]), int(ends[whole - 1])
         kept = entries[:, : int(counts[:whole].sum())]
-        return Chunk(self.index, self.file, base, data[base:end], table[:whole], kept, packed)
+        window = data[base:end]
+        return Chunk(self.index, self.file, self.scan, base, window, table[:whole], kept, packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,14 @@ class Chunk:
     """Whole blocks of one codec that follow each other in a file and continue the log.
 
     Of each, both headers are equal, the checksum holds and the entries are exact. ``index`` counts
-    the files of the log from 0. Places in the table of entries count from ``base`` bytes before
-    ``window``, which holds all of them. Numbers are unsigned.
+    the files of the log from 0; ``scan`` reads single blocks until the next chunk is asked for.
+    Places in the table of entries count from ``base`` bytes before ``window``, which holds all of
+    them. Numbers are unsigned.
     """
 
     index: int
     file: BlockFile
+    scan: FileScan
     base: int
     window: Any
     table: Any

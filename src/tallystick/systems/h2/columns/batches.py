@@ -7,7 +7,9 @@ views into the joined bytes, the same rows as `records()` gives.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +29,18 @@ from tallystick.arrow.schemas import RECORDS
 from tallystick.records import Clock
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
-from tallystick.systems.h2.format.entries import SESSION_TYPES, Type
+from tallystick.systems.h2.format.entries import SESSION_TYPES, Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
 from tallystick.systems.h2.read.records import KINDS, batches_of_entries
+from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.runs import walk
 from tallystick.systems.h2.runs.chunk import Chunk, signed32
-from tallystick.systems.h2.runs.pieces import LogPieces
+from tallystick.systems.h2.runs.pieces import ROWS, LogPieces
 from tallystick.systems.protocol import Split
+
+if TYPE_CHECKING:
+    from tallystick.systems.protocol import Fitting
 
 _TYPES = pa.array([one.name for one in Type])
 _KIND_NAMES = pa.array([KINDS[one].value for one in Type])
@@ -47,16 +53,42 @@ def record_batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the log's records, or those of ``split``, in batches of at most ``rows`` rows."""
     stream = log.stream
-    ids = np.array(stream.data_pages, dtype=np.int64)
-    for chunk in log.chunks(rows):
+    for chunk, offsets in _placed(log, rows):
         if chunk.odd:
             yield from batches_of_entries(chunk.odd, stream, path, split, rows)
             continue
-        offsets = chunk.table[walk.START].copy()
-        kernels.file_offsets(offsets, chunk.begin, ids, stream.pages.page_size, stream.body_size)
         part, offsets = _in_split(chunk, offsets, split)
         if len(offsets):
             yield _batch(part, offsets, stream.pages.file, path)
+
+
+def chosen_entries(log: LogPieces, path: str, fitting: Fitting) -> Iterator[Entry]:
+    """Yield the records that fit by their columns, and all odd ones, as a scan gives them."""
+    stream = log.stream
+    for chunk, offsets in _placed(log, ROWS):
+        if chunk.odd:
+            yield from chunk.odd
+            continue
+        rows = fitting(_batch(chunk, offsets, stream.pages.file, path))
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
+        for run in runs:
+            first = int(run[0])
+            part = replace(stream, skip=int(chunk.starts[first]))
+            before = int(chunk.sequence[first]) - 1
+            scan = Scan(part, log.zone, before, int(chunk.sections[first]))
+            yield from islice(scan.entries(), len(run))
+
+
+def _placed(log: LogPieces, rows: int) -> Iterator[tuple[Chunk, Any]]:
+    """Yield the chunks of a log, and the offset of each record in the file; none of odd ones."""
+    stream = log.stream
+    ids = np.array(stream.data_pages, dtype=np.int64)
+    for chunk in log.chunks(rows):
+        offsets = chunk.table[walk.START].copy()
+        if not chunk.odd:
+            page_size, body_size = stream.pages.page_size, stream.body_size
+            kernels.file_offsets(offsets, chunk.begin, ids, page_size, body_size)
+        yield chunk, offsets
 
 
 def _in_split(chunk: Chunk, offsets: Any, split: Split | None) -> tuple[Chunk, Any]:
