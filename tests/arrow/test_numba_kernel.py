@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import subprocess
@@ -74,6 +75,52 @@ def test_processes_that_compile_at_the_same_moment_never_get_each_others_code(
         later = _as_another_process(path)
         assert later(data) == 100
         assert len(later.signatures) == 1
+
+
+LATER = """
+import numpy
+from tallystick.arrow import numba_kernel
+import summed_together
+told = []
+with numba_kernel.noticed(told.append):
+    print("begun", flush=True)
+    print(summed_together.total(numpy.ones(7, numpy.int64)), told)
+"""
+
+
+def test_what_one_process_compiles_another_one_waits_for_and_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summed_together.py"
+    path.write_text(SOURCE)
+    with path.open() as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        paths = (str(tmp_path), str(Path(tallystick.__file__).parents[1]))
+        later = subprocess.Popen(
+            [sys.executable, "-c", LATER],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert later.stdout is not None
+        assert later.stdout.readline() == "begun\n"
+        monkeypatch.setattr(numba_kernel, "_lock", lambda _: None)  # it is held for this process
+        monkeypatch.syspath_prepend(tmp_path)
+        assert importlib.import_module(path.stem).total(np.ones(7, np.int64)) == 7
+    printed, _ = later.communicate(timeout=60)
+    assert printed == "7 []\n"
+
+
+def test_whoever_holds_a_source_file_for_ever_delays_a_compilation_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summed_in_vain.py"
+    path.write_text(SOURCE)
+    monkeypatch.setattr(numba_kernel, "_LONGEST_WAIT_S", 0.1)
+    with path.open() as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        assert _as_another_process(path)(np.ones(7, np.int64)) == 7
+    assert numba_kernel._locked == set()
 
 
 NOBODY = 65534

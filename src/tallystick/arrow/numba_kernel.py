@@ -6,8 +6,10 @@ its first call and cached on disk, or as it is where numba is absent.
 The cache is shared by processes that start together, as the workers of a job do. Numba numbers its
 files by an index that it reads first and writes later; so of two processes that compile one
 function for different types each can take the same number, and one's code stands under the other's
-types for good. Here every file has a name of its own; at worst the index then lacks what another
-process has just compiled.
+types for good. Here every file has a name of its own, and what one process compiles the others
+wait for and load, by a lock on the source file, so that thirty workers on a new machine compile a
+kernel once. Where no file can be locked, or the wait is longer than a minute, each compiles for
+itself, and at worst the index lacks what another process has just compiled.
 
 Where numba finds no folder for its cache, as for a system user whose home cannot be written, a
 folder of this user's own among the temporary ones takes it. A cache is code: it is neither kept in
@@ -28,9 +30,10 @@ import os
 import stat
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,6 +41,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
+from tallystick.posix import fcntl
 from tallystick.printable import logger
 
 _LOGGER = logger("tallystick.compiling")
@@ -47,7 +51,10 @@ _SMALL: dict[str, Any] = _OPTIONS | {"inline": "always"}
 _OPTIONS_AT, _TWIN_AT = "_kernel_options", "_kernel_twin"
 """Attributes of lazy kernels, and of functions that have a compiled twin."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_LONGEST_WAIT_S, _POLL_S = 60.0, 0.05
 
+_locked: set[str] = set()
+"""Source files that this process has locked, to compile some of their functions."""
 
 _listeners: list[Callable[[str], None]] = []
 _said: set[str] = set()
@@ -162,7 +169,7 @@ def _enable_cache(compiled: Any) -> None:
             return
         with _cache_in(folder), suppress(RuntimeError):
             compiled.enable_caching()
-    _make_cache_safe(compiled._cache)
+    _make_cache_safe(compiled)
 
 
 @contextmanager
@@ -197,8 +204,9 @@ def _own_folder() -> Path | None:
     return folder if own and closed and fixed else None
 
 
-def _make_cache_safe(cache: Any) -> None:
+def _make_cache_safe(compiled: Any) -> None:
     """Have no two processes share a name of a file, and no call fail because of the cache."""
+    cache = compiled._cache
     files = getattr(cache, "_cache_file", None)
     if files is None:  # numba has found no folder
         return
@@ -206,6 +214,66 @@ def _make_cache_safe(cache: Any) -> None:
     files._data_name = lambda number: f"{uuid.uuid4().hex}.{by_number(number)}"
     cache.load_overload = _or_none(cache.load_overload)
     cache.save_overload = _or_none(cache.save_overload)
+    _compile_once(compiled)
+
+
+def _compile_once(compiled: Any) -> None:
+    """Have what is not kept compiled by one process at a time; the next one finds it kept."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    load, compile_it = compiled._cache.load_overload, compiled.compile
+    source = compiled.py_func.__code__.co_filename
+    turn = ExitStack()
+
+    def loaded(*arguments: Any) -> Any:
+        code = load(*arguments)
+        if code is None:
+            turn.enter_context(_alone_with(source))
+            code = load(*arguments)
+        return code
+
+    def compiled_in_turn(signature: Any) -> Any:
+        # A thread that has the file waits for no other one's compiler.
+        with global_compiler_lock, turn:
+            return compile_it(signature)
+
+    compiled._cache.load_overload, compiled.compile = loaded, compiled_in_turn
+
+
+@contextmanager
+def _alone_with(source: str) -> Iterator[None]:
+    """Hold the lock of a source file; go on without it where there is none, or after a minute."""
+    if source in _locked:  # a function of this file calls another one
+        yield
+        return
+    try:
+        descriptor = os.open(source, os.O_RDONLY)
+    except OSError:  # within an archive
+        yield
+        return
+    _locked.add(source)
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        _locked.discard(source)
+        # Not only closed: a child that was forked in the meantime has the descriptor, too.
+        with suppress(OSError, AttributeError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    end = time.monotonic() + _LONGEST_WAIT_S
+    while fcntl is not None and time.monotonic() < end:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_POLL_S)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
 
 
 def _or_none(step: Callable[..., Any]) -> Callable[..., Any]:
