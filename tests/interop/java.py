@@ -29,6 +29,8 @@ from tests.need import need
 RESOLVE_LIMIT_S = 300
 COMPILE_LIMIT_S = 120
 RUN_LIMIT_S = 60
+QUICK = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Of programs that run for seconds: the second compiler and a collector of many threads cost more."""
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -108,7 +110,7 @@ def start_java(
 def _command(
     main: str, arguments: Sequence[object], classpath: str, options: Sequence[str]
 ) -> list[str]:
-    return ["java", "-Xshare:auto", *options, "-cp", classpath, main, *map(str, arguments)]
+    return ["java", *QUICK, *options, "-cp", classpath, main, *map(str, arguments)]
 
 
 def _checked(command: list[str], limit_s: float, cwd: Path | None = None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java import classpath, compile_java, run_java, start_java
+from tests.interop.java import QUICK, classpath, compile_java, run_java, start_java
 
 _LOGGER = "org.slf4j:slf4j-nop:1.6.4"
 COORDINATES = {
@@ -108,7 +108,7 @@ def run_manager(
     arguments = [str(folder), server_id, mode, *(word for source in sources for word in source)]
     path = f"{_classes(line)}:{classpath(DRIVERS)}"
     return subprocess.run(
-        ["java", "-Xshare:auto", "-cp", path, "RealManager", *arguments],
+        ["java", *QUICK, "-cp", path, "RealManager", *arguments],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 

@@ -23,7 +23,6 @@ ENDS = ("halt", "stop", "serve", "serve")
 LIVES = (1, 1, 2, 3, 4)
 LIMIT_S = 30
 """After so long a life that is to end by itself is killed."""
-OPTIONS = ("-XX:TieredStopAtLevel=1",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def lived(
             between(life)
         limit = rng.choice((0.05, 0.5, 1.5, 4)) * rng.random()
         arguments = (folder, seed, life, ends[-1], pages)
-        with start_java("Lives", *arguments, classpath=path, options=OPTIONS) as process:
+        with start_java("Lives", *arguments, classpath=path) as process:
             assert process.stdout is not None
             assert any(line == "working\n" for line in process.stdout), "the broker did not start"
             try:

@@ -243,7 +243,7 @@ class Database:
         if not self.is_derby:
             database.mkdir(parents=True)
         folder.mkdir(parents=True, exist_ok=True)
-        options = ["-Dderby.stream.error.file=/dev/null", "-XX:TieredStopAtLevel=1"]
+        options = ["-Dderby.stream.error.file=/dev/null"]
         options.append("-Dderby.locks.waitTimeout=2")  # a prepared branch keeps its locks
         if rng.random() < 0.7:  # turn log files over often
             options.append("-Dderby.storage.logSwitchInterval=100000")
