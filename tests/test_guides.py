@@ -50,6 +50,7 @@ def _examples() -> list[tuple[str, int]]:
     return found
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("name", "line"), _examples())
 def test_every_example_runs_alone_as_it_stands(name: str, line: int, tmp_path: Path) -> None:
     rest = (ROOT / name).read_text("utf-8").split("\n", line)[line]

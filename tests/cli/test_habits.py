@@ -126,6 +126,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shell", SCRIPTS)
 @pytest.mark.parametrize(
     ("words", "found"),

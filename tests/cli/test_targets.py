@@ -76,6 +76,7 @@ def sentences(answer: Answer) -> list[str]:
     return [line for line in answer.err.splitlines() if ": compiling " not in line]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("where", TARGETS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_target_that_cannot_be_meant_is_refused_in_a_sentence(

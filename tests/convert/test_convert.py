@@ -335,6 +335,7 @@ def test_the_command_tells_what_was_carried_and_what_was_left(tmp_path: Path) ->
     assert "over: " in ran.output
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "case", sorted(path.parent.name for path in fixture_dir("cloudtran").glob("*/manifest.json"))
 )

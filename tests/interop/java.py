@@ -30,7 +30,7 @@ RESOLVE_LIMIT_S = 300
 COMPILE_LIMIT_S = 120
 RUN_LIMIT_S = 60
 QUICK = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Of programs that run for seconds: the second compiler and a collector of many threads cost more."""
+"""They run for seconds: a second compiler, and a collector of many threads, would cost more."""
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">

@@ -250,6 +250,7 @@ FILTERS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("wanted", FILTERS, ids=range(len(FILTERS)))
 def test_filters_take_the_same_rows_of_columns_and_one_by_one(
     journal: Path, monkeypatch: pytest.MonkeyPatch, wanted: Filter

@@ -139,6 +139,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("table", "condition"), CONDITIONS)
 def test_a_condition_gives_the_rows_of_a_copy_of_the_table(
     connection: Any, table: str, condition: str

@@ -65,6 +65,7 @@ def spark(
             "spark.local.dir": str(folder),
             # Frames of a few rows: compiling every plan would take most of the time.
             "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
             # Nothing runs for long enough that the second compiler and its profiles pay.
             "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -185,6 +185,7 @@ class Steps:
 ONE_OR_TWO = [*((one,) for one in HANDLERS), *((a, b) for a in HANDLERS for b in HANDLERS if a < b)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("numbers", ONE_OR_TWO)
 @pytest.mark.parametrize("call", [Steps.together, Steps.nested, Steps.always])
 def test_every_bytecode_of_a_block_belongs_to_it(

@@ -46,6 +46,7 @@ ESTATES: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("estate", ESTATES)
 @pytest.mark.parametrize("named", [(), ("jdbc/branch-a", "jms/ledger")])
 def test_one_task_judges_as_joins_do(

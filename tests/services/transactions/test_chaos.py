@@ -110,7 +110,7 @@ def places(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> I
 def test_faults_at_steps_by_chance_tear_nothing(
     places: Places, chaos: Chaos, record_property: Callable[[str, object], None]
 ) -> None:
-    report = chaos.run(places.scenario(), sample=16)
+    report = chaos.run(places.scenario(), sample=8)
     record_property("figure", str(report))
     assert len(report.steps) > 12
 

@@ -68,6 +68,7 @@ def _nested(size: int) -> bytes:
     return bytes(body) + b"xntB" * 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "body",
     [

@@ -87,6 +87,7 @@ def resources_of(
     return {names[0]: PostgresResource(names[0], connect), names[1]: url}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_work_is_recovered_and_messages_are_kept_whatever_the_name(
     tmp_path: Path, postgres_server: Server, mariadb_server: Server, name: str, mode: str

@@ -146,6 +146,7 @@ async def test_settings_of_a_task_end_with_its_transaction(
     assert first == second
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("statement", "end"),
     [*itertools.product(SET_MARIA, ENDS), *itertools.product(MORE_MARIA, ["commit"])],

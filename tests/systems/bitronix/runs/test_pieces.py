@@ -23,6 +23,7 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.runs import chunk, transactions
 from tests.fuzz.seals import seal_bitronix
 from tests.kit import read_in_runs, same_both_ways
+from tests.sweeps import Sweep
 from tests.systems.bitronix.logs import (
     CASES,
     file_bytes,
@@ -134,18 +135,18 @@ def test_runs_agree_with_records_in_small_fixtures(
 
 
 def test_runs_agree_with_records_in_pairs_of_all_kinds_of_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: Sweep
 ) -> None:
-    for seed in range(PAIRS):
+    for seed in sweep.of(range(PAIRS), 10):
         monkeypatch.setattr(chunk, "WINDOW", (1 << 20, 700)[seed % 2])
         write_pair(tmp_path, *written(seed))
         compare(tmp_path, monkeypatch)
 
 
 def test_runs_agree_with_records_in_mutants(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: Sweep
 ) -> None:
-    for seed in range(MUTANTS):
+    for seed in sweep.of(range(MUTANTS), 20):
         rng = random.Random(-seed - 1)
         one, two = written(seed % PAIRS)
         write_pair(tmp_path, mutant(one, rng), mutant(two, rng))
@@ -153,13 +154,13 @@ def test_runs_agree_with_records_in_mutants(
 
 
 def test_both_cursors_go_on_in_runs_behind_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: Sweep
 ) -> None:
     """Long files, as the newer cursor goes record by record in the last two of its pages."""
     records = _decisions(900)
     content = file_bytes(records, 9_000, size=1 << 17)
     size = sum(one.size for one in records)
-    for seed in range(DAMAGED):
+    for seed in sweep.of(range(DAMAGED), 4):
         rng = random.Random(seed)
         damaged = bytearray(content)
         for _ in range(rng.randrange(1, 4)):

@@ -111,6 +111,7 @@ def test_tables_by_runs_are_those_by_records(case: str, rows: int) -> None:
     same_tables(reading(case), rows)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_of_damaged_logs_by_runs_are_those_by_records(tmp_path: Path, seed: int) -> None:
     case, chance = ("rollbacks", "ddl")[seed % 2], random.Random(seed)

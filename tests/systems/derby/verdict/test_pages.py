@@ -602,6 +602,7 @@ def test_a_page_that_was_made_before_it_is_needed_is_not_counted(tmp_path: Path)
     assert verdict_of(path).judgement.answer is Answer.SAFE
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("damage", UNNAMED)
 def test_what_the_log_does_not_write_anew_is_looked_at_too(damage: str, tmp_path: Path) -> None:
     """The original boots, or does not, as it comes to it or not; see the differential."""

@@ -15,6 +15,7 @@ from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.jboss.runs import analysis
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tests.kit import read_in_runs, same_both_ways
+from tests.sweeps import Sweep
 from tests.systems.jboss.build import (
     add,
     add_tx,
@@ -36,18 +37,21 @@ def _reading(source: LogSource) -> JournalReading:
     return JournalReading(source, ReadOptions())
 
 
-def test_every_table_is_the_same_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_table_is_the_same_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: Sweep
+) -> None:
     in_runs = compared = 0
     monkeypatch.setattr(analysis, "SPENT_MIN", 1)
-    for index, files in enumerate(mutants(2, 100)):
+    chosen = sweep.of([*enumerate(mutants(2, 100))], 34)
+    for index, files in chosen:
         write_bundle(files, tmp_path / str(index))
         with suppress(LogUnreadableError):
             for source in sources(tmp_path / str(index)):
                 same_both_ways(partial(_reading, source), monkeypatch, refusals=True)
                 in_runs += _reading(source).run_count.in_runs > 0
                 compared += 1
-    assert compared > 80
-    assert in_runs > 40
+    assert compared > 0.8 * len(chosen)
+    assert in_runs > 0.4 * len(chosen)
 
 
 ALIKE = {

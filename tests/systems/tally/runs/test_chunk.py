@@ -30,6 +30,7 @@ from tests.fuzz.bundle import Bundle
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.seeds import seeds
 from tests.kit import read_in_runs, same_both_ways
+from tests.sweeps import Sweep
 from tests.systems.tally.build import FOLDER, TINY, XID, reading, tiny_log
 
 MUTANTS = 40
@@ -140,14 +141,15 @@ def test_whole_logs_have_the_same_answers_by_runs_and_by_steps(
 
 
 def test_damaged_logs_have_the_same_answers_by_runs_and_by_steps(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, sweep: Sweep
 ) -> None:
     pool = _pool()
     mutator = Mutator("tally", pool, lambda data, size: random.Random(size).randbytes(len(data)))
-    for seed in range(MUTANTS):
+    for seed in sweep.of(range(MUTANTS), MUTANTS // 3):
         _alike(mutator.mutant(pool[seed % len(pool)], seed), monkeypatch)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", [None, KEY])
 @pytest.mark.parametrize("compression", ["none", "zlib"])
 def test_packed_logs_have_the_same_answers_by_runs_and_by_steps(

@@ -14,6 +14,7 @@ from tallystick.records import Outcome, Severity
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.salvage import salvage
 from tallystick.testing import MemoryFileSystem
+from tests.sweeps import SEED
 from tests.systems.tally.build import (
     FOLDER,
     TINY,
@@ -79,7 +80,7 @@ def _flip_all(fs: MemoryFileSystem, bits: range, step: int) -> Counter[str]:
     for path, content in _contents(fs).items():
         if path.endswith("lock"):
             continue
-        for offset in range(0, len(content), step):
+        for offset in range(SEED % step, len(content), step):
             inert = any(begin <= offset < end for begin, end in unused[path])
             if inert and offset % 97:
                 counts["unused, not tried"] += len(bits)
@@ -94,16 +95,16 @@ def _flip_all(fs: MemoryFileSystem, bits: range, step: int) -> Counter[str]:
 
 
 def test_every_byte_of_a_log_of_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
-    counts = _flip_all(every_kind(), range(3, 4), 23)
+    counts = _flip_all(every_kind(), range(3, 4), 59)
     say(capsys, f"bit flips of a log of all kinds: {dict(counts)}")
-    assert counts["corrupt"] > 100
-    assert counts["repaired"] > 10
+    assert counts["corrupt"] > 40
+    assert counts["repaired"] > 3
 
 
 def test_every_byte_of_several_segments(capsys: pytest.CaptureFixture[str]) -> None:
-    counts = _flip_all(segments_of_plain(), range(6, 7), 41)
+    counts = _flip_all(segments_of_plain(), range(6, 7), 101)
     say(capsys, f"bit flips of several segments: {dict(counts)}")
-    assert counts["corrupt"] > 100
+    assert counts["corrupt"] > 40
 
 
 @pytest.mark.soak
