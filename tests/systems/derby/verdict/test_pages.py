@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tallystick.systems.derby.engine.flushed_pages import (
 from tallystick.systems.derby.engine.page_files import PageFile
 from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
 from tallystick.systems.derby.engine.recovery import recover
+from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
@@ -973,34 +974,106 @@ def test_a_row_in_the_log_that_cannot_be_decoded_is_none_that_a_page_lacks(tmp_p
         found = rows_written(reading.scan, reading.recovery, None, versions)
         return [one._replace(image=b"\x04") for one in found]
 
-    for stands in (holds, stored.holds):
-        containers = Containers(str(path), cut=False, written=written, stands=stands)
-        assert [one.fits for one in containers.parts(reading.recovery, flushed)] == [True]
+    containers = Containers(str(path), cut=False, written=written)
+    assert [one.fits for one in containers.parts(reading.recovery, flushed)] == [True]
 
 
 def test_a_row_stands_on_a_page_the_same_compiled_and_decoded(tmp_path: Path) -> None:
     """Both are asked about what is there, and with each of its bytes changed or cut off."""
     path = killed(tmp_path)
-    reading = reading_of(path)
-    flushed = flushed_pages(reading.scan, reading.recovery, None)
-    plain, asked = 0, 0
-
-    def stands(page: memoryview, image: bytes) -> bool:
-        nonlocal plain, asked
-        array, pad = np.frombuffer(page, np.uint8), bytes(8)
-        plain += bool(stored._has_row(array, np.frombuffer(image + pad, np.uint8)))
+    plain, asked, marked = 0, 0, 0
+    for row in rows_on_pages(path):
+        ((_, page),) = PageFile(str(path / row.page.file)).pages_at([row.page.number])
+        stand = partial(standing, page, row)
+        image = bytes(row.image)
+        marked += row.deleted is not None
+        if row.deleted is not None:
+            assert stand(image, row.deleted)
+            assert not stand(image, not row.deleted)
+        if not image:
+            continue
+        plain += stand(image)
         asked += not image[0] & stored._CUT  # what is in parts is decoded
         places = range(min(60, len(image)))
         changed = [image[:at] + bytes([image[at] ^ 1]) + image[at + 1 :] for at in places]
-        for one in (*changed, image[:-1], image[:9], b""):
-            if stored._has_row(array, np.frombuffer(one + pad, np.uint8)):
-                assert holds(page, one)
-        return stored.holds(page, image)
+        assert all(holds(page, one) for one in (*changed, image[:-1], image[:9]) if stand(one))
+    assert (plain == asked > 3, marked > 0) == (True, True)
 
-    written = partial(rows_written, reading.scan, reading.recovery, None)
-    containers = Containers(str(path), cut=False, written=written, stands=stands)
-    assert [one.fits for one in containers.parts(reading.recovery, flushed)] == [True]
-    assert plain == asked > 3
+
+def standing(page: memoryview, row: Written, image: bytes, mark: int = stored.NO_MARK) -> bool:
+    """Whether the compiled comparison finds a row on a page: beside one that it does not have."""
+    pages = memoryview(bytes(len(page)) + bytes(page))
+    rows, images = (
+        np.array([[0, row.record_id], [0, mark]]),
+        [memoryview(b"\x00\x07\x00"), memoryview(image)],
+    )
+    begins = np.array([0, len(page)])
+    nothing, found = stored.stand(pages, begins, len(page), images, rows)
+    assert not nothing
+    return bool(found)
+
+
+def ways_of(path: Path) -> list[Callable[[], list[Part]]]:
+    """How a database is judged: plain pages and rows in columns, or all one by one."""
+    reading = reading_of(path)
+    scan = reading.scan
+
+    def parts(runs: Runs | None, recovery: Recovery, flushed: PageVersions) -> list[Part]:
+        def written(versions: Mapping[Page, int]) -> Iterable[Written]:
+            return rows_written(scan, recovery, runs, versions, judged.file)
+
+        judged = Containers(str(path), cut=False, written=written)
+        return [*judged.parts(recovery, flushed)]
+
+    ways: list[Callable[[], list[Part]]] = []
+    for runs in (Runs(reading.log), None):
+        recovery = recover(reading.log, {}, runs)
+        ways.append(partial(parts, runs, recovery, flushed_pages(scan, recovery, runs)))
+    return ways
+
+
+def damaged_pages(page: bytes) -> Iterator[bytes]:
+    """A page with one thing wrong, where a checksum tells it and where none does."""
+    yield bytes(flipped(bytearray(page), 0, len(page)))
+    yield bytes(len(page))
+    for place in (1, 13, 15, 60, len(page) - 40, len(page) - 9):
+        yield summed(page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :])
+
+
+@pytest.mark.parametrize("case", [*CASES, "inplace-compressed"])
+def test_pages_are_judged_the_same_in_columns_and_one_by_one(case: str) -> None:
+    columns, one_by_one = ways_of(database(case))
+    assert columns() == one_by_one()
+
+
+def test_a_damaged_page_is_judged_the_same_in_columns_and_one_by_one(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    columns, one_by_one = ways_of(path)
+    file, begin, size = redone(path, is_of_a_table)
+    content = file.read_bytes()
+    answers = set[Answer]()
+    for page in damaged_pages(content[begin : begin + size]):
+        file.write_bytes(content[:begin] + page + content[begin + size :])
+        parts = columns()
+        assert parts == one_by_one()
+        answers |= {one.answer for one in parts}
+    assert answers == {Answer.SAFE, Answer.REFUSES, Answer.CANNOT_TELL}
+
+
+def test_what_plain_pages_have_is_found_in_columns(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    reading = reading_of(path)
+    runs = Runs(reading.log)
+    recovery = recover(reading.log, {}, runs)
+    files = {number: PageFile(str(path / f"seg0/c{number:x}.dat")) for number in (0x20, 0x60)}
+    plain = {of.of.number: of for of in recovery.by_container() if of.of.number in files}
+    versions = {
+        Page(0, number, at): version
+        for number, of in plain.items()
+        for at, (version, _) in of.plain(files[number]).items()
+    }
+    assert [*rows_written(reading.scan, recovery, runs, versions)]
+    assert not [*rows_written(reading.scan, recovery, runs, versions, files.__getitem__)]
 
 
 def test_a_page_that_redo_meets_is_counted_by_the_first_page_of_its_container(

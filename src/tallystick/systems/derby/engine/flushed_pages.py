@@ -7,9 +7,11 @@ that lead to given versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from tallystick.systems.derby.engine.page_files import PageFile
 from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.field_types import Page
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tallystick.systems.derby.runs import walk
     from tallystick.systems.derby.runs.chunk import Chunk, Runs
 
 _WRITING = (INSERT, UPDATE_ROW)
@@ -87,12 +90,17 @@ class Written(NamedTuple):
 
 
 def rows_written(
-    scan: LogScan, recovery: Recovery, runs: Runs | None, wanted: Mapping[Page, int]
+    scan: LogScan,
+    recovery: Recovery,
+    runs: Runs | None,
+    wanted: Mapping[Page, int],
+    files: Callable[[int], PageFile] | None = None,
 ) -> Iterable[Written]:
     """Return the rows that inserts, updates and marks write last up to these versions of pages.
 
     From the files that lead up to the redo mark on. A row of an insert or update where nothing but
-    marks of rows as deleted came after it; of such a mark where it leads to the version.
+    marks of rows as deleted came after it; of such a mark where it leads to the version. With the
+    ``files`` of containers by number, rows may be left out that the pages have.
     """
     found = _Last(wanted)
     sought = _Sought(wanted) if wanted and runs is not None else None
@@ -105,6 +113,8 @@ def rows_written(
                 found.note(int(piece.instants[row]), body)
             sought.note(piece)
     if sought is not None:
+        if files is not None:
+            sought.leave_out(files, found.pages)
         found.merge(sought)
     return found.rows()
 
@@ -129,6 +139,11 @@ class _Last:
         self._changes: dict[Page, tuple[int, Written | None]] = {}
         """By page, with its instant, that which is no mark; None where it writes no row."""
         self._marks: dict[Page, Written] = {}
+
+    @property
+    def pages(self) -> Collection[Page]:
+        """The pages whose changes were taken in."""
+        return self._changes.keys() | self._marks.keys()
 
     def note(self, place: int, body: Body) -> None:
         """Take in a change, in log order."""
@@ -178,12 +193,10 @@ class _Sought:
     def __init__(self, wanted: Mapping[Page, int]) -> None:
         import numpy as np
 
-        pages = np.array([(one.container, one.number) for one in wanted], np.int64).T
-        order = np.argsort(_key_of(pages))
-        self._pages, self._keys = pages[:, order], _key_of(pages)[order]
-        versions = [*wanted.items()]
-        self._wanted = [versions[at] for at in order.tolist()]
-        self._versions = np.array([version for _, version in self._wanted], np.int64)
+        pages = _columns_of(wanted)
+        self._wanted, self._order = [*wanted], np.argsort(_key_of(pages))
+        self._pages, self._keys = pages[:, self._order], _key_of(pages)[self._order]
+        self._versions = np.fromiter(wanted.values(), np.int64)[self._order]
         self._files: list[memoryview] = []
         self._changes = np.zeros((_KEPT, len(wanted)), np.int64)
         """By page: the instant, the number of the file, and columns of the record."""
@@ -219,18 +232,66 @@ class _Sought:
             kept[1, at[of]] = len(self._files) - 1
             kept[2:, at[of]] = columns[numbers][:, rows[of]]
 
+    def leave_out(self, files: Callable[[int], PageFile], odd: Collection[Page]) -> None:
+        """Leave out what stands on the pages of these files, but for odd pages."""
+        import numpy as np
+
+        from tallystick.systems.derby.runs.stored import stand
+
+        left = (self._changes[0] | self._marks[0]) != 0
+        left &= ~np.isin(self._keys, _key_of(_columns_of(odd)))
+        order = np.lexsort(self._pages[::-1])
+        order = order[left[order]]
+        containers = self._pages[0, order]
+        asked = [self._asked(kept[:, order]) for kept in (self._changes, self._marks)]
+        ends = [*(np.flatnonzero(np.diff(containers)) + 1).tolist(), len(order)]
+        begin = 0
+        for end in ends if len(order) else ():
+            file = files(int(containers[begin]))
+            numbers = self._pages[1, order[begin:end]]
+            for near, data in file.stretches(numbers.tolist()):
+                part = slice(begin, begin := begin + len(near))
+                size, at = file.page_size, order[part]
+                places = (self._pages[1, at] - near[0]) * size
+                of_rows = [(islice(images, len(near)), rows[:, part]) for images, rows in asked]
+                if len(data) == places[-1] + size:
+                    stands = [stand(data, places, size, [*one], rows) for one, rows in of_rows]
+                    of = at[np.logical_and(*stands)]
+                    self._changes[0, of] = self._marks[0, of] = 0
+
+    def _asked(self, kept: walk.Columns) -> tuple[Iterator[memoryview], walk.Columns]:
+        """Return images, and record ids with marks, as `runs.stored.stand` takes them."""
+        import numpy as np
+
+        from tallystick.systems.derby.runs.stored import NO_MARK
+
+        place, file, operation, record_id, _, flag, begin, length = kept
+        is_asked = (place != 0) & np.isin(operation, (*_WRITING, DELETE))
+        marked = np.where(is_asked & (operation == DELETE), flag, NO_MARK)
+        where = zip(file.tolist(), begin.tolist(), (length * is_asked).tolist(), strict=True)
+        images = (self._files[of][first : first + count] for of, first, count in where)
+        return images, np.stack((record_id, marked))
+
     def changes(self) -> Iterator[tuple[Written, int, int]]:
         """Yield the changes, each as the row that it may write, its operation and its flag."""
+        import numpy as np
+
         for kept in (self._changes, self._marks):
-            for (page, version), numbers in zip(self._wanted, kept.T.tolist(), strict=True):
-                place, file, operation, record_id, before, flag, begin, size = numbers
-                if place:
-                    image = self._files[file][begin : begin + size]
-                    yield (
-                        Written(place, page, image, before + 1 == version, record_id),
-                        operation,
-                        flag,
-                    )
+            for at in np.flatnonzero(kept[0]).tolist():
+                place, file, operation, record_id, before, flag, begin, size = kept[:, at].tolist()
+                leads = before + 1 == int(self._versions[at])
+                image = self._files[file][begin : begin + size]
+                row = Written(place, self._wanted[self._order[at]], image, leads, record_id)
+                yield row, operation, flag
+
+
+def _columns_of(pages: Collection[Page]) -> NDArray[np.int64]:
+    """Return the containers and the numbers of pages."""
+    import numpy as np
+
+    numbers = chain.from_iterable((one.container, one.number) for one in pages)
+    found: NDArray[np.int64] = np.fromiter(numbers, np.int64, 2 * len(pages)).reshape(-1, 2).T
+    return found
 
 
 def _key_of(columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -255,7 +316,7 @@ def _files_up_to(scan: LogScan, recovery: Recovery) -> Sequence[int]:
 
 
 def _note_chunk(found: PageVersions, chunk: Chunk, mark: int) -> None:
-    """Note the creations of containers, and the last change of each page."""
+    """Note the creations of containers and pages, and the last change of each page."""
     import numpy as np
 
     from tallystick.systems.derby.format.layout import Group
@@ -267,6 +328,7 @@ def _note_chunk(found: PageVersions, chunk: Chunk, mark: int) -> None:
         PAGE,
         SEGMENT,
         TRANSACTION,
+        VERSION,
     )
 
     rows = np.flatnonzero((chunk.columns[SEGMENT] >= 0) & (chunk.instants < mark))
@@ -274,9 +336,9 @@ def _note_chunk(found: PageVersions, chunk: Chunk, mark: int) -> None:
     # The pages were put in reverse, so that the first occurrence is the last change.
     _, last = np.unique(pages, axis=1, return_index=True)
     operations = chunk.columns[OPERATION]
-    changes = np.isin(operations, (CONTAINER_CHANGE, CONTAINER_UNDO, *CUTTING)) & (
-        chunk.instants < mark
-    )
+    changes = np.isin(operations, (CONTAINER_CHANGE, CONTAINER_UNDO, *CUTTING))
+    changes |= (chunk.columns[SEGMENT] >= 0) & (chunk.columns[VERSION] == 0)
+    changes &= chunk.instants < mark
     ends = chunk.columns[GROUP] & int(Group.LAST) != 0
     # `union1d` sorts: they are noted in log order.
     wanted = np.union1d(rows[::-1][last], np.flatnonzero(changes | ends))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -117,13 +117,27 @@ class PageFile:
 
     def pages_at(self, numbers: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
         """Yield pages as they are in memory, whose numbers grow."""
+        size = self.page_size
+        for near, data in self.stretches(numbers):
+            for number in near:
+                begin = (number - near[0]) * size
+                page = data[begin : begin + size]
+                # Decrypted, zeros would seem to be a damaged page.
+                if self._cipher is not None and any(page):  # one never written is not encrypted
+                    page = memoryview(clear_page(page, number, self._cipher))
+                yield number, page
+
+    def stretches(self, numbers: Iterable[int]) -> Iterator[tuple[list[int], memoryview]]:
+        """Yield numbers of pages near each other, which grow, and the bytes from the first on."""
         near: list[int] = []
-        for number in numbers:
-            if near and (number - near[0]) * self.page_size >= _READ_AT_ONCE:
-                yield from self._pages(near)
+        for number in (*numbers, None):
+            if near and (number is None or (number - near[0]) * self.page_size >= _READ_AT_ONCE):
+                first, size = near[0], self.page_size
+                data = read_part(self._path, first * size, (near[-1] + 1 - first) * size)
+                yield near, memoryview(data)
                 near = []
-            near.append(number)
-        yield from self._pages(near)
+            if number is not None:
+                near.append(number)
 
     def rows(self, *, is_index: bool) -> int:
         """Return how many rows the pages have that are not deleted; -1 if that is not known."""
@@ -161,19 +175,6 @@ class PageFile:
                 found.add(number)
             row = [child for number in row for child in nodes[number].children]
         return nodes.keys() - found <= set(changed)
-
-    def _pages(self, near: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        if not near:
-            return
-        first, size = near[0], self.page_size
-        data = memoryview(read_part(self._path, first * size, (near[-1] + 1 - first) * size))
-        for number in near:
-            begin = (number - first) * size
-            page = data[begin : begin + size]
-            # Decrypted, zeros would seem to be a damaged page.
-            if any(page):  # one that was never written is not encrypted
-                page = memoryview(clear_page(page, number, self._cipher))
-            yield number, page
 
 
 def _head(number: int, page: memoryview, size: int) -> PageHead:

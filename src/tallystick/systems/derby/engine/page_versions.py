@@ -6,16 +6,19 @@ In: records that are redone, in log order. Out: `PageGap`s.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.systems.derby.engine.forward_scan import ScanFailureError, Scanned
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import Group
 from tallystick.systems.derby.format.record_body import Body
+
+if TYPE_CHECKING:
+    from tallystick.systems.derby.engine.page_files import PageFile
 
 COUNTED = {operations.PURGE: "num_rows", operations.COPY_ROWS: "num_rows"}
 """Operations that change a page's version by a number, and its field."""
@@ -74,6 +77,38 @@ class RedonePage(NamedTuple):
     last: int
     undone: bool
     cut: bool
+
+
+class RedonePages:
+    """The pages of one container that redo meets, in their order."""
+
+    def __init__(self, of: Container, pages: Sequence[RedonePage]) -> None:
+        self.of, self._pages = of, pages
+
+    def __iter__(self) -> Iterator[RedonePage]:
+        return iter(self._pages)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Their numbers."""
+        return [one.page.number for one in self]
+
+    def others(self, than: Collection[int]) -> Iterator[RedonePage]:
+        """Yield those with other numbers."""
+        return (one for one in self if one.page.number not in than)
+
+    @property
+    def cut(self) -> bool:
+        """Whether a change of one of them cut pages off the end of the container."""
+        return any(one.cut for one in self)
+
+    def plain(self, file: PageFile) -> Mapping[int, tuple[int, bool]]:  # noqa: ARG002  # of columns
+        """Return pages that are whole and at a version that the log leads to or from.
+
+        By number: the version, and whether redo changes the page. Not all such pages may be there:
+        those that are not are looked at one by one.
+        """
+        return {}
 
 
 class PageVersions:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from tallystick.storage.crc import crc32
@@ -33,7 +34,7 @@ from tallystick.systems.derby.engine.forward_scan import (
     check_header,
     scanned_range,
 )
-from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
+from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePages
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.field_types import Container, Page
@@ -194,22 +195,21 @@ def _redo(log: LogFiles, result: Recovery, redo: RedoOf | None) -> None:
         if plain is not None:
             # Also where the scan fails: the table of open transactions belongs to the answer.
             plain.settle()
-    result.pages = partial(_pages, versions, plain)
+    result.by_container = partial(_by_container, versions, plain)
     result.containers, result.built = versions.changed, versions.built
     result.container_versions = versions.container_versions
     result.encrypted = frozenset(chain.from_iterable(versions.encrypted.values()))
     _note_end(log, result, scan)
 
 
-def _pages(versions: PageVersions, plain: RedoOfRuns | None) -> Iterator[RedonePage]:
-    """Yield the pages that were redone, those of a container together."""
-    yield from sorted(versions.pages(), key=_by_container)
+def _by_container(versions: PageVersions, plain: RedoOfRuns | None) -> Iterator[RedonePages]:
+    """Yield the pages that were redone, by segment and container."""
+    by_place = attrgetter("page.segment", "page.container", "page.number")
+    pages = sorted(versions.pages(), key=by_place)
+    for of, group in groupby(pages, key=attrgetter("page.of")):
+        yield RedonePages(of, [*group])
     if plain is not None:
-        yield from plain.pages()
-
-
-def _by_container(one: RedonePage) -> tuple[int, int, int]:
-    return one.page.segment, one.page.container, one.page.number
+        yield from plain.by_container()
 
 
 def _redo_of(runs: Runs, result: Recovery, versions: PageVersions) -> RedoOfRuns:

@@ -7,26 +7,29 @@ is everything after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
 from tallystick.records import Xid
 from tallystick.systems.derby.engine import redo_kernels as kernels
+from tallystick.systems.derby.engine.page_files import PageFile
 from tallystick.systems.derby.engine.page_versions import (
     CUT,
     UNDONE,
     PageGap,
     PageVersions,
     RedonePage,
+    RedonePages,
 )
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
-from tallystick.systems.derby.format.field_types import Page
+from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import ENCRYPT_CONTAINER
 from tallystick.systems.derby.read.files import LogBytes
 from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk, PlainRun, Runs, xid_at
+from tallystick.systems.derby.runs.stored import versions
 
 SLOTS = 1 << 10
 """Slots of a new hash table."""
@@ -71,13 +74,12 @@ class RedoOfRuns:
         # They are handed over: `pages` must not give them once more.
         self._pages = self._pages[:0]
 
-    def pages(self) -> Iterator[RedonePage]:
-        """Yield the pages that were redone and not handed over, those of a container together."""
+    def by_container(self) -> Iterator[RedonePages]:
+        """Yield the pages that were redone and not handed over, by segment and container."""
         used = self._used_pages()
-        for begin in range(0, len(used), SLOTS):
-            for *page, after, last, first, bits in used[begin : begin + SLOTS].tolist():
-                undone, cut = bool(bits & UNDONE), bool(bits & CUT)
-                yield RedonePage(Page(*page), first, after, last, undone, cut)
+        ends = np.flatnonzero((used[1:, :2] != used[:-1, :2]).any(axis=1)) + 1
+        for pages in np.split(used, ends) if len(used) else ():
+            yield _PagesOfRuns(pages)
 
     def _used_pages(self) -> kernels.Table:
         used = self._pages[self._pages[:, 0] != kernels.FREE]
@@ -161,6 +163,51 @@ class RedoOfRuns:
         built = before < self._versions.built.get(page.of, 0)
         gap = PageGap(int(chunk.instants[row]), page, known, version, built)
         self._versions.gaps.append(gap)
+
+
+class _PagesOfRuns(RedonePages):
+    """Those of a table of pages: rows of it."""
+
+    def __init__(self, table: kernels.Table) -> None:
+        super().__init__(Container(*table[0, :2].tolist()), ())
+        self._table = table
+
+    def __iter__(self) -> Iterator[RedonePage]:
+        return self.others(())
+
+    def others(self, than: Collection[int]) -> Iterator[RedonePage]:
+        table = self._table
+        if than:
+            table = table[~np.isin(table[:, 2], np.fromiter(than, np.int64))]
+        for begin in range(0, len(table), SLOTS):
+            for *page, after, last, first, bits in table[begin : begin + SLOTS].tolist():
+                undone, cut = bool(bits & UNDONE), bool(bits & CUT)
+                yield RedonePage(Page(*page), first, after, last, undone, cut)
+
+    @property
+    def numbers(self) -> list[int]:
+        found: list[int] = self._table[:, 2].tolist()
+        return found
+
+    @property
+    def cut(self) -> bool:
+        return bool((self._table[:, kernels.PAGE_BITS] & CUT).any())
+
+    def plain(self, file: PageFile) -> Mapping[int, tuple[int, bool]]:
+        size, found = file.page_size, dict[int, tuple[int, bool]]()
+        # The first page has the head of the container in it, which has a checksum of its own.
+        first, end = np.searchsorted(self._table[:, 2], (1, file.size // size)).tolist()
+        for near, data in file.stretches(self.numbers[first:end]):
+            table = self._table[first : (first := first + len(near))]
+            begins = (table[:, 2] - near[0]) * size
+            if len(data) < begins[-1] + size:  # its file became shorter
+                break
+            version = versions(data, begins, size)
+            after = table[:, kernels.PAGE_VERSION]
+            plain = (table[:, kernels.PAGE_FIRST] <= version) & (version <= after)
+            pairs = zip(version[plain].tolist(), (version < after)[plain].tolist(), strict=True)
+            found |= zip(table[plain, 2].tolist(), pairs, strict=True)
+        return found
 
 
 def _moved(

@@ -5,11 +5,12 @@ In: nothing. Out: `Recovery`, which is filled while the log is scanned and redon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tallystick.records import Xid
-from tallystick.systems.derby.engine.page_versions import PageGap, RedonePage
+from tallystick.systems.derby.engine.page_versions import PageGap, RedonePage, RedonePages
 from tallystick.systems.derby.format.field_types import Container
 
 
@@ -51,7 +52,7 @@ class Recovery:
         trailing_wrong: instants of the ends of records whose trailing length is too large.
         gaps: pages of which the log does not have every version.
         gaps_decide: it boots or not by the pages of ``gaps`` alone.
-        pages: returns the pages that are redone, those of a container together.
+        by_container: returns the pages that are redone, by segment and container.
         containers: those that are created or dropped by what is redone; True where redo creates
             them first.
         container_versions: the version of each of them after its last change; None where that
@@ -89,13 +90,19 @@ class Recovery:
     trailing_wrong: list[int] = field(default_factory=list)
     gaps: list[PageGap] = field(default_factory=list)
     gaps_decide: bool = False
-    pages: Callable[[], Iterable[RedonePage]] = field(default=tuple, repr=False, compare=False)
+    by_container: Callable[[], Iterable[RedonePages]] = field(
+        default=tuple, repr=False, compare=False
+    )
     containers: Mapping[Container, bool] = field(default_factory=dict)
     container_versions: Mapping[Container, int | None] = field(default_factory=dict)
     built: Mapping[Container, float] = field(default_factory=dict)
     encrypted: frozenset[Container] = frozenset()
     followed: bool = True
     newer_than_judged: str = ""
+
+    def pages(self) -> Iterator[RedonePage]:
+        """Yield the pages that are redone, those of a container together."""
+        return chain.from_iterable(self.by_container())
 
     @property
     def finds_checkpoint(self) -> bool:

@@ -1,14 +1,19 @@
-"""Compiled comparison of a row on a page with its image in the log.
+"""Compiled comparison of rows on pages with their images in the log.
 
-In: the bytes of both. Out: whether the page has the row; what is no plain case is decoded.
+In: the bytes of both. Out: whether a page has the row; what is no plain case is decoded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tallystick.arrow.byte_kernels import Bytes, Number, be_uint16, int64, uint64
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.storage.crc import crc32
+from tallystick.systems.derby.format.container_pages import CHECKSUM_SIZE, ROW_DELETED, ROWS
 from tallystick.systems.derby.format.number_kernels import compressed_int, int_size
 from tallystick.systems.derby.format.page_rows import (
     FIELD_FIXED_LENGTH,
@@ -17,37 +22,114 @@ from tallystick.systems.derby.format.page_rows import (
     ROW_FIRST_FIELD,
     ROW_OVERFLOW,
 )
-from tallystick.systems.derby.read import containers
 
+Numbers = NDArray[np.int64]
+_KIND_SIZE, _VERSION = 2, slice(6, 14)
 _COUNT_AT, _SLOTS_FROM, _SLOT_SIZE = 14, 16, 6
 _PAD = 8
 """Bytes after the rows of a page, and of an image: numbers that are cut are read, and left."""
-_CUT = ROW_OVERFLOW | ROW_FIRST_FIELD
+_CUT = ROW_OVERFLOW
+NO_MARK = -1
+"""Instead of whether a row is marked as deleted: it is not asked."""
 
 
-def holds(page: memoryview, image: bytes) -> bool:
-    """Return the same as `read.containers.holds`."""
-    padded = np.frombuffer(image + bytes(_PAD), np.uint8)
-    return bool(_has_row(np.frombuffer(page, np.uint8), padded)) or containers.holds(page, image)
+def stand(
+    pages: memoryview, begins: Numbers, size: int, images: Sequence[memoryview], rows: Numbers
+) -> NDArray[np.bool_]:
+    """Return of each page whether it has a row; False if in doubt.
+
+    Args:
+        pages: the bytes of pages that follow each other.
+        begins: where each page of them begins.
+        size: of a page.
+        images: the row of each; of an empty one the mark is asked alone.
+        rows: by column the record id of each, and whether it is marked as deleted, or `NO_MARK`.
+    """
+    ends = np.cumsum([len(one) for one in images], dtype=np.int64)
+    joined = np.frombuffer(b"".join((*images, bytes(_PAD))), np.uint8)
+    found = np.zeros(len(begins), np.bool_)
+    _stand(np.frombuffer(pages, np.uint8), begins, size, joined, ends, rows, found)
+    return found
+
+
+def versions(pages: memoryview, begins: Numbers, size: int) -> Numbers:
+    """Return the versions of pages of rows that have the checksums of their bytes; else -1.
+
+    Args:
+        pages: the bytes of pages that follow each other, not the first one of a container.
+        begins: where each page of them begins.
+        size: of a page.
+    """
+    whole = np.frombuffer(pages, np.uint8).reshape(-1, size)[begins // size]
+    kinds = whole[:, :_KIND_SIZE].copy().view(">u2")[:, 0]
+    stored = whole[:, -CHECKSUM_SIZE:].copy().view(">u8")[:, 0]
+    ends = (begins + size - CHECKSUM_SIZE).tolist()
+    sums = [crc32(pages[begin:end]) for begin, end in zip(begins.tolist(), ends, strict=True)]
+    found = whole[:, _VERSION].copy().view(">i8")[:, 0].astype(np.int64)
+    found[(kinds != ROWS) | (stored != np.array(sums, np.uint64))] = -1
+    return found
+
+
+@kernel
+def _stand(
+    pages: Bytes,
+    begins: Numbers,
+    size: Number,
+    images: Bytes,
+    ends: Numbers,
+    rows: Numbers,
+    found: NDArray[np.bool_],
+) -> None:
+    first = int64(0)
+    for at in range(len(begins)):
+        page = pages[begins[at] : begins[at] + size]
+        # The number after the last one of an image is that of the next, or of zeros.
+        image = images[first : ends[at] + _PAD]
+        has_row = ends[at] == first or _has_row(page, image)
+        found[at] = has_row and (rows[1, at] < 0 or _is_marked(page, rows[0, at], rows[1, at]))
+        first = ends[at]
+
+
+@kernel
+def _is_marked(page: Bytes, number: Number, deleted: Number) -> bool:
+    """Return whether a page has a row, and it is deleted or not; False if in doubt."""
+    at = _row_at(page, number)
+    return bool(at >= 0 and page[uint64(at)] & ROW_DELETED == deleted)
 
 
 @kernel
 def _has_row(page: Bytes, image: Bytes) -> bool:
     """Return whether a page has the row of an image, which is not in parts; False if in doubt."""
-    end = len(page) - _PAD
     if len(image) <= _PAD or image[0] & _CUT:
         return False
-    number = compressed_int(image, 1)
+    at = _row_at(page, compressed_int(image, 1))
+    if at < 0 or (page[uint64(at)] ^ image[0]) & ROW_FIRST_FIELD or page[uint64(at)] & _CUT:
+        return False
+    after = at + 1 + int_size(page, at + 1)
+    begin = 1 + int_size(image, 1)
+    if image[0] & ROW_FIRST_FIELD:
+        is_cut = after >= len(page) - _PAD or begin >= len(image) - _PAD
+        if is_cut or compressed_int(page, after) != compressed_int(image, begin):
+            return False
+        after += int_size(page, after)
+        begin += int_size(image, begin)
+    return _same_fields(page, after, image, begin)
+
+
+@kernel
+def _row_at(page: Bytes, number: Number) -> Number:
+    """Return where the last row of a number begins; -1 if in doubt."""
+    end = len(page) - _PAD
     for slot in range(be_uint16(page, _COUNT_AT), 0, -1):
         place = end - _SLOT_SIZE * slot
         if place < _SLOTS_FROM:
-            return False
+            return -1
         at = int64(be_uint16(page, place))
-        if at + 1 < end and compressed_int(page, at + 1) == number:
-            after = at + 1 + int_size(page, at + 1)
-            begin = 1 + int_size(image, 1)
-            return page[uint64(at)] & _CUT == 0 and _same_fields(page, after, image, begin)
-    return False
+        if at + 1 >= end:
+            return -1
+        if compressed_int(page, at + 1) == number:
+            return at
+    return -1
 
 
 @kernel

@@ -22,7 +22,11 @@ from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
 from tallystick.systems.derby.engine.flushed_pages import Written
 from tallystick.systems.derby.engine.page_files import PageFile, PageHead
-from tallystick.systems.derby.engine.page_versions import PageVersions, RedonePage
+from tallystick.systems.derby.engine.page_versions import (
+    PageVersions,
+    RedonePage,
+    RedonePages,
+)
 from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
@@ -72,6 +76,41 @@ class Wanted(NamedTuple):
     last: int
 
 
+class _Asked(NamedTuple):
+    """What the log says of the pages of one container.
+
+    Attributes:
+        redone: those that redo meets.
+        early: those that the last checkpoint has written.
+        gaps: the versions that pages must have because the log leaves out what leads to them.
+        built: the instant up to which it was filled without log records.
+    """
+
+    redone: RedonePages
+    early: Mapping[int, RedonePage] = {}
+    gaps: Mapping[Page, int] = {}
+    built: float = 0
+
+    def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:
+        """Return pages that fit, as `RedonePages.plain`."""
+        found = self.redone.plain(file).items()
+        gaps = {page.number for page in self.gaps if page.of == self.redone.of}
+        return {number: one for number, one in found if number not in gaps}
+
+    def wanted(self, but: Collection[int] = ()) -> dict[int, Wanted]:
+        """Return what is wanted of the pages, but for some."""
+        cut = self.redone.cut or any(one.cut for one in self.early.values())
+        found = {
+            number: Wanted(None, one.after, _most(one, self.built), cut, one.after)
+            for number, one in self.early.items()
+            if number not in but
+        }
+        for one in self.redone.others(but):
+            first = max(one.first, self.gaps.get(one.page, 0))
+            found[one.page.number] = Wanted(first, 0, _most(one, self.built), cut, one.after)
+        return found
+
+
 class Containers:
     """Holds the files of containers against a log.
 
@@ -83,7 +122,6 @@ class Containers:
         cipher: with which pages are encrypted.
         written: given pages with their versions, returns the rows that the log writes there with
             the changes that lead to these.
-        stands: tells whether a page has such a row.
     """
 
     def __init__(
@@ -94,9 +132,8 @@ class Containers:
         sealed: bool = False,
         cipher: LogCipher | None = None,
         written: Callable[[Mapping[Page, int]], Iterable[Written]],
-        stands: Callable[[memoryview, bytes], bool] = holds,
     ) -> None:
-        self._written, self._stands = written, stands
+        self._written = written
         self._versions: dict[Page, int] = {}
         self._lasting: dict[Container, int | None] = {}
         """The versions of containers after their last changes in the log, as `PageVersions`."""
@@ -143,26 +180,26 @@ class Containers:
         gaps = _least_versions(recovery)
         self._lasting = {**flushed.container_versions, **recovery.container_versions}
         removed = {one for one, version in self._lasting.items() if version is None}
-        met = set[int]()
-        for number, group in groupby(recovery.pages(), _tables_number):
-            if number is None:
-                continue
-            met.add(number)
-            wanted = _wanted(group, gaps, early.pop(number, {}), built.get(Container(0, number), 0))
-            made = recovery.containers.get(Container(0, number), False)
-            yield from self._container(number, wanted, made=made)
+        met: dict[int, set[int]] = {}
+        for pages in recovery.by_container():
+            if not pages.of.segment:
+                number, of = pages.of.number, pages.of
+                met[number] = {*pages.numbers}
+                asked = _Asked(pages, early.pop(number, {}), gaps, built.get(of, 0))
+                yield from self._container(asked, made=recovery.containers.get(of, False))
         for one, made in sorted(recovery.containers.items(), key=lambda one: one[0].number):
             if not one.segment and one.number not in met:
-                yield from self._container(one.number, {}, made=made)
+                yield from self._container(_Asked(RedonePages(one, ())), made=made)
         redone = {*recovery.containers, *(Container(0, one) for one in met)}
         if not cipher_changes(self._database):
             self._put_back = recovery.encrypted - redone
         yield from self._later(built)
         for one in removed:
             early.pop(one.number, None)
-        for number, pages in sorted(early.items()):
-            wanted = _wanted((), gaps, pages, built.get(Container(0, number), 0))
-            yield from self._container(number, wanted, made=None)
+        for number, written in sorted(early.items()):
+            none = RedonePages(Container(0, number), ())
+            asked = _Asked(none, written, gaps, built.get(none.of, 0))
+            yield from self._container(asked, made=None)
         yield from self._rewritten(built)
         listed = self._listed()
         changed = {*recovery.containers, *removed}
@@ -172,7 +209,7 @@ class Containers:
             # What redo creates and was filled is on disk, or written anew by the log.
             changed -= {one for one in filled if recovery.containers.get(one)}
             changed |= built.keys() - filled
-            yield from self._unnamed(listed, changed, recovery)
+            yield from self._unnamed(listed, changed, recovery, met)
 
     def _listed(self) -> dict[int, Conglomerate]:
         """Return the tables and indexes of the catalogue by number, if it can be read."""
@@ -191,13 +228,10 @@ class Containers:
         listed: Mapping[int, Conglomerate],
         changed: Collection[Container],
         recovery: Recovery,
+        met: Mapping[int, set[int]],
     ) -> Iterator[Part]:
         """Yield the containers with a damaged page that the log does not write anew."""
-        met: dict[int, set[int]] = {}
-        for one in recovery.pages():
-            if not one.page.segment:
-                met.setdefault(one.page.container, set()).add(one.page.number)
-        cuts = {one.page.container for one in recovery.pages() if one.cut}
+        cuts = {one.of.number for one in recovery.by_container() if one.cut}
         looked_at = wanted = read_at_boot(self._database)
         stored = ((one, self._kept(one)) for one in {*looked_at, *listed})
         paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
@@ -303,13 +337,15 @@ class Containers:
         old = Container(0, number) in self._put_back and self._stored(f"o{number:x}.dat")
         return old or self._stored(f"c{number:x}.dat")
 
+    def file(self, number: int) -> PageFile:
+        """Return the file of a container that is there."""
+        return PageFile(f"{self._folder}/{self._kept(number)}", self._cipher)
+
     def _lacks(self, number: int) -> str:
         """Return why a table or index that nothing drops cannot be read; empty if it can."""
-        stored = self._kept(number)
-        if stored is None:
+        if self._kept(number) is None:
             return "was dropped" if self._stored(f"d{number:x}.dat") else "is missing"
-        dropped = self._is_ahead(number, PageFile(f"{self._folder}/{stored}", self._cipher))
-        return "was dropped" if dropped else ""
+        return "was dropped" if self._is_ahead(number, self.file(number)) else ""
 
     def _is_ahead(self, number: int, file: PageFile) -> bool:
         """Return whether the head of a container tells of a drop after the end of the log.
@@ -350,10 +386,9 @@ class Containers:
         except LogUnreadableError:
             return False
 
-    def _container(
-        self, number: int, wanted: Mapping[int, Wanted], *, made: bool | None
-    ) -> Iterator[Part]:
+    def _container(self, asked: _Asked, *, made: bool | None) -> Iterator[Part]:
         """Yield what does not fit; redo makes it, or meets it, or does not (None)."""
+        number = asked.redone.of.number
         stored = self._kept(number)
         name = f"c{number:x}.dat" if stored is None else logical_name(stored)
         part, path = f"{SEGMENT}/{name}", f"{self._folder}/{name}"
@@ -362,24 +397,19 @@ class Containers:
             if self._lasting.get(Container(0, number), 0) is not None:
                 yield _dropped(part, path)
         elif stored is None:
+            wanted = asked.wanted()
             if not made or not self._backup or any(one.redo for one in wanted.values()):
                 yield _missing(part, path, number, wanted, made=made)
         elif not self._sealed:
             try:
-                file = PageFile(f"{self._folder}/{stored}", self._cipher)
-                yield from self._in_file(file, part, number, wanted, made=made)
+                yield from self._in_file(self.file(number), part, asked, made=made)
             except LogUnreadableError as error:
                 yield Part(part, path, FOUND_BY, why=str(error), answer=Answer.CANNOT_TELL)
 
     def _in_file(
-        self,
-        file: PageFile,
-        part: str,
-        number: int,
-        wanted: Mapping[int, Wanted],
-        *,
-        made: bool | None,
+        self, file: PageFile, part: str, asked: _Asked, *, made: bool | None
     ) -> Iterator[Part]:
+        number = asked.redone.of.number
         path = f"{self._database}/{part}"
         if not file.page_size:
             text = f"The head of {part} is damaged"
@@ -393,19 +423,28 @@ class Containers:
             return
         if file.removed:
             return
+        plain = asked.plain(file)
+        wanted = asked.wanted(but=plain)
         self._looked_at[0] += 1
-        self._looked_at[1] += len(wanted)
+        self._looked_at[1] += len(wanted) + len(plain)
         for head in file.heads(sorted(wanted)):
             one = wanted[head.number]
             page = Page(0, number, head.number)
             if not _fits(head, one):
+                plain = {number: of for number, of in plain.items() if number < head.number}
                 yield _unfit(part, path, page, head, one)
-                return
-            if (head.version or 0) < one.last:
-                self._redone.setdefault(number, set()).add(head.number)
-            known = (head.version or 0) >= _LOGGED_FROM or _is_logged(page)
-            if known and len(self._versions) < _ROWS_MAX:
-                self._versions[page] = head.version or 0
+                break
+            self._note(page, head.version or 0, is_changed=(head.version or 0) < one.last)
+        for at, (version, is_changed) in plain.items():
+            self._note(Page(0, number, at), version, is_changed=is_changed)
+
+    def _note(self, page: Page, version: int, *, is_changed: bool) -> None:
+        """Note a page that fits, at its version, and whether redo changes it."""
+        if is_changed:
+            self._redone.setdefault(page.container, set()).add(page.number)
+        known = version >= _LOGGED_FROM or _is_logged(page)
+        if known and len(self._versions) < _ROWS_MAX:
+            self._versions[page] = version
 
     def _rewritten(self, built: Mapping[Container, float]) -> Iterator[Part]:
         """Yield the container of a page without what the log's last changes of it leave there.
@@ -424,10 +463,9 @@ class Containers:
             assert stored is not None  # a page of it was looked at
             part = f"{SEGMENT}/{logical_name(stored)}"
             path, rows = f"{self._database}/{part}", [*group]
-            file = PageFile(f"{self._folder}/{stored}", self._cipher)
-            pages = file.pages_at(one.page.number for one in rows)
+            pages = self.file(number).pages_at(one.page.number for one in rows)
             for one, (_, page) in zip(rows, pages, strict=True):
-                if not self._is_on(page, one):
+                if not _is_on(page, one):
                     does = "writes" if one.deleted is None else "marks"
                     text = f"{one.page} does not have the row that the log {does} there, at "
                     text += f"{split_instant(one.place)}: {_OTHER_TIME}"
@@ -435,11 +473,10 @@ class Containers:
                     yield Part(part, path, FOUND_BY, fits=False, why=text, answer=answer)
                     break
 
-    def _is_on(self, page: memoryview, one: Written) -> bool:
-        stands = not one.image or self._stands(page, bytes(one.image))
-        return stands and (
-            one.deleted is None or is_marked(page, one.record_id, deleted=one.deleted)
-        )
+
+def _is_on(page: memoryview, one: Written) -> bool:
+    stands = not one.image or holds(page, bytes(one.image))
+    return stands and (one.deleted is None or is_marked(page, one.record_id, deleted=one.deleted))
 
 
 def _damage(file: PageFile, met: Collection[int], *, whole: bool, cut: bool) -> str:
@@ -541,10 +578,6 @@ def _unfit(part: str, path: str, page: Page, head: PageHead, wanted: Wanted) -> 
     return Part(part, path, FOUND_BY, fits=False, why=f"{text}: {follows}", answer=answer)
 
 
-def _tables_number(one: RedonePage) -> int | None:
-    return None if one.page.segment else one.page.container
-
-
 def _least_versions(recovery: Recovery) -> dict[Page, int]:
     """Return the versions that pages must have because the log leaves out what leads to them."""
     found: dict[Page, int] = {}
@@ -558,25 +591,6 @@ def _by_container(flushed: PageVersions) -> dict[int, dict[int, RedonePage]]:
     for one in flushed.pages():
         if not one.page.segment:
             found.setdefault(one.page.container, {})[one.page.number] = one
-    return found
-
-
-def _wanted(
-    redone: Iterable[RedonePage],
-    gaps: Mapping[Page, int],
-    early: Mapping[int, RedonePage],
-    built: float,
-) -> dict[int, Wanted]:
-    """Return what is wanted of the pages of one container, built up to that instant."""
-    late = list(redone)
-    cut = any(one.cut for one in (*late, *early.values()))
-    found = {
-        number: Wanted(None, one.after, _most(one, built), cut, one.after)
-        for number, one in early.items()
-    }
-    for one in late:
-        first = max(one.first, gaps.get(one.page, 0))
-        found[one.page.number] = Wanted(first, 0, _most(one, built), cut, one.after)
     return found
 
 
