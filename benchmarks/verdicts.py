@@ -5,6 +5,8 @@ each system by its own writer, and asks `explain`, `triage`, `inspect` and `veri
 in a process of its own that has loaded its compiled code by a small log first. ``--live`` is the
 share of its work, in percent, that stays open. ``--damage`` asks `explain` again with one bit
 flipped in the first and in the last percent of the bytes in use, and with one file missing.
+``--beside PATH ...`` writes nothing: it asks `explain` about what is there (`databases.py`), in
+turn with and without what a restart opens besides the logs, and prints the least time of each.
 ``resident`` is the peak of the process with the pages of files that it has mapped, its libraries'
 too, ``private`` the one without them, as the system counts them. The last column is the share of
 the records that were read in runs.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -75,6 +78,7 @@ LIVE: dict[str, Callable[[Path, int, int], object]] = {
 SMALL_MIB = 3
 """Size of the log that is asked about first: large enough to load what the large one needs."""
 SAMPLE_S = 0.02
+ROUNDS = 10
 
 
 def ask(command: str, small: str, large: str) -> None:
@@ -198,6 +202,19 @@ def _show(what: str, size: int, costs: tuple[float, int, int], share: str) -> No
     )
 
 
+def beside(path: str) -> None:
+    """Print what `explain` takes with and without what is beside the logs below a path."""
+    least = {True: math.inf, False: math.inf}
+    for log_only in [True, False] * ROUNDS:
+        begin = time.process_time()
+        explain(path, options=ReadOptions(log_only=log_only))
+        least[log_only] = min(least[log_only], time.process_time() - begin)
+    alone, whole = least[True], least[False]
+    size = sum(_content_end(Path(file)) for log in discover(path).logs for file in log.files)
+    print(f"{path}: {size / 1e6:.0f} MB of logs in use, {alone:.3f} s, {whole:.3f} s with what is")
+    print(f"  beside them: {whole / alone:.2f} times, {whole / size * 1e9:.1f} s/GB", flush=True)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -205,10 +222,15 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--live", type=int, default=0, help="percent that stay live")
     parser.add_argument("--damage", action="store_true", help="ask about damaged copies, too")
+    parser.add_argument("--beside", nargs="+", metavar="PATH", help="ask with and without the rest")
     parser.add_argument("--ask", nargs=3, metavar=("COMMAND", "SMALL", "LARGE"))
     given = parser.parse_args()
     if given.ask:
         ask(*given.ask)
+        return
+    if given.beside:
+        for path in given.beside:
+            beside(path)
         return
     for name in given.systems or WRITERS:
         with tempfile.TemporaryDirectory() as folder:

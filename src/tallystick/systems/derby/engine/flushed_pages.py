@@ -243,7 +243,8 @@ class _Sought:
         order = np.lexsort(self._pages[::-1])
         order = order[left[order]]
         containers = self._pages[0, order]
-        asked = [self._asked(kept[:, order]) for kept in (self._changes, self._marks)]
+        kept = (one[:, order] for one in (self._changes, self._marks))
+        asked = [self._asked(one) for one in kept if one[0].any()]
         ends = [*(np.flatnonzero(np.diff(containers)) + 1).tolist(), len(order)]
         begin = 0
         for end in ends if len(order) else ():
@@ -256,7 +257,7 @@ class _Sought:
                 of_rows = [(islice(images, len(near)), rows[:, part]) for images, rows in asked]
                 if len(data) == places[-1] + size:
                     stands = [stand(data, places, size, [*one], rows) for one, rows in of_rows]
-                    of = at[np.logical_and(*stands)]
+                    of = at[np.logical_and.reduce(stands)]
                     self._changes[0, of] = self._marks[0, of] = 0
 
     def _asked(self, kept: walk.Columns) -> tuple[Iterator[memoryview], walk.Columns]:

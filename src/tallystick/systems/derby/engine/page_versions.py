@@ -6,7 +6,7 @@ In: records that are redone, in log order. Out: `PageGap`s.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,7 +102,7 @@ class RedonePages:
         """Whether a change of one of them cut pages off the end of the container."""
         return any(one.cut for one in self)
 
-    def plain(self, file: PageFile) -> Mapping[int, tuple[int, bool]]:  # noqa: ARG002  # of columns
+    def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:  # noqa: ARG002  # of columns
         """Return pages that are whole and at a version that the log leads to or from.
 
         By number: the version, and whether redo changes the page. Not all such pages may be there:

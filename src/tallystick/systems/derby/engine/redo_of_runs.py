@@ -7,7 +7,7 @@ is everything after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -193,7 +193,7 @@ class _PagesOfRuns(RedonePages):
     def cut(self) -> bool:
         return bool((self._table[:, kernels.PAGE_BITS] & CUT).any())
 
-    def plain(self, file: PageFile) -> Mapping[int, tuple[int, bool]]:
+    def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:
         size, found = file.page_size, dict[int, tuple[int, bool]]()
         # The first page has the head of the container in it, which has a checksum of its own.
         first, end = np.searchsorted(self._table[:, 2], (1, file.size // size)).tolist()

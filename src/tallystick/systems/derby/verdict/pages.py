@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from tallystick.errors import LogUnreadableError
@@ -93,9 +93,11 @@ class _Asked(NamedTuple):
 
     def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:
         """Return pages that fit, as `RedonePages.plain`."""
-        found = self.redone.plain(file).items()
-        gaps = {page.number for page in self.gaps if page.of == self.redone.of}
-        return {number: one for number, one in found if number not in gaps}
+        found = self.redone.plain(file)
+        for page in self.gaps:
+            if page.of == self.redone.of:
+                found.pop(page.number, None)
+        return found
 
     def wanted(self, but: Collection[int] = ()) -> dict[int, Wanted]:
         """Return what is wanted of the pages, but for some."""
@@ -423,28 +425,23 @@ class Containers:
             return
         if file.removed:
             return
-        plain = asked.plain(file)
-        wanted = asked.wanted(but=plain)
+        fitting = asked.plain(file)
+        wanted = asked.wanted(but=fitting)
         self._looked_at[0] += 1
-        self._looked_at[1] += len(wanted) + len(plain)
+        self._looked_at[1] += len(wanted) + len(fitting)
         for head in file.heads(sorted(wanted)):
             one = wanted[head.number]
             page = Page(0, number, head.number)
             if not _fits(head, one):
-                plain = {number: of for number, of in plain.items() if number < head.number}
+                fitting = {at: of for at, of in fitting.items() if at < head.number}
                 yield _unfit(part, path, page, head, one)
                 break
-            self._note(page, head.version or 0, is_changed=(head.version or 0) < one.last)
-        for at, (version, is_changed) in plain.items():
-            self._note(Page(0, number, at), version, is_changed=is_changed)
-
-    def _note(self, page: Page, version: int, *, is_changed: bool) -> None:
-        """Note a page that fits, at its version, and whether redo changes it."""
-        if is_changed:
-            self._redone.setdefault(page.container, set()).add(page.number)
-        known = version >= _LOGGED_FROM or _is_logged(page)
-        if known and len(self._versions) < _ROWS_MAX:
-            self._versions[page] = version
+            fitting[head.number] = head.version or 0, (head.version or 0) < one.last
+        if changed := {at for at, (_, is_changed) in fitting.items() if is_changed}:
+            self._redone[number] = changed
+        pages = ((Page(0, number, at), version) for at, (version, _) in fitting.items())
+        known = (one for one in pages if one[1] >= _LOGGED_FROM or _is_logged(one[0]))
+        self._versions |= islice(known, _ROWS_MAX - len(self._versions))
 
     def _rewritten(self, built: Mapping[Container, float]) -> Iterator[Part]:
         """Yield the container of a page without what the log's last changes of it leave there.
