@@ -388,12 +388,21 @@ def require_undamaged(source: LogSource, options: SourceOptions) -> None:
         TallystickError, OSError: it cannot be read.
     """
     whole = _found(source, options) or source  # a split has some of the files
-    reading = system(source.system).read(whole, options.reading)
+    require_no_loss(system(source.system).read(whole, options.reading), options)
+
+
+def require_no_loss(reading: LogReading, options: SourceOptions) -> None:
+    """Check what `require_undamaged` does, of a log that is open.
+
+    Raises:
+        RecordsLostError: it has such a finding.
+        TallystickError, OSError: it cannot be read.
+    """
     known = {one.name: one for one in systems()}
     for one in settled_findings(reading, known, options.reading):
         if is_severe(one):
             raise RecordsLostError(
-                one.message, file=one.file or source.path, offset=one.offset,
+                one.message, file=one.file or reading.source.path, offset=one.offset,
                 expected=one.expected, found=one.found, advice=_ADVICE,
             )  # fmt: skip
 

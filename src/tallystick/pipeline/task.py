@@ -24,6 +24,7 @@ from tallystick.pipeline.planning import (
     Piece,
     Task,
     current,
+    require_no_loss,
     require_undamaged,
     went,
 )
@@ -127,16 +128,18 @@ def tables_of(
     tables: Sequence[str],
     *,
     planned: bool = False,
+    judged: bool = False,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield batches with the table they belong to: piece after piece, table after table.
 
     A log is opened once for all of its tables, and for its pieces that follow each other: to open
     it takes a look at each of its files. With ``planned`` a file that is gone fails it in any mode.
+    With ``judged`` somebody else looks whether the log has lost something.
     """
     for source, parts in groupby(pieces, lambda piece: piece.source):
         opening = _LazyReading(source, options)
         for piece in parts:
-            yield from _tables_of(opening, piece, options, tables, planned=planned)
+            yield from _tables_of(opening, piece, options, tables, planned=planned, judged=judged)
 
 
 @dataclass(slots=True)
@@ -168,11 +171,16 @@ def rest_batches(
 
     These are transactions and changes that no split closed, and the tables that all splits tell
     together, where the system can.
+
+    Raises:
+        TallystickError: the whole log has to be read, or with `failfast` it has lost something.
     """
     reading = _closing(source, options)
     yield from named_batches(reading.close_rests(rests, BATCH_ROWS), source)
     if isinstance(reading, JudgedBySplit):
         known = reading.knowing(rests)
+        if options.mode == "failfast":
+            require_no_loss(known, options)
         for table in JUDGED:
             for batch in _read(known, Piece(source), table, options):
                 yield table, batch
@@ -191,11 +199,12 @@ def _tables_of(
     tables: Sequence[str],
     *,
     planned: bool,
+    judged: bool,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     strict = options.mode == "failfast"
     for table in tables:
         try:
-            if strict and table in LOSING and piece.first:
+            if strict and table in LOSING and piece.first and not judged:
                 require_undamaged(piece.source, options)
             for batch in _read(opening.reading, piece, table, options):
                 yield table, batch

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from tallystick.pipeline import planning
+from tallystick.pipeline import planning, task
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import find
+from tallystick.pipeline.planning import RecordsLostError, find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.tables.bundle_tasks import PARTS, BundleTasks
 from tallystick.reading.tables import TABLES
@@ -69,8 +69,10 @@ def _rows(folder: Path) -> list[str]:
     return sorted(repr(row) for file in files for row in pq.read_table(file).to_pylist())
 
 
-def _tasks(source: LogSource, out: Path, split_bytes: int = SPLIT_BYTES) -> BundleTasks:
-    options = SourceOptions((), split_bytes=split_bytes)
+def _tasks(
+    source: LogSource, out: Path, split_bytes: int = SPLIT_BYTES, mode: str = "permissive"
+) -> BundleTasks:
+    options = SourceOptions((), split_bytes=split_bytes, mode=mode)
     (bundle,) = planning.bundles([source], options)
     out.mkdir(exist_ok=True)
     return BundleTasks(bundle, "00000001-00000", str(out), options, "snappy", profile=True)
@@ -153,6 +155,26 @@ def test_a_damaged_log_is_read_whole(log: LogSource, tmp_path: Path) -> None:
     _same(_in_parts(log, tmp_path / "parts"), _whole(log, tmp_path / "whole"), _RECORDS)
     assert len(list((tmp_path / "parts" / "transactions").iterdir())) == 1
     assert _rows(tmp_path / "parts" / "findings")
+
+
+def test_failfast_judges_by_what_the_parts_have_read(
+    log: LogSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "require_undamaged", lambda *_: pytest.fail("one more pass"))
+    tasks = _tasks(log, tmp_path / "parts", mode="failfast")
+    for chore in (*tasks.writes, *tasks.folds):
+        chore()
+    _same(tmp_path / "parts", _whole(log, tmp_path / "whole"))
+
+
+def test_failfast_refuses_a_damaged_log_in_parts(log: LogSource, tmp_path: Path) -> None:
+    _damage(log)
+    tasks = _tasks(log, tmp_path / "parts", mode="failfast")
+    for write in tasks.writes:
+        write()
+    (fold,) = tasks.folds
+    with pytest.raises(RecordsLostError):
+        fold()
 
 
 def test_a_log_that_cannot_be_read_any_more_is_a_finding(log: LogSource, tmp_path: Path) -> None:

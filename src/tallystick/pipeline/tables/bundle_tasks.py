@@ -88,8 +88,9 @@ class BundleTasks:
         return tuple(f"{self.name}-{number:05d}" for number in range(len(self.bundle.parts)))
 
     def _part(self, name: str, task: Task, tables: tuple[str, ...], *, closing: bool) -> PartWrite:
+        judged = closing and "findings" in self.bundle.closes
         return PartWrite(
-            self.root, name, task, tables, self.options, self.codec, self.profile, closing
+            self.root, name, task, tables, self.options, self.codec, self.profile, closing, judged
         )
 
 
@@ -124,7 +125,10 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class PartWrite:
-    """Writes ``tables`` of the pieces of ``task``; with ``closing`` closes its splits, too."""
+    """Writes ``tables`` of the pieces of ``task``; with ``closing`` closes its splits, too.
+
+    With ``judged`` the fold looks whether the log has lost something.
+    """
 
     root: str
     name: str
@@ -134,10 +138,11 @@ class PartWrite:
     codec: str
     profile: bool
     closing: bool
+    judged: bool
 
     def __call__(self) -> None:
         """Write one file per table that has rows, and a note for the fold."""
-        batches = tables_of(self.task.pieces, self.options, self.tables)
+        batches = tables_of(self.task.pieces, self.options, self.tables, judged=self.judged)
         note = _Note(write_tables(batches, self.root, self.name, self.codec, count=self.profile))
         if self.closing:
             self._close(note)
