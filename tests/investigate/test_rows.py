@@ -379,6 +379,13 @@ def test_a_subordinate_that_is_prepared_is_in_doubt(tmp_path: Path) -> None:
     ]
 
 
+def test_keys_are_named_where_no_row_has_columns(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log") as journal, journal.transaction() as transaction:
+        transaction.add(1, b"one")
+    with pytest.raises(UnsupportedFormatError, match=r"has the key 'id=1'\. Did you mean 1"):
+        list(rows(tmp_path, Filter(key="id=1")))
+
+
 @pytest.mark.parametrize("system", ["derby", "h2"])
 def test_a_row_is_found_by_the_value_of_a_column(system: str) -> None:
     """Updates of Derby have the columns that they change alone, and no key among them."""

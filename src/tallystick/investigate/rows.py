@@ -179,12 +179,14 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
 def _keys(found: Survey, wanted: Filter, key: str) -> Iterator[str]:
     """Yield the keys of rows as they may be typed, and ``key`` where it is meant by one.
 
+    With a ``COLUMN=VALUE`` these are values; a row without columns has its own key alone.
+
     A row of the database that no record is about is one, too: it has no history.
     """
     column, separator, _ = key.partition("=")
 
     def typed(own: str, values: Mapping[str, Any]) -> Iterator[str]:
-        if not separator:
+        if not (separator and values):
             yield own
         for name, value in values.items() if separator else ():
             if value is not None and name.casefold() == column.casefold():
