@@ -679,6 +679,21 @@ def test_rows_are_counted_also_where_redo_meets_what_it_has_not_to_change(
     assert ("same table" in found.text) is not is_changed
 
 
+def test_redo_adds_no_more_rows_than_versions(tmp_path: Path) -> None:
+    """A leaf of yesterday, where redo changes another one."""
+    path = databases.copied("hard-upgraded-and-back", tmp_path)
+    file = without_a_row(path, is_index=True)
+    content = bytearray(file.read_bytes())
+    page = content[4096:8192]
+    at = int.from_bytes(page[-8 - 6 * 2 :][:2])
+    assert not page[at] & 1
+    content[4096 + at] |= 1
+    content[4096:8192] = summed(bytes(content[4096:8192]))
+    file.write_bytes(content)
+    met(path, file, 1, is_changed=True)
+    assert "same table" in verdict_of(path).judgement.text
+
+
 def met(path: Path, file: Path, number: int, *, is_changed: bool) -> None:
     """Let redo meet a page, which is as the change leaves it, or is changed by it."""
     (head,) = PageFile(str(file)).heads([number])

@@ -102,10 +102,10 @@ class RedonePages:
         """Whether a change of one of them cut pages off the end of the container."""
         return any(one.cut for one in self)
 
-    def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:  # noqa: ARG002  # of columns
+    def plain(self, file: PageFile) -> dict[int, tuple[int, int]]:  # noqa: ARG002  # of columns
         """Return pages that are whole and at a version that the log leads to or from.
 
-        By number: the version, and whether redo changes the page. Not all such pages may be there:
+        By number: the version, and how many redo adds. Not all such pages may be there:
         those that are not are looked at one by one.
         """
         return {}

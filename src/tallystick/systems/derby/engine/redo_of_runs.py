@@ -193,8 +193,8 @@ class _PagesOfRuns(RedonePages):
     def cut(self) -> bool:
         return bool((self._table[:, kernels.PAGE_BITS] & CUT).any())
 
-    def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:
-        size, found = file.page_size, dict[int, tuple[int, bool]]()
+    def plain(self, file: PageFile) -> dict[int, tuple[int, int]]:
+        size, found = file.page_size, dict[int, tuple[int, int]]()
         # The first page has the head of the container in it, which has a checksum of its own.
         first, end = np.searchsorted(self._table[:, 2], (1, file.size // size)).tolist()
         for near, data in file.stretches(self.numbers[first:end]):
@@ -205,7 +205,7 @@ class _PagesOfRuns(RedonePages):
             version = versions(data, begins, size)
             after = table[:, kernels.PAGE_VERSION]
             plain = (table[:, kernels.PAGE_FIRST] <= version) & (version <= after)
-            pairs = zip(version[plain].tolist(), (version < after)[plain].tolist(), strict=True)
+            pairs = zip(version[plain].tolist(), (after - version)[plain].tolist(), strict=True)
             found |= zip(table[plain, 2].tolist(), pairs, strict=True)
         return found
 

@@ -91,7 +91,7 @@ class _Asked(NamedTuple):
     gaps: Mapping[Page, int] = {}
     built: float = 0
 
-    def plain(self, file: PageFile) -> dict[int, tuple[int, bool]]:
+    def plain(self, file: PageFile) -> dict[int, tuple[int, int]]:
         """Return pages that fit, as `RedonePages.plain`."""
         found = self.redone.plain(file)
         for page in self.gaps:
@@ -148,8 +148,8 @@ class Containers:
         self._put_back = frozenset[Container]()
         """Containers whose encryption is undone, after redo."""
         self._looked_at = [0, 0]
-        self._redone: dict[int, set[int]] = {}
-        """The pages that redo changes, by their containers."""
+        self._redone: dict[int, dict[int, int]] = {}
+        """The pages that redo changes, by their containers, and how many versions it adds."""
 
     def parts(self, recovery: Recovery, flushed: PageVersions) -> Iterator[Part]:
         """Yield what does not fit, up to what stops a boot; what fits as one part."""
@@ -268,47 +268,48 @@ class Containers:
         # A checkpoint may have come between a row and those of its indexes.
         half_done = any(one.first < recovery.redo_mark for one in recovery.undo)
         if sound and looked_at == paths.keys() and not half_done:
-            # Where nothing is undone, what redo has not to change is as the log leaves it.
-            known = {one.number for one in changed} | (
-                met.keys() if recovery.undo else self._redone.keys()
-            )
-            yield from self._miscounted(listed, paths, known)
+            # What takes one change back may have added more rows than versions.
+            undone = {one.page.container for one in recovery.pages() if one.undone}
+            moved = {one.number for one in changed} | (met.keys() if recovery.undo else undone)
+            yield from self._miscounted(listed, paths, moved)
 
     def _of_no_tree(self, file: PageFile, one: Conglomerate, met: Collection[int]) -> str:
         """Return how the pages of an index do not lead to each other; empty if they do.
 
         Where redo takes pages or gives them back, by the first page, it may lead to a tree yet.
         """
-        changed = self._redone.get(one.number, set())
+        changed = self._redone.get(one.number, {})
         moved = changed and 0 in met
         if one.is_table or moved or not file.page_size or file.removed or file.is_tree(changed):
             return ""
         return "has pages of different times: not all that are in use are of one tree"
 
     def _miscounted(
-        self, listed: Mapping[int, Conglomerate], paths: Mapping[int, str], known: Collection[int]
+        self, listed: Mapping[int, Conglomerate], paths: Mapping[int, str], moved: Collection[int]
     ) -> Iterator[Part]:
         """Yield a container that has other rows than its table, or than an index of it.
 
-        Not where redo changes one of them.
+        Redo adds or takes a row with a version of its page at most. Not where one is ``moved``.
         """
         tables: dict[bytes, list[Conglomerate]] = {}
         for one in listed.values():
             tables.setdefault(one.table_id, []).append(one)
         for group in tables.values():
-            if any(one.number in known or one.number not in paths for one in group):
+            if any(one.number in moved or one.number not in paths for one in group):
                 continue
-            rows = [
-                (PageFile(paths[one.number], self._cipher).rows(is_index=not one.is_table), one)
+            rows = {
+                one: PageFile(paths[one.number], self._cipher).rows(is_index=not one.is_table)
                 for one in group
-            ]
-            (fewest, one), (most, other) = min(rows), max(rows)
-            if 0 <= fewest < most:
+            }
+            added = {one: sum(self._redone.get(one.number, {}).values()) for one in group}
+            fewest, one = min((rows[one] + added[one], one) for one in group)
+            most, other = max((rows[one] - added[one], one) for one in group)
+            if min(rows.values()) >= 0 and fewest < most:
                 path, answer = paths[one.number], Answer.CANNOT_TELL
                 part = f"{SEGMENT}/{logical_name(path)}"
-                why = f"{part} has {counted(fewest, 'row')}, and "
-                why += f"{logical_name(paths[other.number])}, of the same table, has {most:,}: "
-                why += "they are of different times or databases."
+                why = f"{part} has {counted(rows[one], 'row')}, and "
+                why += f"{logical_name(paths[other.number])}, of the same table, has "
+                why += f"{rows[other]:,}: they are of different times or databases."
                 yield Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
                 return
 
@@ -436,8 +437,9 @@ class Containers:
                 fitting = {at: of for at, of in fitting.items() if at < head.number}
                 yield _unfit(part, path, page, head, one)
                 break
-            fitting[head.number] = head.version or 0, (head.version or 0) < one.last
-        if changed := {at for at, (_, is_changed) in fitting.items() if is_changed}:
+            version = head.version or 0
+            fitting[head.number] = version, max(0, one.last - version)
+        if changed := {at: added for at, (_, added) in fitting.items() if added}:
             self._redone[number] = changed
         pages = ((Page(0, number, at), version) for at, (version, _) in fitting.items())
         known = (one for one in pages if one[1] >= _LOGGED_FROM or _is_logged(one[0]))
