@@ -7,6 +7,7 @@ of 64 MB of messages that wait, with bindings beside it; and ``h2``, by our own 
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -43,7 +44,9 @@ def make_derby(database: Path) -> None:
 
 def main() -> None:
     """Make them."""
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="is made")
+    folder: Path = parser.parse_args().folder
     folder.mkdir()
     make_derby(folder / "derby")
     jboss_scan.generate_messages(folder / "jboss", 64)
