@@ -35,6 +35,8 @@ from tests.need import MYSQL, mariadb_program, need, postgres_bin, server_progra
 START_SECONDS = 180.0
 NAME_MAX = 63
 """Bytes in the name of a database of PostgreSQL; MariaDB takes one more."""
+MEMORY_MIN = 8 << 30
+"""Bytes of memory from which servers keep their files there: several of them, 300 MB each."""
 
 
 MARIADB_ENGINE = "mysql+pymysql" if MYSQL else "mariadb+pymysql"
@@ -150,8 +152,14 @@ def _unprivileged(*names: str) -> str | None:
 
 
 def _home(user: str | None) -> Path:
-    """A folder of the server's own; short, as the path of a Unix socket is limited."""
-    folder = Path(tempfile.mkdtemp(prefix="tallystick-db-"))
+    """A folder of the server's own; short, as the path of a Unix socket is limited.
+
+    In memory, where there is enough of it: a server that is killed leaves there what it leaves on a
+    disk, as its writes are those of the kernel, and no test waits for the syncs of a server.
+    """
+    memory = Path("/dev/shm")
+    in_memory = memory.is_dir() and shutil.disk_usage(memory).free > MEMORY_MIN
+    folder = Path(tempfile.mkdtemp(prefix="tallystick-db-", dir=memory if in_memory else None))
     if user is not None:
         shutil.chown(folder, user)
     return folder
