@@ -58,7 +58,7 @@ def database(kind: str, folder: Path, callers: int) -> Iterator[Engine]:
         yield _prepared(sa.create_engine(f"sqlite:///{folder / 'shop.db'}"))
         return
     server = make_postgres() if kind == "postgres" else make_mariadb()
-    for one in running(server):
+    with running(server) as one:
         url = one.url.replace(one.url.partition(":")[0], DRIVERS[kind], 1)
         engine = sa.create_engine(url, pool_size=callers, max_overflow=8)
         yield _prepared(engine)

@@ -151,26 +151,26 @@ def _unprivileged(*names: str) -> str | None:
     return next(name for name in (*names, "nobody") if name in known)
 
 
-def _home(user: str | None) -> Path:
+def _home(user: str | None, *, in_memory: bool = False) -> Path:
     """A folder of the server's own; short, as the path of a Unix socket is limited.
 
-    In memory, where there is enough of it: a server that is killed leaves there what it leaves on a
-    disk, as its writes are those of the kernel, and no test waits for the syncs of a server.
+    In memory only where there is enough of it: a server that is killed leaves there what it leaves
+    on a disk, as its writes are with the kernel, and no test waits for its syncs.
     """
     memory = Path("/dev/shm")
-    in_memory = memory.is_dir() and shutil.disk_usage(memory).free > MEMORY_MIN
+    in_memory = in_memory and memory.is_dir() and shutil.disk_usage(memory).free > MEMORY_MIN
     folder = Path(tempfile.mkdtemp(prefix="tallystick-db-", dir=memory if in_memory else None))
     if user is not None:
         shutil.chown(folder, user)
     return folder
 
 
-def make_postgres(**settings: str) -> Server:
+def make_postgres(*, in_memory: bool = False, **settings: str) -> Server:
     """A new PostgreSQL server, not yet started; ``settings`` go to its command line."""
     binaries = postgres_bin()
     assert binaries is not None
     user, port = _unprivileged("postgres"), free_port()
-    folder = _home(user)
+    folder = _home(user, in_memory=in_memory)
     subprocess.run(
         [binaries / "initdb", "-D", folder / "data", "-U", "tally", "-A", "trust", "-E", "UTF8"],
         check=True, capture_output=True, user=user, cwd=folder,
@@ -215,6 +215,7 @@ def _postgres(
         "max_prepared_transactions": "200",
         "max_connections": "200",
         "shared_buffers": "32MB",
+        "dynamic_shared_memory_type": "mmap",  # in its folder, and not left by a kill
         **_one_sync_after_a_kill(binaries),
     } | settings
     flags = [f"-c{name}={value}" for name, value in options.items()]
@@ -254,21 +255,23 @@ def make_pooler(server: Server, **settings: str) -> Server:
     return Server(url, port, command, folder, user, ready)
 
 
-def make_mariadb() -> Server:
+def make_mariadb(*, in_memory: bool = False) -> Server:
     """A new server of MariaDB, or of MySQL where that is asked for; not yet started."""
     program = mariadb_program()
     assert program is not None
     user, port = _unprivileged("mysql"), free_port()
-    folder = _home(user)
+    folder = _home(user, in_memory=in_memory)
     data, sock = folder / "data", folder / "sock"
+    # A server that starts removes the temporary tables of all others in a folder that they share.
+    temporary = f"--tmpdir={folder}"
     setup: list[str | Path]
     if MYSQL:
-        setup = [program, "--no-defaults", f"--datadir={data}", "--initialize-insecure"]
+        setup = [program, "--no-defaults", f"--datadir={data}", temporary, "--initialize-insecure"]
         flags = ["--mysqlx=OFF", "--default-authentication-plugin=mysql_native_password"]
     else:
         install = shutil.which("mariadb-install-db")
         assert install is not None
-        setup = [install, "--no-defaults", f"--datadir={data}", "--skip-test-db",
+        setup = [install, "--no-defaults", f"--datadir={data}", temporary, "--skip-test-db",
                  "--auth-root-authentication-method=normal"]  # fmt: skip
         flags = []
     subprocess.run(setup, check=True, capture_output=True, user=user, cwd=folder)
@@ -277,15 +280,16 @@ def make_mariadb() -> Server:
     def ready() -> None:
         pymysql.connect(host="127.0.0.1", port=port, user="root", connect_timeout=2).close()
 
-    command = [str(program), "--no-defaults", f"--datadir={data}", f"--socket={sock}",
+    command = [str(program), "--no-defaults", f"--datadir={data}", temporary, f"--socket={sock}",
                f"--port={port}", "--bind-address=127.0.0.1", f"--pid-file={folder / 'pid'}",
                "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=64M",
                "--max-connections=300", "--skip-log-bin", *flags]  # fmt: skip
     return Server(url, port, command, folder, user, ready)
 
 
+@contextlib.contextmanager
 def running(server: Server) -> Iterator[Server]:
-    """The server while a fixture lives."""
+    """Have a server run; its folder is removed at the end."""
     server.start()
     try:
         yield server
@@ -297,13 +301,15 @@ def running(server: Server) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def _postgres_of_all() -> Iterator[Server]:
     need("postgres")
-    yield from running(make_postgres())
+    with running(make_postgres(in_memory=True)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def _mariadb_of_all() -> Iterator[Server]:
     need("mariadb")
-    yield from running(make_mariadb())
+    with running(make_mariadb(in_memory=True)) as server:
+        yield server
 
 
 @contextlib.contextmanager

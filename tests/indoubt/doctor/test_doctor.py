@@ -31,7 +31,7 @@ from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
 from tallystick.systems.registry import open_decision_log
 from tests.disposal.kit import until
 from tests.kit import untouched
-from tests.servers import START_SECONDS, Server, make_postgres, make_standby
+from tests.servers import START_SECONDS, Server, make_postgres, make_standby, running
 from tests.services.transactions.test_commit import Crash
 
 
@@ -93,9 +93,7 @@ def test_all_is_well_with_a_coordinator_that_works(
 
 @pytest.mark.postgres
 def test_a_server_that_refuses_to_prepare_and_does_not_sync_is_found(tmp_path: Path) -> None:
-    server = make_postgres(max_prepared_transactions="0", fsync="off")
-    server.start()
-    try:
+    with running(make_postgres(max_prepared_transactions="0", fsync="off")) as server:
         with psycopg.connect(server.url, autocommit=True) as pg:
             pg.execute("CREATE ROLE poor LOGIN")
             pg.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
@@ -112,8 +110,6 @@ def test_a_server_that_refuses_to_prepare_and_does_not_sync_is_found(tmp_path: P
         assert set(identity) <= {("pg", "identity")}
         with psycopg.connect(server.url) as pg:  # no table was made
             assert pg.execute("SELECT to_regclass('tallystick_outcomes')").fetchone() == (None,)
-    finally:
-        server.kill()
     gone = found(examine(str(tmp_path / "tm"), {"pg": server.url}), Level.PROBLEM)
     assert "start the server" in gone["pg", "connection"].type_next
 
@@ -494,9 +490,7 @@ def test_a_standby_is_found_with_the_address_of_its_primary(
 ) -> None:
     with coordinator(tmp_path / "tm", {"pg": postgres_server.url}) as tm:
         tm.recover()
-    standby = make_standby(postgres_server)
-    try:
-        standby.start()
+    with running(make_standby(postgres_server)) as standby:
         with untouched(tmp_path):
             checks = found(examine(str(tmp_path / "tm"), {"pg": standby.url}))
         assert checks["pg", "role"].level is Level.PROBLEM
@@ -513,9 +507,6 @@ def test_a_standby_is_found_with_the_address_of_its_primary(
         doctor(tmp_path / "tm", {"pg": standby.url})
         with coordinator(tmp_path / "tm", {"pg": standby.url}) as tm:
             assert any("takes no changes" in one.what for one in tm.preflight())
-    finally:
-        standby.kill()
-        shutil.rmtree(standby.folder, ignore_errors=True)
 
 
 @pytest.mark.postgres
@@ -542,9 +533,7 @@ def test_prepared_transactions_near_their_limit_are_found_and_listed_by_what_is_
     tmp_path: Path,
 ) -> None:
     coordinator(tmp_path / "tm", {}).close()
-    server = make_postgres(max_prepared_transactions="10")
-    server.start()
-    try:
+    with running(make_postgres(max_prepared_transactions="10")) as server:
         with psycopg.connect(server.url, autocommit=True) as pg:
             pg.execute("CREATE TABLE t (i INTEGER)")
             said = {}
@@ -563,9 +552,6 @@ def test_prepared_transactions_near_their_limit_are_found_and_listed_by_what_is_
             with pytest.raises(psycopg.OperationalError, match="maximum number of prepared"):
                 pg.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'one more'")
         doctor(tmp_path / "tm", {"pg": server.url})
-    finally:
-        server.kill()
-        shutil.rmtree(server.folder, ignore_errors=True)
 
 
 @pytest.mark.mariadb

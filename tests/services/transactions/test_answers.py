@@ -22,7 +22,7 @@ from tallystick.services.transactions.aio import AsyncTransactionManager
 from tallystick.services.transactions.resources import adapt
 from tallystick.services.transactions.resources.mysql import MySqlResource
 from tallystick.services.transactions.xids import FORMAT_ID
-from tests.servers import Server, make_postgres
+from tests.servers import Server, make_postgres, running
 from tests.services.transactions.faces import Face
 from tests.services.transactions.resources.test_databases import Bank, _leave_prepared
 
@@ -236,9 +236,7 @@ def test_a_restarted_server_keeps_what_is_foreign_and_recovery_leaves_it_alone(
     tmp_path: Path, mariadb_server: Server
 ) -> None:
     foreign = Xid(FORMAT_ID, b"others-1ABCDEFGHABCD", b"others-1ABCDEFGHABCE")
-    server = make_postgres()
-    server.start()
-    try:
+    with running(make_postgres()) as server:
         bank = Bank(tmp_path, server, mariadb_server)
         _leave_prepared(bank, "pg", foreign)
 
@@ -256,8 +254,6 @@ def test_a_restarted_server_keeps_what_is_foreign_and_recovery_leaves_it_alone(
             assert (left.why, left.node, left.xid) == ("foreign", "others-1", foreign)
             rows = _rows(bank, -1)
         assert rows == [(5,)]
-    finally:
-        server.kill()
 
 
 def _rows(bank: Bank, account: int) -> list[tuple[Any, ...]]:

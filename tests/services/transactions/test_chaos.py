@@ -17,7 +17,7 @@ from tallystick.services.transactions.resources import adapt
 from tallystick.testing import TcpProxy
 from tallystick.testing.chaos import FORK, KILL, Away, Chaos, Scenario
 from tallystick.testing.chaos.process import Ended
-from tests.servers import Server, make_mariadb, make_postgres
+from tests.servers import Server, make_mariadb, make_postgres, running
 from tests.sweeps import IN_TURNS, SEED
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
@@ -154,15 +154,13 @@ def test_a_hundred_kills_of_each_server_tear_nothing(
     victim: str,
     record_property: Callable[[str, object], None],
 ) -> None:
-    server = make_postgres() if victim == "pg" else make_mariadb()
-    server.start()
-    servers = {"pg": postgres_server, "maria": mariadb_server} | {victim: server}
-    places = Places(tmp_path, servers)
-    try:
-        fault = Away("server", server.kill, server.start)
-        report = Chaos(faults=["server"]).run(places.scenario(faults=[fault]), sample=100)
-        record_property("figure", str(report))
-        assert report.trials > 100
-    finally:
-        places.close()
-        server.kill()
+    with running(make_postgres() if victim == "pg" else make_mariadb()) as server:
+        servers = {"pg": postgres_server, "maria": mariadb_server} | {victim: server}
+        places = Places(tmp_path, servers)
+        try:
+            fault = Away("server", server.kill, server.start)
+            report = Chaos(faults=["server"]).run(places.scenario(faults=[fault]), sample=100)
+            record_property("figure", str(report))
+            assert report.trials > 100
+        finally:
+            places.close()

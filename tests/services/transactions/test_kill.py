@@ -18,7 +18,7 @@ import pytest
 from tallystick.errors import TallystickError
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
-from tests.servers import Server, make_mariadb, make_postgres
+from tests.servers import Server, make_mariadb, make_postgres, running
 from tests.services.transactions import killed
 from tests.services.transactions.bank import Bank
 
@@ -143,14 +143,10 @@ def test_a_database_killed_at_every_step_is_waited_for(
     victim: str,
     names: tuple[str, ...],
 ) -> None:
-    server = make_postgres() if victim == "pg" else make_mariadb()
-    server.start()
-    servers = {"pg": postgres_server, "maria": mariadb_server} | {victim: server}
-    try:
+    with running(make_postgres() if victim == "pg" else make_mariadb()) as server:
+        servers = {"pg": postgres_server, "maria": mariadb_server} | {victim: server}
         bank = Bank(tmp_path, servers["pg"], servers["maria"])
         assert _losing_at_every_step(bank, names, server.kill, server.start) > 5
-    finally:
-        server.kill()
 
 
 class Proxy:

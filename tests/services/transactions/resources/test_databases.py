@@ -41,7 +41,7 @@ from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.resources.sqlalchemy import from_engine
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.need import MYSQL
-from tests.servers import MARIADB_ENGINE, Server, make_postgres
+from tests.servers import MARIADB_ENGINE, Server, make_postgres, running
 from tests.services.transactions.faces import FACES, Face
 from tests.services.transactions.model import DurableState, ModelLog
 
@@ -229,9 +229,7 @@ def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
 def test_recovery_waits_for_a_server_that_is_down(
     tmp_path: Path, mariadb_server: Server, server_face: Face
 ) -> None:
-    server = make_postgres()
-    server.start()
-    try:
+    with running(make_postgres()) as server:
         bank = Bank(tmp_path, server, mariadb_server)
 
         def kill(step: str) -> None:
@@ -248,14 +246,10 @@ def test_recovery_waits_for_a_server_that_is_down(
             server.start()
             assert tm.recover().clean
         assert bank.balances() == {"pg": 3, "maria": 3, "lite": 0}
-    finally:
-        server.kill()
 
 
 def test_preflight_names_what_is_not_set_up_and_the_error_shows_it(tmp_path: Path) -> None:
-    server = make_postgres(max_prepared_transactions="0")
-    server.start()
-    try:
+    with running(make_postgres(max_prepared_transactions="0")) as server:
         resource = adapt("pg", server.url)
         (problem,) = resource.preflight()
         resource.close()
@@ -267,8 +261,6 @@ def test_preflight_names_what_is_not_set_up_and_the_error_shows_it(tmp_path: Pat
         ):
             for name in resources:
                 tx[name].execute("CREATE TABLE things (id INTEGER)")
-    finally:
-        server.kill()
     shown = "".join(traceback.format_exception(caught.value))
     assert shown.startswith(
         "psycopg.errors.ObjectNotInPrerequisiteState: prepared transactions are"
@@ -306,7 +298,7 @@ def _leave_prepared(bank: Bank, name: str, xid: Xid) -> None:
     branch.close()
 
 
-def running(bank: Bank, statement: str) -> bool:
+def is_at_work(bank: Bank, statement: str) -> bool:
     """Tell whether the server of MariaDB is at work on a statement."""
     with bank.maria() as maria, maria.cursor() as cursor:
         cursor.execute("SHOW FULL PROCESSLIST")
@@ -355,7 +347,7 @@ def test_a_statement_of_a_second_thread_waits_for_the_first_or_is_refused(
             execute(f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}")
             first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
             if name == "maria":
-                while not running(bank, SLOW[name]):
+                while not is_at_work(bank, SLOW[name]):
                     assert not first.done()
                 with pytest.raises(TransactionUsageError, match="two threads"):
                     execute("SELECT 8")
@@ -378,7 +370,7 @@ def test_the_end_of_a_transaction_never_gets_the_answer_to_a_statement_of_anothe
         execute(f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}")
         bank.pay(tx, other, 1)
         first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
-        while name == "maria" and not running(bank, SLOW[name]):
+        while name == "maria" and not is_at_work(bank, SLOW[name]):
             assert not first.done()
         try:
             tx.commit()

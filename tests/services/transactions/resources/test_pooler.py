@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 import time
 from collections import Counter
@@ -41,16 +40,14 @@ DONE_BETWEEN_KILLS = 15
 def server() -> Iterator[Server]:
     need("postgres")
     need("pgbouncer")
-    yield from running(make_postgres())
+    with running(make_postgres()) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def pooler(server: Server) -> Iterator[Server]:
-    pooler = make_pooler(server, default_pool_size=str(POOL_SIZE))
-    try:
-        yield from running(pooler)
-    finally:
-        shutil.rmtree(pooler.folder, ignore_errors=True)
+    with running(make_pooler(server, default_pool_size=str(POOL_SIZE))) as pooler:
+        yield pooler
 
 
 @dataclass

@@ -99,7 +99,8 @@ def tls_server(authority: Path) -> Iterator[Server]:
             shutil.chown(server.folder / file, server.user)
     files = {"ca": "ca.pem", "cert": "server.pem", "key": "server.key"}
     server.command += [f"--ssl-{what}={server.folder / file}" for what, file in files.items()]
-    yield from running(server)
+    with running(server):
+        yield server
 
 
 def cipher(folder: Path, url: str) -> str:
