@@ -29,8 +29,8 @@ from tests.need import need
 RESOLVE_LIMIT_S = 300
 COMPILE_LIMIT_S = 120
 RUN_LIMIT_S = 60
-QUICK = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""They run for seconds: a second compiler, and a collector of many threads, would cost more."""
+_always = ["-Xshare:auto"]
+"""Options of every program."""
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -83,7 +83,7 @@ def run_java(
     cwd: Path | None = None,
 ) -> str:
     """Standard output of ``main``; an `AssertionError` with its errors if it fails."""
-    return _checked(_command(main, arguments, classpath, options), timeout_s, cwd)
+    return _checked(command(main, arguments, classpath, options), timeout_s, cwd)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def start_java(
 ) -> Iterator[subprocess.Popen[str]]:
     """A running ``main`` with text pipes; killed at the end if it still runs."""
     process = subprocess.Popen(
-        _command(main, arguments, classpath, options),
+        command(main, arguments, classpath, options),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -107,10 +107,19 @@ def start_java(
         process.kill()
 
 
-def _command(
-    main: str, arguments: Sequence[object], classpath: str, options: Sequence[str]
+def command(
+    main: str, arguments: Sequence[object], classpath: str, options: Sequence[str] = ()
 ) -> list[str]:
-    return ["java", *QUICK, *options, "-cp", classpath, main, *map(str, arguments)]
+    """What starts ``main``."""
+    return ["java", *_always, *options, "-cp", classpath, main, *map(str, arguments)]
+
+
+def be_quick() -> None:
+    """Have programs do without a second compiler, and a collector of many threads.
+
+    For tests: in programs of seconds these cost more than they bring. What is measured has them.
+    """
+    _always[:] = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
 def _checked(command: list[str], limit_s: float, cwd: Path | None = None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java import QUICK, classpath, compile_java, run_java, start_java
+from tests.interop.java import classpath, command, compile_java, run_java, start_java
 
 _LOGGER = "org.slf4j:slf4j-nop:1.6.4"
 COORDINATES = {
@@ -105,10 +105,10 @@ def run_manager(
 ) -> subprocess.CompletedProcess[str]:
     """The real transaction manager in a process of its own, to its end: over the journal in the
     folder and the data sources, each a unique name, a class and a JDBC URL."""
-    arguments = [str(folder), server_id, mode, *(word for source in sources for word in source)]
+    arguments = [folder, server_id, mode, *(word for source in sources for word in source)]
     path = f"{_classes(line)}:{classpath(DRIVERS)}"
     return subprocess.run(
-        ["java", *QUICK, "-cp", path, "RealManager", *arguments],
+        command("RealManager", arguments, path),
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 

@@ -48,6 +48,7 @@ from tests.interop.differential.originals import (
     Server,
     Whole,
 )
+from tests.interop.java import be_quick
 from tests.systems.derby.logs import reading_of
 
 PER_WORKLOAD = 40
@@ -712,6 +713,7 @@ def main() -> None:
     parser.add_argument("--per-workload", type=int, default=PER_WORKLOAD)
     parser.add_argument("--folder", type=Path, help="where to work; kept")
     arguments = parser.parse_args()
+    be_quick()
     if arguments.folder:
         shutil.rmtree(arguments.folder, ignore_errors=True)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="tallystick-cases-"))

@@ -561,8 +561,7 @@ class Coordinator:
     def opener(self) -> Iterator[Opener]:
         """A process that has recovery scan copies."""
         path = f"{_classes('narayana')}{os.pathsep}{store()}"
-        options = ("-XX:TieredStopAtLevel=1",)
-        copies = Copies("NarayanaCases", path, options, limit_ms=20 * LIMIT_MS)
+        copies = Copies("NarayanaCases", path, limit_ms=20 * LIMIT_MS)
         try:
             yield copies.open
         finally:

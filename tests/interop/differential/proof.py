@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.interop.differential.around import UNDAMAGED
 from tests.interop.differential.cases import BESIDE, CANNOT_TELL, Case, kinds_of, run, table
 from tests.interop.differential.originals import ORIGINALS, OTHERS, Original
+from tests.interop.java import be_quick
 
 SYSTEMS = (
     "derby",
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=LEAST, help="cases of each cell")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing later")
     arguments = parser.parse_args()
+    be_quick()
     folder: Path = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     seed = folder / "seed"

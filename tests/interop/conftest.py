@@ -1,0 +1,7 @@
+"""The original systems, in Java."""
+
+from __future__ import annotations
+
+from tests.interop.java import be_quick
+
+be_quick()
