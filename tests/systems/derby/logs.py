@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tallystick.reading.discovery import discover
 from tallystick.systems.derby import SYSTEM
+from tallystick.systems.derby.engine.page_versions import RedonePage
+from tallystick.systems.derby.engine.result import Recovery
 from tallystick.systems.derby.format.layout import (
     CHECKSUM_RECORD_SIZE,
     encode_checksum_body,
@@ -121,3 +124,8 @@ def cut(at: int) -> Patch:
 def zero(begin: int, end: int) -> Patch:
     """Overwrite with zeros."""
     return append(bytes(end - begin), begin)
+
+
+def redone_pages(recovery: Recovery) -> Iterator[RedonePage]:
+    """The pages that a boot redoes, those of a container together."""
+    return chain.from_iterable(recovery.by_container())

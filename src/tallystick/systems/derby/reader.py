@@ -6,7 +6,7 @@ derby_version). Out: everything that a `LogReading` offers. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
@@ -31,7 +31,7 @@ from tallystick.records import (
 from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.analysis import LogAnalysis, analyse
-from tallystick.systems.derby.engine.flushed_pages import Written, flushed_pages, rows_written
+from tallystick.systems.derby.engine.flushed_pages import flushed_pages, rows_written
 from tallystick.systems.derby.engine.recovery import (
     VERSION_SETTING,
     reach_from,
@@ -40,7 +40,6 @@ from tallystick.systems.derby.engine.recovery import (
     recovery_begins,
 )
 from tallystick.systems.derby.engine.result import Recovery
-from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     Control,
@@ -459,10 +458,7 @@ class DerbyReading(Reading):
         flushed = flushed_pages(self.scan, self.recovery, self._runs)
         cut = unacknowledged_from(self.log, self.recovery) is not None
         log = self.log
-
-        def written(versions: Mapping[Page, int]) -> Iterable[Written]:
-            return rows_written(self.scan, self.recovery, self._runs, versions, containers.file)
-
+        written = partial(rows_written, self.scan, self.recovery, self._runs)
         containers = Containers(
             database, cut=cut, sealed=log.sealed, cipher=log.cipher, written=written
         )

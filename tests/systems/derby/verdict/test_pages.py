@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 from tests.systems.derby import databases
 from tests.systems.derby.databases import database, killed, odd_parts, verdict_of
-from tests.systems.derby.logs import group_at, reading_of
+from tests.systems.derby.logs import group_at, reading_of, redone_pages
 
 CASES = {
     # What the original did: refused with that code, or booted without what was committed.
@@ -149,7 +149,7 @@ def test_a_killed_database_with_all_of_its_parts_is_safe(tmp_path: Path) -> None
 
 def redone(path: Path, wanted: Callable[[RedonePage, int], bool]) -> tuple[Path, int, int]:
     """File, offset and size of a page that redo meets and that is on disk at a version."""
-    for one in reading_of(path).recovery.pages():
+    for one in redone_pages(reading_of(path).recovery):
         file = path / one.page.file
         if not file.exists():  # it was dropped
             continue
@@ -280,7 +280,7 @@ def test_the_settings_of_the_system_beside_its_databases_are_used(
 def test_a_table_without_a_file_that_no_boot_misses_is_told(tmp_path: Path) -> None:
     """The original boots and knows no such table; one that its log names it does not boot."""
     path = killed(tmp_path)
-    named = {one.page.container for one in reading_of(path).recovery.pages()}
+    named = {one.page.container for one in redone_pages(reading_of(path).recovery)}
     tables = {one.number: one.is_table for one in conglomerates(str(path / "seg0/c20.dat"))}
     table = next(one for one, is_table in tables.items() if is_table and one not in named)
     (path / f"seg0/c{table:x}.dat").unlink()
@@ -439,7 +439,7 @@ def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> Non
     for case in (*CASES, "inplace-compressed"):
         log = reading_of(database(case)).log
         plain, slow = recover(log, {}, Runs(log)), recover(log, {}, None)
-        assert sorted(plain.pages(), key=repr) == sorted(slow.pages(), key=repr)
+        assert sorted(redone_pages(plain), key=repr) == sorted(redone_pages(slow), key=repr)
         assert plain.containers == slow.containers
         assert plain.container_versions == slow.container_versions
         scan = reading_of(database(case)).scan
@@ -448,7 +448,7 @@ def test_pages_and_containers_are_the_same_in_runs_and_record_by_record() -> Non
         assert {one.page: one[2:] for one in runs.pages()} == {
             one.page: one[2:] for one in ranges.pages()
         }
-        versions = {one.page: one.after for one in (*plain.pages(), *runs.pages())}
+        versions = {one.page: one.after for one in (*redone_pages(plain), *runs.pages())}
         rows = sorted(rows_written(scan, plain, Runs(log), versions), key=place_of)
         assert rows == sorted(rows_written(scan, slow, None, versions), key=place_of)
         assert (runs.changed, runs.container_versions, runs.built) == (
@@ -547,7 +547,7 @@ def unnamed(path: Path) -> Path:
     """The file of a container that neither the log names nor every boot reads."""
     reading = reading_of(path)
     flushed = flushed_pages(reading.scan, reading.recovery, None)
-    named = {one.page.container for one in (*reading.recovery.pages(), *flushed.pages())}
+    named = {one.page.container for one in (*redone_pages(reading.recovery), *flushed.pages())}
     named |= read_at_boot(str(path))
     for number in sorted(one.number for one in conglomerates(str(path / "seg0/c20.dat"))):
         file = path / f"seg0/c{number:x}.dat"
@@ -646,7 +646,7 @@ def test_a_table_that_has_other_rows_than_its_index_is_of_another_time(
 
 def without_a_row(path: Path, *, is_index: bool) -> Path:
     """Mark a row of a table or an index as deleted, whose table redo does not meet."""
-    named = {one.page.container for one in reading_of(path).recovery.pages()}
+    named = {one.page.container for one in redone_pages(reading_of(path).recovery)}
     groups: dict[bytes, list[Conglomerate]] = {}
     for one in conglomerates(str(path / "seg0/c20.dat")):
         groups.setdefault(one.table_id, []).append(one)
@@ -871,7 +871,7 @@ def rows_on_pages(path: Path) -> list[Written]:
     """What the log's last changes leave on pages that it names."""
     reading = reading_of(path)
     flushed = flushed_pages(reading.scan, reading.recovery, None)
-    named = {one.page for one in (*reading.recovery.pages(), *flushed.pages())}
+    named = {one.page for one in (*redone_pages(reading.recovery), *flushed.pages())}
     versions = {}
     for page in (one for one in named if (path / one.file).exists()):
         (head,) = PageFile(str(path / page.file)).heads([page.number])
@@ -985,7 +985,7 @@ def test_a_row_in_the_log_that_cannot_be_decoded_is_none_that_a_page_lacks(tmp_p
     reading = reading_of(path)
     flushed = flushed_pages(reading.scan, reading.recovery, None)
 
-    def written(versions: Mapping[Page, int]) -> list[Written]:
+    def written(versions: Mapping[Page, int], _: Callable[[int], PageFile]) -> list[Written]:
         found = rows_written(reading.scan, reading.recovery, None, versions)
         return [one._replace(image=b"\x04") for one in found]
 
@@ -1034,11 +1034,8 @@ def ways_of(path: Path) -> list[Callable[[], list[Part]]]:
     scan = reading.scan
 
     def parts(runs: Runs | None, recovery: Recovery, flushed: PageVersions) -> list[Part]:
-        def written(versions: Mapping[Page, int]) -> Iterable[Written]:
-            return rows_written(scan, recovery, runs, versions, judged.file)
-
-        judged = Containers(str(path), cut=False, written=written)
-        return [*judged.parts(recovery, flushed)]
+        written = partial(rows_written, scan, recovery, runs)
+        return [*Containers(str(path), cut=False, written=written).parts(recovery, flushed)]
 
     ways: list[Callable[[], list[Part]]] = []
     for runs in (Runs(reading.log), None):
@@ -1097,7 +1094,7 @@ def test_a_page_that_redo_meets_is_counted_by_the_first_page_of_its_container(
     """Derby 10.10 did not see the columns on it, and failed at the table that they are of."""
     path = killed(tmp_path)
     met: dict[int, set[int]] = {}
-    for one in reading_of(path).recovery.pages():
+    for one in redone_pages(reading_of(path).recovery):
         met.setdefault(one.page.container, set()).add(one.page.number)
     for number, named in met.items():
         file = path / f"seg0/c{number:x}.dat"
@@ -1115,7 +1112,7 @@ def test_a_page_that_neither_the_log_nor_the_first_page_counts_is_of_a_later_tim
     """The log of an older day where its last page was full: the original had 78 of 3,000 rows."""
     monkeypatch.setattr(pages, "_EVERY_PAGE_MAX", every_page_max)
     path = killed(tmp_path)
-    pages_met = [one.page for one in reading_of(path).recovery.pages()]
+    pages_met = [one.page for one in redone_pages(reading_of(path).recovery)]
     file = path / "seg0/c490.dat"
     content, size = file.read_bytes(), PageFile(str(file)).page_size
     there = len(content) // size

@@ -102,6 +102,11 @@ class RedonePages:
         """Whether a change of one of them cut pages off the end of the container."""
         return any(one.cut for one in self)
 
+    @property
+    def undone(self) -> bool:
+        """Whether the last change of one of them took another one back."""
+        return any(one.undone for one in self)
+
     def plain(self, file: PageFile) -> dict[int, tuple[int, int]]:  # noqa: ARG002  # of columns
         """Return pages that are whole and at a version that the log leads to or from.
 

@@ -191,7 +191,14 @@ class _PagesOfRuns(RedonePages):
 
     @property
     def cut(self) -> bool:
-        return bool((self._table[:, kernels.PAGE_BITS] & CUT).any())
+        return self._has(CUT)
+
+    @property
+    def undone(self) -> bool:
+        return self._has(UNDONE)
+
+    def _has(self, bit: int) -> bool:
+        return bool((self._table[:, kernels.PAGE_BITS] & bit).any())
 
     def plain(self, file: PageFile) -> dict[int, tuple[int, int]]:
         size, found = file.page_size, dict[int, tuple[int, int]]()

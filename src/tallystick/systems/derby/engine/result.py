@@ -5,12 +5,11 @@ In: nothing. Out: `Recovery`, which is filled while the log is scanned and redon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 from tallystick.records import Xid
-from tallystick.systems.derby.engine.page_versions import PageGap, RedonePage, RedonePages
+from tallystick.systems.derby.engine.page_versions import PageGap, RedonePages
 from tallystick.systems.derby.format.field_types import Container
 
 
@@ -99,10 +98,6 @@ class Recovery:
     encrypted: frozenset[Container] = frozenset()
     followed: bool = True
     newer_than_judged: str = ""
-
-    def pages(self) -> Iterator[RedonePage]:
-        """Yield the pages that are redone, those of a container together."""
-        return chain.from_iterable(self.by_container())
 
     @property
     def finds_checkpoint(self) -> bool:

@@ -122,8 +122,8 @@ class Containers:
             may be there whose creation was not written.
         sealed: that containers are there is all that can be seen of them.
         cipher: with which pages are encrypted.
-        written: given pages with their versions, returns the rows that the log writes there with
-            the changes that lead to these.
+        written: given pages with their versions, and the files of containers by number, returns the
+            rows that the log writes there with the changes that lead to these.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Containers:
         cut: bool,
         sealed: bool = False,
         cipher: LogCipher | None = None,
-        written: Callable[[Mapping[Page, int]], Iterable[Written]],
+        written: Callable[[Mapping[Page, int], Callable[[int], PageFile]], Iterable[Written]],
     ) -> None:
         self._written = written
         self._versions: dict[Page, int] = {}
@@ -182,11 +182,11 @@ class Containers:
         gaps = _least_versions(recovery)
         self._lasting = {**flushed.container_versions, **recovery.container_versions}
         removed = {one for one, version in self._lasting.items() if version is None}
-        met: dict[int, set[int]] = {}
+        met: dict[int, RedonePages] = {}
         for pages in recovery.by_container():
             if not pages.of.segment:
                 number, of = pages.of.number, pages.of
-                met[number] = {*pages.numbers}
+                met[number] = pages
                 asked = _Asked(pages, early.pop(number, {}), gaps, built.get(of, 0))
                 yield from self._container(asked, made=recovery.containers.get(of, False))
         for one, made in sorted(recovery.containers.items(), key=lambda one: one[0].number):
@@ -230,10 +230,9 @@ class Containers:
         listed: Mapping[int, Conglomerate],
         changed: Collection[Container],
         recovery: Recovery,
-        met: Mapping[int, set[int]],
+        met: Mapping[int, RedonePages],
     ) -> Iterator[Part]:
         """Yield the containers with a damaged page that the log does not write anew."""
-        cuts = {one.of.number for one in recovery.by_container() if one.cut}
         looked_at = wanted = read_at_boot(self._database)
         stored = ((one, self._kept(one)) for one in {*looked_at, *listed})
         paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
@@ -256,10 +255,12 @@ class Containers:
                 text = "is empty"
             elif number in looked_at or number in met:
                 file = PageFile(paths[number], self._cipher)
-                whole, cut = number in looked_at, number in cuts
-                text = _damage(file, met.get(number, set()), whole=whole, cut=cut)
-                if not text and number in looked_at and number in listed and splits_whole:
-                    text = self._of_no_tree(file, listed[number], met.get(number, set()))
+                whole = number in looked_at
+                pages = met.get(number, RedonePages(Container(0, number), ()))
+                numbers = {*pages.numbers}
+                text = _damage(file, numbers, whole=whole, cut=pages.cut)
+                if not text and whole and number in listed and splits_whole:
+                    text = self._of_no_tree(file, listed[number], numbers)
             if text:
                 sound = False
                 why = f"{part} {text}, and the log does not write it anew."
@@ -269,8 +270,8 @@ class Containers:
         half_done = any(one.first < recovery.redo_mark for one in recovery.undo)
         if sound and looked_at == paths.keys() and not half_done:
             # What takes one change back may have added more rows than versions.
-            undone = {one.page.container for one in recovery.pages() if one.undone}
-            moved = {one.number for one in changed} | (met.keys() if recovery.undo else undone)
+            undone = {number for number, pages in met.items() if recovery.undo or pages.undone}
+            moved = {one.number for one in changed} | undone
             yield from self._miscounted(listed, paths, moved)
 
     def _of_no_tree(self, file: PageFile, one: Conglomerate, met: Collection[int]) -> str:
@@ -452,7 +453,7 @@ class Containers:
         """
         found = (
             one
-            for one in self._written(self._versions)
+            for one in self._written(self._versions, self.file)
             # What came before the container was filled may be of an older one of that number.
             if one.leads or one.place > built.get(one.page.of, 0) or _is_logged(one.page)
         )
