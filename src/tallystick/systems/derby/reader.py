@@ -185,10 +185,7 @@ class DerbyReading(Reading):
         checkpoint = found.checkpoint, found.checkpointing
         # Where the whole log is dropped, every end record in it counts.
         runs = None if found.new_log else self._runs
-        mark = found.redo_mark or found.checkpoint
-        analysis = analyse(
-            self.scan, mark, checkpoint, runs, written=found.redo_mark, keep_all=keep_all
-        )
+        analysis = analyse(self.scan, found.redo_mark, checkpoint, runs, keep_all=keep_all)
         if found.may_boot and (begin := unacknowledged_from(self.log, found)) is not None:
             analysis.forgive_from(begin)
         return analysis

@@ -167,9 +167,7 @@ def known_of(log: LogFiles, settings: Mapping[str, str], rests: Sequence[Rest]) 
     if recovery.boots is False or recovery.new_log:
         raise NotClosedInPartsError("a boot does not use the log")
     checkpoint = recovery.checkpoint, recovery.checkpointing
-    analysis = LogAnalysis(
-        recovery.redo_mark or recovery.checkpoint, recovery.redo_mark, checkpoint
-    )
+    analysis = LogAnalysis(recovery.redo_mark, checkpoint)
     analysis.run_count.in_runs = sum(part.size for _, part in parts)
     analysis.records[Outcome.VALID.value] = analysis.run_count.in_runs
     for (_, part), chunk in zip(parts, left, strict=True):

@@ -66,8 +66,8 @@ class LogAnalysis:
     """The result of one pass over all ranges of a log.
 
     Attributes:
-        mark: instant up to which the data pages hold every change: nothing before it is lost.
-        written: the same, or 0 where the checkpoint does not tell it.
+        written: instant up to which the data pages hold every change, or 0 where the checkpoint
+            does not tell it.
         checkpoint: instant of the checkpoint that the control file names, and the number of its
             transaction: its record may be damaged.
         records: counts by outcome, and of ``salvaged`` ones.
@@ -84,7 +84,6 @@ class LogAnalysis:
         run_count: how many records were read in runs, and one by one.
     """
 
-    mark: int = 0
     written: int = 0
     checkpoint: tuple[int, int | None] = 0, None
     records: Counter[str] = field(default_factory=Counter)
@@ -101,6 +100,11 @@ class LogAnalysis:
     """What is known of the transactions of dropped records."""
     transactions: TransactionCollector = field(default_factory=TransactionCollector)
     run_count: RunCount = field(default_factory=RunCount)
+
+    @property
+    def mark(self) -> int:
+        """Instant before which nothing is lost: the data pages hold every change."""
+        return self.written or self.checkpoint[0]
 
     def lost_commits(self, *, whole_log: bool = False) -> list[End]:
         """Return the commits among the end records that a restart drops, or drops with the log."""
@@ -273,25 +277,23 @@ class LogAnalysis:
 
 def analyse(
     scan: LogScan,
-    mark: int,
+    written: int,
     checkpoint: tuple[int, int | None] = (0, None),
     runs: Runs | None = None,
     *,
-    written: int = 0,
     keep_all: bool = False,
 ) -> LogAnalysis:
     """Go through the log once; twice if transactions go on after their ends.
 
     Args:
         scan: of the log.
-        mark: that of `LogAnalysis`.
+        written: that of `LogAnalysis`.
         checkpoint: that of `LogAnalysis`.
         runs: of the log.
-        written: that of `LogAnalysis`.
         keep_all: keep all transactions.
     """
     transactions = TransactionCollector(keep_all=keep_all)
-    found = LogAnalysis(mark, written, checkpoint, transactions=transactions)
+    found = LogAnalysis(written, checkpoint, transactions=transactions)
     for number in scan.log.files:
         for piece in file_pieces(scan.file(number), runs):
             if isinstance(piece, ByteRange):
@@ -299,5 +301,5 @@ def analyse(
             else:
                 found.add_chunk(scan, piece)
     if found.transactions.again:
-        return analyse(scan, mark, checkpoint, runs, written=written, keep_all=True)
+        return analyse(scan, written, checkpoint, runs, keep_all=True)
     return found
