@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.arrow.numba_kernel import kernel, small_kernel
+from tallystick.arrow.json_kernels import (
+    digits_of,
+    magnitude,
+    packed_day,
+    put_digits,
+    put_hex,
+    put_unit,
+    put_whole,
+)
+from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
 from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.format.values.types import TYPES, Layout
@@ -40,12 +49,7 @@ _BY_LAYOUT = {
     Layout.COUNTED_TEXT: TEXT,
     Layout.SHORT_TEXT: TEXT,
 }
-_ESCAPES = np.zeros(128, np.uint8)
-"""The letter after the backslash of a character that JSON escapes so."""
-for _letter, _escape in zip(b'"\\\n\r\t\f\b', b'"\\nrtfb', strict=True):
-    _ESCAPES[_letter] = _escape
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_QUOTE, _BACKSLASH, _DELETE = b'"\\\x7f'
+_QUOTE = ord('"')
 _ZERO, _MINUS, _POINT, _COLON, _BLANK = b"0-.: "
 _SHORT_TEXT, _SHORT_BYTES = types.STRING_0_31, types.BYTES_0_31
 _NS_PER_MS, _NS_PER_SECOND, _MS_PER_DAY = 1_000_000, 1_000_000_000, 86_400_000
@@ -140,7 +144,7 @@ def is_other(data: Any, at: int, end: int, kinds: Any) -> bool:
     if kind == DECIMAL:
         scale, at = number_at(data, at + 1, end, VAR_INT_MAX)
         unscaled, _ = number_at(data, at, end, VAR_LONG_MAX)
-        digits = _digits(_magnitude(unscaled))
+        digits = digits_of(magnitude(unscaled))
         return scale >= _NEGATIVE_FROM or (scale > 0 and digits - 1 - scale < _EXPONENT_MIN)
     if kind == MOMENT:
         date, nanos = _moment(data, at, end)
@@ -207,7 +211,7 @@ def _write_value(data: Any, at: int, end: int, kind: int, out: Any, to: int) -> 
     if kind == TEXT:
         to = _write_text(data, at, end, out, to)
     elif kind == WHOLE:
-        to = _write_whole(whole_number_at(data, at, end), out, to)
+        to = put_whole(whole_number_at(data, at, end), out, to)
     elif kind == DECIMAL:
         to = _write_decimal(data, at, end, out, to)
     elif kind == MOMENT:
@@ -235,9 +239,7 @@ def _write_bytes(data: Any, at: int, end: int, kind: int, out: Any, to: int) -> 
         if kind == UUID and place in _UUID_DASHES:
             out[to] = _MINUS
             to += 1
-        byte = data[at + place]
-        out[to], out[to + 1] = _HEX[byte >> 4], _HEX[byte & 15]
-        to += 2
+        to = put_hex(int(data[at + place]), 2, out, to)
     return to
 
 
@@ -258,65 +260,11 @@ def _write_text(data: Any, at: int, end: int, out: Any, to: int) -> int:
         elif unit >= 0x80:
             unit = (unit & 0x1F) << 6 | int(data[at]) & 0x3F
             at += 1
-        to = _write_unit(unit, out, to)
+        to = put_unit(unit, out, to)
     return to
 
 
-@small_kernel
-def _write_unit(unit: int, out: Any, to: int) -> int:
-    """Write a UTF-16 unit as JSON in ASCII."""
-    if unit >= _BLANK and unit < _DELETE and unit not in (_QUOTE, _BACKSLASH):
-        out[to] = unit
-        return to + 1
-    out[to] = _BACKSLASH
-    if unit < 128 and _ESCAPES[unit]:
-        out[to + 1] = _ESCAPES[unit]
-        return to + 2
-    out[to + 1] = _LETTER_U
-    for place in range(4):
-        out[to + 2 + place] = _HEX[unit >> (12 - 4 * place) & 15]
-    return to + 6
-
-
-_LETTER_U = ord("u")
-
 # -- numbers --------------------------------------------------------------------------------
-
-
-@kernel
-def _magnitude(number: int) -> Any:
-    """Return the absolute value, unsigned: that of the smallest number too."""
-    return np.uint64(-number) if number < 0 else np.uint64(number)
-
-
-@kernel
-def _digits(number: Any) -> int:
-    """Return how many digits an unsigned number has."""
-    count = 1
-    # Both operands unsigned: numba, as NumPy does, makes a float of a signed and an unsigned
-    # number.
-    while number >= np.uint64(10):
-        number //= np.uint64(10)
-        count += 1
-    return count
-
-
-@kernel
-def _write_whole(number: int, out: Any, to: int) -> int:
-    if number < 0:
-        out[to] = _MINUS
-        to += 1
-    value = _magnitude(number)
-    return _write_digits(value, _digits(value), out, to)
-
-
-@kernel
-def _write_digits(value: Any, count: int, out: Any, to: int) -> int:
-    """Write the last ``count`` digits of an unsigned number."""
-    for place in range(to + count - 1, to - 1, -1):
-        out[place] = _ZERO + int(value % np.uint64(10))
-        value //= np.uint64(10)
-    return to + count
 
 
 @kernel
@@ -327,9 +275,9 @@ def _write_decimal(data: Any, at: int, end: int, out: Any, to: int) -> int:
     if unscaled < 0:
         out[to] = _MINUS
         to += 1
-    value = _magnitude(unscaled)
-    count = max(_digits(value), scale + 1)
-    to = _write_digits(value, count, out, to)
+    value = magnitude(unscaled)
+    count = max(digits_of(value), scale + 1)
+    to = put_digits(value, count, out, to)
     if scale > 0:
         # From the end, as each digit moves to where the next one was.
         for place in range(to, to - scale, -1):
@@ -354,7 +302,7 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
         return _UNUSUAL, _UNUSUAL
     if code == types.DATE:
         # A DATE is stored in minutes.
-        return _packed_day(first * 60_000 // _MS_PER_DAY), _DATE_ONLY
+        return _usual_date(packed_day(first * 60_000 // _MS_PER_DAY)), _DATE_ONLY
     if code == types.TIME:
         return _TIME_ONLY, first % _MS_PER_DAY * _NS_PER_MS
     if code == types.TIMESTAMP:
@@ -362,7 +310,7 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
         # The kernel reads a vI as unsigned, the engine as an int: bit 31 is its sign.
         nanos = ((nanos & 0xFFFF_FFFF) ^ 1 << 31) - (1 << 31)
         return (
-            _packed_day(first // _MS_PER_DAY),
+            _usual_date(packed_day(first // _MS_PER_DAY)),
             # 1.2 and 1.3 store the nanoseconds of the second, 1.4 those of the millisecond.
             first % _MS_PER_DAY * _NS_PER_MS + nanos % _NS_PER_MS,
         )
@@ -389,24 +337,6 @@ def _usual_time(ms: int, nanos: int) -> int:
 
 
 @kernel
-def _packed_day(day: int) -> int:
-    """Return year << 9 | month << 5 | day of a day counted from 1970-01-01, as `datetime` does."""
-    # Eras of 400 years, and years that begin on March 1, so that a leap day is the last of its
-    # year: `civil_from_days` of H. Hinnant's date algorithms.
-    era, day_of_era = (day + 719_468) // 146_097, (day + 719_468) % 146_097
-    year_of_era = (
-        day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
-    ) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    if year < 1 or year > 9999:
-        return _UNUSUAL
-    return year << 9 | month << 5 | (day_of_year - (153 * shifted + 2) // 5 + 1)
-
-
-@kernel
 def _write_moment(data: Any, at: int, end: int, out: Any, to: int) -> int:
     date, nanos = _moment(data, at, end)
     if date >= 0:
@@ -422,11 +352,11 @@ def _write_moment(data: Any, at: int, end: int, out: Any, to: int) -> int:
 @kernel
 def _write_parts(one: int, two: int, three: int, digits: int, sign: int, out: Any, to: int) -> int:
     """Write three numbers with a sign between them, the first one of ``digits`` digits."""
-    to = _write_digits(np.uint64(one), digits, out, to)
+    to = put_digits(np.uint64(one), digits, out, to)
     out[to] = sign
-    to = _write_digits(np.uint64(two), 2, out, to + 1)
+    to = put_digits(np.uint64(two), 2, out, to + 1)
     out[to] = sign
-    return _write_digits(np.uint64(three), 2, out, to + 1)
+    return put_digits(np.uint64(three), 2, out, to + 1)
 
 
 @kernel
@@ -435,7 +365,7 @@ def _write_time(nanos: int, out: Any, to: int) -> int:
     to = _write_parts(seconds // 3600, seconds // 60 % 60, seconds % 60, 2, _COLON, out, to)
     if rest:
         out[to] = _POINT
-        to = _write_digits(np.uint64(rest), 9, out, to + 1)
+        to = put_digits(np.uint64(rest), 9, out, to + 1)
         while out[to - 1] == _ZERO:
             to -= 1
     return to

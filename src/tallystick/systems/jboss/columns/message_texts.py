@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.byte_kernels import Bytes, Number, be_int32, be_int64
 from tallystick.arrow.columns import byte_ranges, joined_bytes
+from tallystick.arrow.json_kernels import packed_day, put_digits, put_hex, put_unit, put_whole
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import json_text
 from tallystick.systems.jboss.format import messages
@@ -61,9 +62,6 @@ for _code, _name in messages.BODY_KINDS.items():
     if _name != "map":
         _kind = _word(json.dumps(_name))
         _KINDS[_code, : len(_kind) + 1] = [len(_kind), *_kind]
-_SHORT = np.zeros(128, np.uint8)
-"""By character what stands after a backslash for it."""
-_SHORT[[8, 9, 10, 12, 13, 34, 92]] = _word('btnfr"\\')
 _DAY, _LAST_MOMENT = 86_400_000, 253_402_300_800_000
 """Milliseconds of a day, and of the first moment that no calendar has."""
 
@@ -227,7 +225,7 @@ def _put_message(
     kind = fields[_KIND]
     if kind >= len(_KINDS) or _KINDS[kind, 0] == 0:
         return -1
-    to = _put_number(number, out, _put_word(_HEAD, out, to))
+    to = put_whole(number, out, _put_word(_HEAD, out, to))
     to = _put_text_or_null(data, fields[_ADDRESS], out, _put_word(_TO_ADDRESS, out, to))
     if to < 0:
         return -1
@@ -236,7 +234,7 @@ def _put_message(
     to = _put_word(_TRUE if fields[_DURABLE] else _FALSE, out, _put_word(_TO_DURABLE, out, to))
     to = _put_moment(fields[_EXPIRATION], out, _put_word(_TO_EXPIRATION, out, to))
     to = _put_moment(fields[_TIMESTAMP], out, _put_word(_TO_TIMESTAMP, out, to))
-    to = _put_number(fields[_PRIORITY], out, _put_word(_TO_PRIORITY, out, to))
+    to = put_whole(fields[_PRIORITY], out, _put_word(_TO_PRIORITY, out, to))
     to = _put_word(_TO_PROPERTIES, out, to)
     to = _put_properties(data, fields[_PROPERTIES], sizes, keys, out, to)
     begin, end = fields[_CONTENT], fields[_CONTENT_END]
@@ -263,15 +261,7 @@ def _put_text_or_null(data: Bytes, at: Number, out: Any, to: Number) -> Number:
         if pair != (0xDC00 <= unit < 0xE000):
             return -1
         pair = 0xD800 <= unit < 0xDC00
-        if unit < 128 and _SHORT[unit]:
-            out[to], out[to + 1] = 92, _SHORT[unit]  # backslash
-            to += 2
-        elif 32 <= unit < 127:
-            out[to] = unit
-            to += 1
-        else:
-            out[to], out[to + 1] = 92, 117  # backslash, u
-            to = _put_hex(unit, 4, out, to + 2)
+        to = put_unit(unit, out, to)
     out[to] = 34
     return -1 if pair else to + 1
 
@@ -287,7 +277,7 @@ def _put_user(data: Bytes, at: Number, out: Any, to: Number) -> Number:
         if place in (4, 6, 8, 10):
             out[to] = 45  # minus
             to += 1
-        to = _put_hex(int(data[at + place]), 2, out, to)
+        to = put_hex(int(data[at + place]), 2, out, to)
     out[to] = 34
     return to + 1
 
@@ -297,19 +287,11 @@ def _put_moment(milliseconds: Number, out: Any, to: Number) -> Number:
     """Write what `messages.moment` returns."""
     if milliseconds <= 0 or milliseconds >= _LAST_MOMENT:
         return _put_word(_NULL, out, to)
-    days, rest = milliseconds // _DAY, milliseconds % _DAY
-    # Counted from 1 March of the year 0 in eras of 400 years, so that leap days are the last ones.
-    era, day = (days + 719_468) // 146_097, (days + 719_468) % 146_097
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day -= (153 * month + 2) // 5
-    year += era * 400 + (1 if month >= 10 else 0)
-    month += 3 if month < 10 else -9
+    day, rest = packed_day(milliseconds // _DAY), milliseconds % _DAY
     out[to] = 34
-    to = _put_padded(year, 4, 45, out, to + 1)
-    to = _put_padded(month, 2, 45, out, to)
-    to = _put_padded(day + 1, 2, 32, out, to)
+    to = _put_padded(day >> 9, 4, 45, out, to + 1)
+    to = _put_padded(day >> 5 & 15, 2, 45, out, to)
+    to = _put_padded(day & 31, 2, 32, out, to)
     to = _put_padded(rest // 3_600_000, 2, 58, out, to)
     to = _put_padded(rest // 60_000 % 60, 2, 58, out, to)
     to = _put_padded(rest // 1_000 % 60, 2, 34 if rest % 1_000 == 0 else 46, out, to)
@@ -319,17 +301,15 @@ def _put_moment(milliseconds: Number, out: Any, to: Number) -> Number:
 @kernel
 def _put_padded(value: Number, digits: Number, after: Number, out: Any, to: Number) -> Number:
     """Write a number with zeros before it, and a character after it."""
-    for place in range(digits):
-        out[to + digits - 1 - place] = 48 + value % 10
-        value //= 10
-    out[to + digits] = after
-    return to + digits + 1
+    to = put_digits(np.uint64(value), digits, out, to)
+    out[to] = after
+    return to + 1
 
 
 @kernel
 def _put_digits(data: Bytes, begin: Number, end: Number, out: Any, to: Number) -> Number:
     for place in range(begin, end):
-        to = _put_hex(int(data[place]), 2, out, to)
+        to = put_hex(int(data[place]), 2, out, to)
     return to
 
 
@@ -396,23 +376,7 @@ def _put_value(data: Bytes, kind: Number, at: Number, size: Number, out: Any, to
     value = -1 if data[at] >= 128 else 0
     for place in range(at, at + size):
         value = value << 8 | int(data[place])
-    return _put_number(value, out, to)
-
-
-@kernel
-def _put_number(value: Number, out: Any, to: Number) -> Number:
-    if value < 0:
-        out[to] = 45  # minus
-        to += 1
-    # Counted below 0, as the least number has no counterpart above it.
-    rest, end = value if value < 0 else -value, to
-    while rest != 0 or end == to:
-        out[end] = 48 - rest % -10
-        rest = -(rest // -10)
-        end += 1
-    for place in range((end - to) // 2):
-        out[to + place], out[end - 1 - place] = out[end - 1 - place], out[to + place]
-    return end
+    return put_whole(value, out, to)
 
 
 @kernel
@@ -435,15 +399,7 @@ def _put_unit(unit: Number, out: Any, to: Number) -> Number:
         out[to] = unit
         return to + 1
     out[to], out[to + 1] = 92, 117  # backslash, u
-    return _put_hex(unit, 4, out, to + 2)
-
-
-@kernel
-def _put_hex(value: Number, digits: Number, out: Any, to: Number) -> Number:
-    for place in range(digits):
-        digit = value >> 4 * (digits - 1 - place) & 15
-        out[to + place] = digit + (48 if digit < 10 else 87)
-    return to + digits
+    return put_hex(unit, 4, out, to + 2)
 
 
 @kernel
