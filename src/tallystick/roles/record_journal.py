@@ -108,6 +108,10 @@ class RecordJournal(Protocol):
         """Return whether the deletes of a transaction take effect after its adds and updates."""
         ...
 
+    def check_size(self, size: int) -> None:
+        """Raise `RecordTooLargeError` if no record can have a body of ``size`` bytes."""
+        ...
+
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record; ``user_type`` (-128..127) belongs to the application."""
         ...

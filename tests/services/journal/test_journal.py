@@ -633,6 +633,18 @@ def test_many_transactions_that_are_left_take_no_memory(tmp_path: Path) -> None:
         assert len(journal._left) <= 1
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"shared": True}, {"system": "jboss"}], ids=["tally", "shared", "jboss"]
+)
+def test_of_several_bodies_none_is_written_if_one_is_too_large(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "log", **options) as journal:
+        with pytest.raises(RecordTooLargeError):
+            journal.append_many([b"first", bytes(17 << 20)])
+        assert list(journal.replay()) == []
+
+
 @pytest.mark.parametrize("system", ["tally", "jboss"])
 def test_of_several_bodies_none_is_written_if_one_is_none(system: str, tmp_path: Path) -> None:
     with Journal(tmp_path / "log", system=system) as journal:

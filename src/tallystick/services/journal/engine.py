@@ -96,7 +96,7 @@ class RecordJournalEngine(Uncopied):
         self._role = role
         self._lock = threading.Lock()
         self.add, self.update, self.delete = role.add, role.update, role.delete
-        self.close = role.close
+        self.check_size, self.close = role.check_size, role.close
         self.deletes_last = role.deletes_last
         self._begun = {one.transaction for one in self.prepared()}
         # An id must not be used twice, nor after a restart: it is above the clock and live ids.
@@ -157,7 +157,9 @@ class RecordJournalEngine(Uncopied):
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Add records with new ids and block until all are durable."""
-        tickets = [self.append(body) for body in bodies_of(bodies)]
+        bodies = bodies_of(bodies)
+        self.check_size(max(map(len, bodies), default=0))
+        tickets = [self.append(body) for body in bodies]
         return [ticket.wait() for ticket in tickets]
 
     def prepare(self, transaction: int, extra: bytes = b"", xid: Xid | None = None) -> Ticket:

@@ -166,6 +166,14 @@ class CircularJournal(Closing):
             self._ids.add(entry.record_id)
             return self._submit(entry)
 
+    def check_size(self, size: int) -> None:
+        """Check that a record outside of transactions with a body of ``size`` bytes fits in a file.
+
+        Raises:
+            RecordTooLargeError: it does not.
+        """
+        self._require_fits(size + len(encode_body(self._shape, RecordType.ADD, None, 0, 0, b"")))
+
     def append_update_record(self, record_id: int, user_type: int, body: bytes) -> _Ticket:
         """Add an update to a live record.
 

@@ -80,6 +80,10 @@ class JBossRecordJournal(Uncopied):
         chosen = settings_of(settings, JournalSettings)
         self.journal = CircularJournal(folder, chosen, fs=fs, tolerate_damage=tolerate_damage)
 
+    def check_size(self, size: int) -> None:
+        """Check that a record with a body of ``size`` bytes fits in a file."""
+        self.journal.check_size(size)
+
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record outside of transactions."""
         return self.journal.append_add_record(record_id, user_type, body)

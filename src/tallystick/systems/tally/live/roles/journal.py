@@ -199,7 +199,9 @@ class SharedTallyJournal(TallyJournal):
 
     def append_many(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Append plain records; return their LSNs when all are durable."""
-        tickets = [self.log.append(body) for body in bodies_of(bodies)]
+        bodies = bodies_of(bodies)
+        self.log.check_size(max(map(len, bodies), default=0))
+        tickets = [self.log.append(body) for body in bodies]
         return [ticket.wait() for ticket in tickets]
 
     def new_transaction(self) -> int:

@@ -68,6 +68,10 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         self._open.discard(transaction)
         self._prepared.discard(transaction)
 
+    def check_size(self, size: int) -> None:
+        """Check that a record with a body of ``size`` bytes fits in a segment."""
+        self.log.check_size(size)
+
     def add(self, record_id: int, body: bytes, user_type: int = 0) -> Ticket:
         """Add a record outside of transactions."""
         return self.log.submit(UnplacedRecord(Code.ADD, body, None, record_id, user_type))
