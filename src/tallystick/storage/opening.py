@@ -30,6 +30,14 @@ from tallystick.errors import (
     TransactionUsageError,
 )
 from tallystick.posix import require
+from tallystick.refusals import (
+    ROOM_ERRORS,
+    SPACE_ERRORS,
+    advice_on,
+    file_of,
+    reason_of,
+    room_advice,
+)
 from tallystick.storage.files import FileSystem, HeldFolder, Lock
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
@@ -38,30 +46,9 @@ from tallystick.storage.signals import starts_unchecked, uninterrupted
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
-SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A full disk, a quota, a limit of the size of files: what was refused has changed nothing."""
-ROOM_ERRORS = (*SPACE_ERRORS, errno.EMFILE, errno.ENFILE)
-"""What may go on later: there is no space now, or no file descriptor."""
-
 _NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
 
 _JOIN_SECONDS = 0.05
-_IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
-_ADVICE = {
-    errno.EMFILE: "Raise the limit of open files (ulimit -n), or close some",
-    errno.EAGAIN: "Raise the limits of memory and threads (ulimit -v, ulimit -u), or free some",
-    errno.ENFILE: "The machine has too many open files; close some",
-    errno.ENAMETOOLONG: "Choose a shorter path",
-    errno.EEXIST: _IN_THE_WAY,
-    errno.ENOTDIR: _IN_THE_WAY,
-    errno.EISDIR: _IN_THE_WAY,
-    errno.EACCES: "Open it as a user who may write there, or grant permission",
-    errno.EPERM: "Open it as a user who may write there, or grant permission",
-    errno.EROFS: "The file system is read-only; mount it for writing, or choose another path",
-    errno.ELOOP: "Symbolic links are not followed to the files of a log; put the file itself there",
-    errno.ENOENT: "It vanished or was never there; look again",
-    errno.EFBIG: "Raise the limit of the size of files (ulimit -f)",
-}
 
 
 class Closing(Uncopied, ABC):
@@ -272,15 +259,10 @@ def full_error(file: str, what: str, error: OSError) -> LogFullError:
     """Return the error for ``what``, for which there is no space, or no descriptor."""
     missing = "space" if error.errno in SPACE_ERRORS else "file descriptor"
     return LogFullError(
-        f"no {missing} for {what}: {error.strerror}",
+        f"no {missing} for {what}: {reason_of(error)}",
         file=file,
         advice=f"{room_advice(error)}, then try again; the log is unharmed",
     )
-
-
-def room_advice(error: OSError) -> str:
-    """Return what makes room where the operating system has refused it."""
-    return _ADVICE.get(error.errno or 0, "Free space")
 
 
 @contextmanager
@@ -289,10 +271,9 @@ def closing_log(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
         raise LogPoisonedError(
-            f"the end of the log could not be written: {reason}",
-            file=error.filename if isinstance(error.filename, str) else path,
+            f"the end of the log could not be written: {reason_of(error)}",
+            file=file_of(error, path),
             advice="What was acknowledged is there; the next opening recovers the log",
         ) from error
 
@@ -316,10 +297,10 @@ def writing_backup(
         yield
     except OSError as error:
         kind = LogFullError if error.errno in SPACE_ERRORS else LogWriteError
-        reason = "it is no folder" if error.errno in _NO_FOLDER else error.strerror or error
+        reason = "it is no folder" if error.errno in _NO_FOLDER else reason_of(error)
         raise kind(
             f"the {what} could not be written: {reason}",
-            file=os.fspath(error.filename) if isinstance(error.filename, str) else target,
+            file=file_of(error, target),
             advice=f"The source is unharmed. {advice}",
         ) from error
 
@@ -376,16 +357,14 @@ def require_empty(fs: FileSystem, target: str, but: str = "") -> None:
 
 def refused(path: str, error: OSError) -> TallystickError:
     """Return the error for what the operating system has refused while ``path`` was opened."""
-    file = error.filename if isinstance(error.filename, str) else path
-    reason = error.strerror or str(error) or type(error).__name__
+    file, reason = file_of(error, path), reason_of(error)
     if error.errno in SPACE_ERRORS:
         return LogFullError(
             f"no space to open the log: {reason}",
             file=file,
             advice=f"{room_advice(error)}, then open it again",
         )
-    advice = _ADVICE.get(error.errno or 0)
-    return LogUnreadableError(f"cannot open the log: {reason}", file=file, advice=advice)
+    return LogUnreadableError(f"cannot open the log: {reason}", file=file, advice=advice_on(error))
 
 
 def _place(path: object) -> str:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tallystick.errors import LogClosedError, LogFullError, LogWriteError, copy_error
+from tallystick.refusals import ROOM_ERRORS
 from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
-from tallystick.storage.opening import ROOM_ERRORS, needing_space, start_thread
+from tallystick.storage.opening import needing_space, start_thread
 from tallystick.storage.scheduling import threading
 
 _SPARE = "spare-"

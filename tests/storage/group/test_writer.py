@@ -342,6 +342,29 @@ def test_a_failed_sync_is_raised_to_a_lone_caller_and_to_everyone_after_it(way: 
     assert disk.calls == 2, "nothing may be retried after a failed sync"
 
 
+@pytest.mark.parametrize(
+    ("error", "file", "said"),
+    [
+        (PermissionError(13, "Permission denied", "seg-2"), "seg-2", "grant permission. Close"),
+        (OSError(5, "Input/output error", "seg-2"), "seg-2", "Input/output error; nothing"),
+        (OSError(5, "Input/output error"), "log", "Input/output error; nothing"),
+        (LogPoisonedError("the leader failed", file="log"), "log", "log: the leader failed"),
+    ],
+    ids=["refused", "disk", "no-file", "leader"],
+)
+def test_a_failed_write_names_the_file_and_what_to_do(
+    error: Exception, file: str, said: str
+) -> None:
+    disk = SlowDisk(seconds=0)
+    disk.fail_at, disk.error = 1, lambda: error
+    writer = _writer(disk)
+    with pytest.raises(LogPoisonedError) as caught:
+        writer.submit(1, 1).wait()
+    assert caught.value.file == file
+    assert said in str(caught.value)
+    assert "Error(" not in str(caught.value)
+
+
 @WAYS
 @pytest.mark.parametrize("fail_at", range(1, 25))
 @pytest.mark.parametrize(

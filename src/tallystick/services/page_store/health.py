@@ -16,6 +16,7 @@ from tallystick.errors import (
     LogPoisonedError,
     LogWriteError,
 )
+from tallystick.refusals import file_of, reason_of
 from tallystick.roles import InDoubt
 from tallystick.storage.fork import forked_error
 
@@ -67,8 +68,8 @@ class Health:
     def poisoned(self, error: OSError) -> LogPoisonedError:
         """Return the error for a failed call of the operating system."""
         return LogPoisonedError(
-            f"the page store failed: {error.strerror or error!r}",
-            file=error.filename if isinstance(error.filename, str) else self._path,
+            f"the page store failed: {reason_of(error)}",
+            file=file_of(error, self._path),
             advice=_REOPEN,
         )
 

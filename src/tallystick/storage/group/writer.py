@@ -53,6 +53,7 @@ from tallystick.errors import (
     TallystickError,
     copy_error,
 )
+from tallystick.refusals import advice_on, file_of, reason_of
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.answers import Answers
 from tallystick.storage.group.counters import GroupCounters
@@ -355,16 +356,26 @@ class GroupWriter(Uncopied, Generic[Item]):
 
         An ``error`` that is no `Exception`, such as `SystemExit`, is raised again.
         """
-        cause = LogPoisonedError(
-            f"a write or sync failed: {error!r}; nothing after it is acknowledged",
-            file=self.name,
-            advice="Close the log and open it again: recovery reads what is on the disk",
-        )
-        cause.__cause__ = error
+        cause = self._cause(error)
         reported = self._queue.stop(cause)
         if not isinstance(error, Exception):
             raise error
         return reported
+
+    def _cause(self, error: BaseException) -> LogPoisonedError:
+        if isinstance(error, LogPoisonedError):  # of the leader of a shared log
+            return error
+        file, reason, advice = self.name, repr(error), None
+        if isinstance(error, OSError):
+            file, reason, advice = file_of(error, file), reason_of(error), advice_on(error)
+        reopen = "Close the log and open it again: recovery reads what is on the disk"
+        cause = LogPoisonedError(
+            f"a write or sync failed: {reason}; nothing after it is acknowledged",
+            file=file,
+            advice=f"{advice}. {reopen}" if advice else reopen,
+        )
+        cause.__cause__ = error
+        return cause
 
     # -- forks ------------------------------------------------------------------------------
 

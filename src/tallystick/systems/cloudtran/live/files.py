@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tallystick.errors import LogFullError
+from tallystick.refusals import SPACE_ERRORS, room_advice
 from tallystick.storage.files import File, HeldFolder
-from tallystick.storage.opening import SPACE_ERRORS, room_advice
 from tallystick.storage.scheduling import time
 from tallystick.systems.cloudtran.format.file_names import FileName
 from tallystick.systems.cloudtran.format.layout import (

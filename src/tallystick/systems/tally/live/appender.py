@@ -19,11 +19,12 @@ from typing import Any, Final
 
 from tallystick.core import CORE
 from tallystick.errors import LogFullError
+from tallystick.refusals import SPACE_ERRORS
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, HeldFolder
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LocalFile
-from tallystick.storage.opening import SPACE_ERRORS, full_error, needing_space
+from tallystick.storage.opening import full_error, needing_space
 from tallystick.storage.scheduling import simulated, time
 from tallystick.storage.segments import Segments
 from tallystick.systems.tally.format.columns import GroupPayload

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.records import NumberedRecord
+from tallystick.refusals import file_of
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import File, FileSystem, absolute
 from tallystick.storage.fork import Uncopied
@@ -93,7 +94,7 @@ class Tail(Uncopied):
         try:
             yield from self._read()
         except OSError as error:
-            path = error.filename if isinstance(error.filename, str) else self._folder
+            path = file_of(error, self._folder)
             raise unreadable(path, error) from error
 
     def _read(self) -> Iterator[NumberedRecord]:
