@@ -36,12 +36,15 @@ from tallystick.systems.jboss.applications.imports import NOTE, Waiting, write_i
 from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
 from tallystick.systems.jboss.applications.surroundings import (
     BINDINGS,
+    LISTED,
     MESSAGE_EXTENSIONS,
+    REFERENCES,
     Known,
     UserTypes,
     folder_of,
     is_bindings,
     surroundings_of,
+    waiting,
 )
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
@@ -207,7 +210,7 @@ class JournalReading(Reading):
             return None
         from tallystick.systems.jboss.runs.analysis import analyse_in_runs
 
-        return analyse_in_runs(self.journal)
+        return analyse_in_runs(self.journal, () if self._options.log_only else LISTED | REFERENCES)
 
     @cached_property
     def _sees_every_record(self) -> bool:
@@ -502,6 +505,7 @@ class JournalReading(Reading):
     def _around(self) -> Surroundings:
         known = Known(
             self._listed_contents,
+            self._waiting,
             self._queue_addresses,
             self._dropped,
             self._is_older,
@@ -603,10 +607,14 @@ class JournalReading(Reading):
     def _listed_contents(self, user_types: UserTypes) -> Iterable[Contents]:
         """Return the contents of the records of these user types that a load lists."""
         if (found := self._in_runs) is not None and found.loaded_alike:
-            from tallystick.systems.jboss.runs.analysis import listed_contents
-
-            return listed_contents(self.journal, found.analyser.analysis.live, user_types)
+            return found.listed.contents(self.journal.ordered(), user_types)
         return (contents_of(one) for one in self._engine.live if one.user_type in user_types)
+
+    def _waiting(self, large: Set[int]) -> tuple[Counter[int], Set[int]]:
+        """Return how many messages wait for each queue, and which of the large ones for any."""
+        if (found := self._in_runs) is not None and found.loaded_alike:
+            return found.listed.waiting(large)
+        return waiting(self._listed_contents(REFERENCES), large)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""
@@ -615,7 +623,7 @@ class JournalReading(Reading):
     def verdict(self) -> Verdict:
         """Return the engine's and the strict verdict."""
         engine = Deferred(lambda: engine_report(self._engine))
-        found = verdict(self._evidence, self._findings, self.format, engine)
+        found = verdict(self._evidence, self._findings, self.format, engine, self._own)
         if self._options.log_only:
             return found
         return judged_whole(found, self._around, self._decided)

@@ -18,22 +18,35 @@ from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
 from tallystick.systems.jboss.format.layout import Item
 from tallystick.systems.jboss.format.messages import (
+    ACKNOWLEDGED,
     ALL_TAKEN,
     IDS_GIVEN,
     LARGE_MESSAGE,
+    MESSAGE,
     MESSAGE_TAKEN,
     PAGE_TAKEN,
     PAGE_TRANSACTION,
     QUEUE,
+    REFERENCE,
     UNFINISHED_LARGE,
 )
+from tallystick.systems.jboss.runs import analysis
+from tallystick.systems.jboss.runs import listed as listed_records
 from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
-from tests.systems.jboss.build import add, delete, image, update
+from tests.kit import read_in_runs
+from tests.systems.jboss.build import add, add_tx, commit, delete, image, rollback, update
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
+
+
+@pytest.fixture(params=[False, True], ids=["one by one", "in runs"], autouse=True)
+def _in_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_runs(monkeypatch, always=request.param)
+    monkeypatch.setattr(analysis, "SPENT_MIN", 1)
+    monkeypatch.setattr(listed_records, "HELD_MIN", 0)
 
 
 def broker(tmp_path: Path, case: str = "whole") -> Path:
@@ -145,6 +158,40 @@ def test_bindings_that_are_not_there_lose_the_messages_of_their_queues(
     case: str, rows: int, tmp_path: Path
 ) -> None:
     assert answer(broker(tmp_path, case)) == (Answer.LOSES, "part-lost", rows)
+
+
+FOR_3, FOR_4 = struct.pack(">q", 3), struct.pack(">q", 4)
+ADDED, HELD, TAKEN_OFF = (
+    add(1, b"", MESSAGE),
+    update(1, FOR_3, REFERENCE),
+    update(1, FOR_3, ACKNOWLEDGED),
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "queues"),
+    [
+        ([ADDED], [HELD], "3 (1)"),
+        ([ADDED, HELD, HELD], [update(1, FOR_4, REFERENCE)], "3 (1), 4 (1)"),
+        ([ADDED, HELD, TAKEN_OFF], [update(1, FOR_4, REFERENCE)], "4 (1)"),
+        ([ADDED, HELD, TAKEN_OFF], [HELD], "3 (1)"),
+        ([ADDED, TAKEN_OFF, HELD], [update(1, FOR_3[1:], REFERENCE)], "3 (1)"),
+        ([ADDED, HELD, add(2, b"", MESSAGE), update(2, FOR_4, REFERENCE)], [delete(2)], "3 (1)"),
+        ([ADDED, add_tx(9, 2, FOR_4, REFERENCE)], [HELD, commit(9)], "3 (1), 4 (1)"),
+        ([ADDED, HELD, add_tx(9, 2, FOR_4, REFERENCE)], [rollback(9)], "3 (1)"),
+        ([ADDED, HELD, add_tx(9, 1, FOR_3, ACKNOWLEDGED)], [HELD, commit(9)], ""),
+        ([ADDED, HELD], [TAKEN_OFF], ""),
+        ([ADDED, HELD], [delete(1)], ""),
+    ],
+)
+def test_a_message_waits_for_a_queue_until_that_has_acknowledged_it(
+    first: list[Item], second: list[Item], queues: str, tmp_path: Path
+) -> None:
+    made(tmp_path, "journal", MESSAGES, {1: first, 2: second})
+    (tmp_path / "bindings").mkdir()
+    (why,) = (part.why for part in judged(tmp_path)[1] if part.part == "bindings")
+    assert why.startswith("A start drops") == bool(queues)
+    assert not queues or f"messages of the queues {queues}. The" in why
 
 
 def test_bindings_of_another_day_lose_the_messages_of_queues_that_were_made_since(

@@ -17,8 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
@@ -51,16 +50,16 @@ _ADDRESS: Final = "address.txt"
 """What a folder of pages has, or a start passes over it."""
 _LISTED_MAX: Final = 5
 """Queues and files are listed up to this many."""
-_LISTS: Final = frozenset(
+REFERENCES: Final = frozenset({messages.REFERENCE, messages.ACKNOWLEDGED})
+LISTED: Final = frozenset(
     {
-        messages.REFERENCE,
-        messages.ACKNOWLEDGED,
         messages.LARGE_MESSAGE,
         messages.PAGE_TRANSACTION,
         *messages.COUNTERS,
         *messages.PAGE_TAKEN,
     }
 )
+"""User types of what the journal of messages says of parts beside it, but for references."""
 
 
 UserTypes = Collection[int]
@@ -73,6 +72,7 @@ class Known:
     Attributes:
         listed: the contents of the records of these user types that a load of the journal of
             messages lists.
+        waiting: how many messages wait for each queue, and which of some large ones for any.
         queues: the queues by id, each with its address, in the bindings of a folder; those that
             were dropped, too.
         dropped: what the bindings of a folder have deleted, by id.
@@ -86,6 +86,7 @@ class Known:
     """
 
     listed: Callable[[UserTypes], Iterable[Contents]]
+    waiting: Callable[[Set[int]], tuple[Counter[int], Set[int]]]
     queues: Callable[[str], dict[int, str]]
     dropped: Callable[[str], set[int]]
     is_older: Callable[[str], bool]
@@ -99,8 +100,9 @@ class _Contents:
     """What the messages of a journal need.
 
     Attributes:
-        references: message -> the queues that it is for and that have not acknowledged it.
+        waiting: queue -> how many messages it has not acknowledged; none of 0.
         large: large message -> the size that its record says, in bytes; None where it says none.
+        wanted: large messages that wait for a queue.
         paged: queue -> how many of its messages are in pages.
         transactions: those that have messages in pages -> how often queues have still to take one.
         taken: queue -> the messages that it has taken from pages, as page and place there.
@@ -108,8 +110,9 @@ class _Contents:
         dropped: what the bindings have deleted, queues among it.
     """
 
-    references: dict[int, frozenset[int]] = field(default_factory=dict)
+    waiting: Counter[int] = field(default_factory=Counter)
     large: dict[int, int | None] = field(default_factory=dict)
+    wanted: Set[int] = frozenset()
     paged: Counter[int] = field(default_factory=Counter)
     transactions: dict[int, int] = field(default_factory=dict)
     taken: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
@@ -127,7 +130,8 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     beside = {part: one for part, one in places.items() if one[2] and part != "journal"}
     if extension not in MESSAGE_EXTENSIONS or not beside:
         return alone(folder)
-    contents = _contents(known.listed(_LISTS))
+    contents = _contents(known.listed(LISTED))
+    contents.waiting, contents.wanted = known.waiting(contents.large.keys())
     place = places["bindings"]
     queues: dict[int, str] | None = None
     damage = ""
@@ -242,21 +246,31 @@ def _below(home: str, path: str) -> str:
     return path if path.startswith("/") else f"{home}/{path.removeprefix('./')}"
 
 
+def waiting(references: Iterable[Contents], large: Set[int]) -> tuple[Counter[int], Set[int]]:
+    """Return how many messages wait for each queue, and which of the large ones wait for any.
+
+    ``references`` are the contents of records of `REFERENCES`, in their order.
+    """
+    held: dict[int, set[int]] = {}
+    for number, user_type, body in references:
+        if (queue := messages.queue_id(body)) is None:
+            continue
+        if user_type == messages.REFERENCE:
+            held.setdefault(queue, set()).add(number)
+        elif queue in held:
+            held[queue].discard(number)
+    counts = Counter({queue: len(numbers) for queue, numbers in held.items() if numbers})
+    return counts, {number for numbers in held.values() for number in numbers & large}
+
+
 def _contents(listed: Iterable[Contents]) -> _Contents:
     found = _Contents()
-    references, none = found.references, frozenset[int]()
-    # Messages share their sets of queues: a broker holds millions of messages, of few queues.
-    added = cache(lambda queues, queue: queues | {queue})
     for number, user_type, body in listed:
         queue = messages.queue_id(body)
         if user_type == messages.LARGE_MESSAGE:
             found.large[number] = messages.large_file(body).size
         elif queue is None:
             continue
-        elif user_type == messages.REFERENCE:
-            references[number] = added(references.get(number, none), queue)
-        elif user_type == messages.ACKNOWLEDGED:
-            references[number] = references.get(number, none) - {queue}
         elif user_type == messages.PAGE_TRANSACTION:
             count = messages.counted(messages.PAGE_TRANSACTION, body)
             # The record counts them, and updates of it what was taken.
@@ -284,9 +298,7 @@ def _bindings(
     if damage:
         why = f"{damage}. Messages of queues that it does not name are dropped."
         return Part(BINDINGS, path, found_by, why=why, answer=Answer.CANNOT_TELL)
-    lost = Counter(chain.from_iterable(contents.references.values()))
-    for queue in queues or {}:
-        del lost[queue]  # of one that is not there, too
+    lost = Counter({one: n for one, n in contents.waiting.items() if one not in (queues or {})})
     if lost:
         counts = sorted(lost.items())
         listed = ", ".join(f"{one} ({count:,})" for one, count in counts[:_LISTED_MAX])
@@ -311,7 +323,7 @@ def _bindings(
 
 def _large(place: _Place, contents: _Contents, extension: str) -> Part:
     path, found_by, there = place
-    wanted = {one: size for one, size in contents.large.items() if contents.references.get(one)}
+    wanted = {one: contents.large[one] for one in contents.wanted}
     names = {logical_name(name): name for name in names_beside(path)}
     odd = [text for one, size in sorted(wanted.items()) if (text := _odd(path, names, one, size))]
     if odd:

@@ -210,8 +210,8 @@ class Analyser:
 
     # -- records -------------------------------------------------------------------------------
 
-    def feed(self, placed: PlacedRecord) -> None:
-        """Apply one record."""
+    def feed(self, placed: PlacedRecord) -> list[PlacedRecord]:
+        """Apply one record; return what counts from it on."""
         if placed.dropped:
             self.analysis.dropped.append(placed)
         effects, ended = self.replay.feed(placed)
@@ -221,9 +221,9 @@ class Analyser:
             files = self._touched.setdefault(placed.transaction, [])
             if not files or files[-1] != placed.where.order:
                 files.append(placed.where.order)
-        if effects:
+        changed = [effect.placed for effect in effects]
+        if changed:
             # What a commit applies is all known before anything of it changes what is live.
-            changed = [effect.placed for effect in effects]
             low = list(self._low(changed))
             orders = [one.where.order for one in changed]
             kinds = [
@@ -232,6 +232,7 @@ class Analyser:
             ]
             self.apply(orders, kinds, [one.number for one in changed], changed.__getitem__)
             self.note_again(low)
+        return changed
 
     def _low(self, changed: Iterable[PlacedRecord]) -> Iterator[int]:
         """Yield the ids of adds and updates below one that was deleted before."""

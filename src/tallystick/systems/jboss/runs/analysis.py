@@ -7,10 +7,10 @@ should, are counted in columns; the others are replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from tallystick.systems.jboss.read.classify import nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
-from tallystick.systems.jboss.read.scan import OFFSET, SIZE
-from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
+from tallystick.systems.jboss.read.scan import OFFSET
+from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of
+from tallystick.systems.jboss.runs.listed import ListedRecords
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
@@ -35,7 +36,6 @@ from tallystick.systems.jboss.runs.pieces import (
 from tallystick.systems.jboss.runs.transactions import effects_of
 from tallystick.systems.runs import RunCount
 
-_Listed = TypeVar("_Listed")
 SPENT_MIN = 32
 """Least number of records of which those that leave nothing are taken out in columns first."""
 ADDS = marked((layout.ADD, layout.ADD_TX))
@@ -52,15 +52,19 @@ class AnalysisInRuns:
         loaded_alike: whether the journal's own loader sees the same records, and lists those that
             are live.
         count: how many records were read in runs.
+        listed: the records of some user types that a load lists, where ``loaded_alike`` holds.
     """
 
     analyser: Analyser
     loaded_alike: bool
     count: RunCount
+    listed: ListedRecords
 
 
-def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
-    """Read all files of a journal strictly.
+def analyse_in_runs(
+    journal: JournalFiles, user_types: Collection[int] = ()
+) -> AnalysisInRuns | None:
+    """Read all files of a journal strictly; keep the records of some user types.
 
     Returns:
         None where the records have to be analysed one by one: those of a file without a renewed
@@ -73,7 +77,8 @@ def analyse_in_runs(journal: JournalFiles) -> AnalysisInRuns | None:
     analyser = Analyser(generation.shape, [file.file_id for file in files], every=False)
     # The loaders of 2008 and 2009 scan by rules of their own (`engine.original_scan`): what the
     # rows of our scan are to them is not known here.
-    found = AnalysisInRuns(analyser, not generation.has_own_scan, RunCount())
+    kept = ListedRecords(user_types, analyser.analysis.live)
+    found = AnalysisInRuns(analyser, not generation.has_own_scan, RunCount(), kept)
     for order, file in enumerate(files):
         rows = _known(analyser, journal, file, order)
         # Its records count at the place of their own id, while the files before were applied in the
@@ -177,15 +182,17 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
     # A step ends before each commit or rollback that is replayed, because what that one changes
     # counts at its own place among what the columns change.
     for changed, closed, singles in effects.steps(records.at(others)):
-        _apply(analyser, where, changed)
+        found.listed.add(where, _apply(analyser, where, changed))
         committed = closed.kinds == layout.COMMIT
         numbers = closed.transactions
         analyser.close(where.order, numbers[committed].tolist(), numbers[~committed].tolist())
         for fields in singles:
-            analyser.feed(PlacedRecord(*fields, where))
+            for placed in analyser.feed(PlacedRecord(*fields, where)):
+                found.listed.add_one(placed)
 
 
-def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
+def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> Chunk:
+    """Apply records in columns; return them without those that leave nothing."""
     outcome = (changed.kinds == layout.ADD) & (changed.counts == HEURISTIC_TYPE)
     kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds)
     # Before the spent records are taken away: their deletes, too, raise the highest deleted id.
@@ -204,6 +211,7 @@ def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> None:
     analyser.apply(repeat(where.order), kinds.tolist(), changed.ids.tolist(), placed)
     # Last, as it asks which of these ids are live now.
     analyser.note_again(low)
+    return changed
 
 
 def _low(analyser: Analyser, changed: Chunk) -> list[int]:
@@ -249,43 +257,7 @@ def listed(journal: JournalFiles, live: Mapping[int, object]) -> tuple[list[layo
     Returns:
         The records, and the highest id that raises the loader's maximum, -1 for none.
     """
-
-    def decoded(shape: layout.Shape, data: memoryview, changed: Chunk) -> list[layout.Item]:
-        return [layout.decode(shape, data, at, size) for at, size in changed.rows[:, :2].tolist()]
-
-    return _load(journal, live, None, decoded, _itself)
-
-
-def listed_contents(
-    journal: JournalFiles, live: Mapping[int, object], user_types: Collection[int]
-) -> list[layout.Contents]:
-    """Return the contents of the records of some user types that a load lists, as `listed`."""
-
-    def cut(shape: layout.Shape, data: memoryview, changed: Chunk) -> list[layout.Contents]:
-        # Before a body: the transaction, the id, the size of the body and the user type.
-        fields = layout.I8.size * (1 + INSIDE[changed.kinds]) + layout.I4.size + 1
-        begins = changed.rows[:, OFFSET] + shape.fields_at + fields
-        ends = changed.rows[:, OFFSET] + changed.rows[:, SIZE] - layout.CHECK_SIZE
-        columns = (changed.ids, changed.counts, begins, ends)
-        return [
-            (number, user_type, bytes(data[begin:end]))
-            for number, user_type, begin, end in zip(
-                *(one.tolist() for one in columns), strict=True
-            )
-        ]
-
-    return _load(journal, live, user_types, cut, layout.contents_of)[0]
-
-
-def _load(
-    journal: JournalFiles,
-    live: Mapping[int, object],
-    user_types: Collection[int] | None,
-    of_chunk: Callable[[layout.Shape, memoryview, Chunk], list[_Listed]],
-    of_item: Callable[[layout.Item], _Listed],
-) -> tuple[list[_Listed], int]:
-    """Return what the functions make of the records that a load lists, and the highest id."""
-    replay, found, highest = Replay(journal.generation.shape, ()), list[_Listed](), -1
+    replay, found, highest = Replay(journal.generation.shape, ()), list[layout.Item](), -1
     for order, file in enumerate(journal.ordered()):
         where = RecordFile(file, journal.shape(file), order, file.stamp)
         rows, data = valid_rows(file_rows(file, where.shape)), file.data()
@@ -293,18 +265,14 @@ def _load(
         highest = max(highest, int(records.ids[RAISING[records.kinds]].max(initial=-1)))
         effects, others = effects_of(records, replay.open)
         for changed, _, singles in effects.steps(records.at(others)):
-            kept = ~DELETES[changed.kinds]
-            if user_types is not None:
-                kept &= np.isin(changed.counts, list(user_types))
-            remaining = changed.at(kept)
-            found += of_chunk(where.shape, data, remaining.at(among(remaining.ids, live)))
+            remaining = changed.at(~DELETES[changed.kinds])
+            places = remaining.rows[among(remaining.ids, live), :2].tolist()
+            found += [layout.decode(where.shape, data, at, size) for at, size in places]
             done = (replay.feed(PlacedRecord(*fields, where))[0] for fields in singles)
-            for placed in (effect.placed for effects_ in done for effect in effects_):
-                of_type = user_types is None or placed.value in user_types
-                if of_type and placed.number in live and not DELETES[placed.kind]:
-                    found.append(of_item(placed.item))
+            found += [
+                effect.placed.item
+                for effects_ in done
+                for effect in effects_
+                if effect.placed.number in live and not DELETES[effect.placed.kind]
+            ]
     return found, highest
-
-
-def _itself(item: layout.Item) -> layout.Item:
-    return item

@@ -22,9 +22,16 @@ from tallystick.systems.jboss.verdict.differences import Evidence, differences
 
 
 def verdict(
-    evidence: Evidence, findings: list[Finding], format_name: str, engine: Mapping[str, Any]
+    evidence: Evidence,
+    findings: list[Finding],
+    format_name: str,
+    engine: Mapping[str, Any],
+    own: Judgement,
 ) -> Verdict:
-    """Return the engine's verdict, which is given, and the strict one side by side."""
+    """Return the engine's verdict, which is given, and the strict one side by side.
+
+    ``own`` is the answer about the journal, as `judgement` returns it.
+    """
     return Verdict(
         SYSTEM_NAME,
         evidence.log,
@@ -32,7 +39,7 @@ def verdict(
         engine,
         _strict(evidence, findings),
         tuple(differences(evidence)),
-        judgement(evidence, findings),
+        own,
     )
 
 
