@@ -20,12 +20,7 @@ from tallystick.systems.h2.read.stream import DataFault, LogStream, PageFile, Tr
 from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.verdict.closed import is_freed
-from tallystick.systems.h2.verdict.losses import (
-    after_damage,
-    after_end,
-    after_header,
-    after_redo,
-)
+from tallystick.systems.h2.verdict.losses import lost_with
 
 _NAMES_MAX = 5
 """Names that a message lists."""
@@ -50,11 +45,11 @@ def findings_of(result: EngineResult, finding: FindingBuilder) -> Iterator[Findi
     if file.pages is not None:
         yield from _header_findings(file, file.pages, finding)
     if file.stream is not None:
-        yield from _misnamed_findings(file, file.stream, finding)
-        yield from _ending_findings(file.stream, file.zone, finding)
+        yield from _misnamed_findings(result, file.stream, finding)
+        yield from _ending_findings(result, file.stream, finding)
     if result.digest is not None and result.recovery is not None:
         quiet = result.recovery.end.quiet_fault
-        yield from _entry_findings(result.digest, quiet, file.zone, finding)
+        yield from _entry_findings(result, result.digest, quiet, finding)
         yield from _transaction_findings(result.digest, finding)
         yield from _stale_names(result.digest.stream, file.zone, finding)
     yield from _opening_findings(result, finding)
@@ -101,15 +96,15 @@ def _header_findings(
 
 
 def _misnamed_findings(
-    file: OpenedFile, stream: LogStream, finding: FindingBuilder
+    result: EngineResult, stream: LogStream, finding: FindingBuilder
 ) -> Iterator[Finding]:
-    header = file.header
+    file, header = result.file, result.file.header
     if not stream.misnamed or stream.lost or header is None:
         return
     if is_freed(stream.pages, stream, header):
         return
     copy = file.used_copy
-    lost = after_header(file)
+    lost = lost_with(result, "header-drops-log")
     what = f"header page {copy} is whole but leads to no log ({stream.misnamed}); "
     offset = copy * stream.pages.page_size
     if lost.commits and file.other is not None:
@@ -150,7 +145,8 @@ def _opening_findings(result: EngineResult, finding: FindingBuilder) -> Iterator
         yield finding(
             "partial-redo",
             f"the engine stops redoing here without a word and opens the database: "
-            f"{opening.partial}; changes of {after_redo(result)} after this place are lost",
+            f"{opening.partial}; changes of {lost_with(result, 'partial-redo')} after this place "
+            "are lost",
             offset=opening.partial_at if opening.partial_at >= 0 else None,
         )
     yield from _table_findings(result, finding)
@@ -215,10 +211,12 @@ def _oddities(opening: Opening, finding: FindingBuilder) -> Iterator[Finding]:
 # -- how the log ends -----------------------------------------------------------------------
 
 
-def _ending_findings(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iterator[Finding]:
+def _ending_findings(
+    result: EngineResult, stream: LogStream, finding: FindingBuilder
+) -> Iterator[Finding]:
     page_size = stream.pages.page_size
     if stream.lost:
-        yield _lost_finding(stream, zone, finding)
+        yield _lost_finding(result, stream, finding)
     elif stream.chain.end in _CHAIN_DAMAGES:
         yield finding(
             "trunk-chain-broken",
@@ -275,10 +273,11 @@ def _impossible_findings(stream: LogStream, finding: FindingBuilder) -> Iterator
         )
 
 
-def _lost_finding(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Finding:
+def _lost_finding(result: EngineResult, stream: LogStream, finding: FindingBuilder) -> Finding:
     where = stream.fault_page if stream.fault is not None else stream.chain.end_page
     reason = stream.fault if stream.fault is not None else stream.chain.end
-    lost, after = after_damage(stream, zone), len(stream.lost) - (where in stream.lost)
+    lost = lost_with(result, "lost-behind-damage")
+    after = len(stream.lost) - (where in stream.lost)
     if not lost.commits:
         return finding(
             "log-page-damaged",
@@ -311,7 +310,7 @@ _ENTRY_TEXTS = {
 
 
 def _entry_findings(
-    digest: LogDigest, quiet_fault: str, zone: Zone, finding: FindingBuilder
+    result: EngineResult, digest: LogDigest, quiet_fault: str, finding: FindingBuilder
 ) -> Iterator[Finding]:
     for code, fault in digest.faults.items():
         yield finding(
@@ -323,8 +322,8 @@ def _entry_findings(
         yield finding(
             "log-cut-short",
             f"the engine stops reading the log early and says nothing: {quiet_fault}; "
-            f"whatever follows is dropped by a restart, at least {after_end(digest, zone)} on "
-            "later pages",
+            "whatever follows is dropped by a restart, at least "
+            f"{lost_with(result, 'log-cut-short')} on later pages",
         )
 
 

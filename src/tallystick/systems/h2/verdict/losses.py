@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tallystick.printable import counted
-from tallystick.systems.h2.engine.digest import LogDigest
 from tallystick.systems.h2.engine.opening import EngineResult
 from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import StoreError
@@ -93,21 +92,13 @@ def _entries_of(parts: Iterable[LogStream], zone: Zone) -> Iterator[Dropped]:
 
 
 def _after_damage(stream: LogStream, zone: Zone) -> Iterator[LogStream]:
+    """Yield the pages of the log that the engine does not reach."""
     every = salvaged(stream.pages, stream, zone)
     return (part for part, run in every if run.pages[0] in stream.lost)
 
 
-def after_damage(stream: LogStream, zone: Zone) -> Loss:
-    """Count what stands on the pages of the log that the engine does not reach."""
-    return loss_of(_after_damage(stream, zone), zone)
-
-
-def after_end(digest: LogDigest, zone: Zone) -> Loss:
-    """Count what stands on the pages after the one where the engine's scan ends early."""
-    return loss_of(parts_after(digest.stream, digest.known_to, zone), zone)
-
-
 def _after_header(file: OpenedFile) -> Iterable[LogStream]:
+    """Return what the log holds that the header in force should name."""
     if (other := file.other) is not None:
         return (other,)
     if file.stream is None:
@@ -116,12 +107,8 @@ def _after_header(file: OpenedFile) -> Iterable[LogStream]:
     return (part for part, run in every if run.pages[0] in dropped)
 
 
-def after_header(file: OpenedFile) -> Loss:
-    """Count what the log holds that the header in force should name."""
-    return loss_of(_after_header(file), file.zone)
-
-
 def _after_redo(result: EngineResult) -> Iterator[Entry]:
+    """Yield the commits and the committed rows after the place where redo ended."""
     log, recovery = result.log, result.recovery
     if log is None or recovery is None:
         return
@@ -132,11 +119,6 @@ def _after_redo(result: EngineResult) -> Iterator[Entry]:
             yield entry
 
 
-def after_redo(result: EngineResult) -> Loss:
-    """Count the commits and the committed rows after the place where redo ended."""
-    return _counted(_after_redo(result))
-
-
 def _dropped_parts(result: EngineResult, code: str) -> Iterable[LogStream]:
     """Return the parts of the file that a restart does not read for a finding of this code."""
     stream, zone = result.file.stream, result.file.zone
@@ -145,6 +127,7 @@ def _dropped_parts(result: EngineResult, code: str) -> Iterable[LogStream]:
     if stream is not None and code == "lost-behind-damage":
         return _after_damage(stream, zone)
     if result.digest is not None and code == "log-cut-short":
+        # Those after the page where the engine's scan ends early.
         return parts_after(result.digest.stream, result.digest.known_to, zone)
     return ()
 
@@ -157,12 +140,10 @@ def dropped_with(result: EngineResult, code: str) -> Iterable[Dropped]:
     return _entries_of(_dropped_parts(result, code), result.file.zone)
 
 
-def lost_with(result: EngineResult, code: str) -> Loss | None:
-    """Return what a restart drops with a finding of this code; None: it is gone already."""
-    if code == "file-cut-short":
-        return None
+def lost_with(result: EngineResult, code: str) -> Loss:
+    """Count what a restart drops with a finding of this code; nothing of what is gone already."""
     if code == "partial-redo":
-        return after_redo(result)
+        return _counted(_after_redo(result))
     return loss_of(_dropped_parts(result, code), result.file.zone)
 
 

@@ -118,10 +118,11 @@ def _in_doubt(one: LoggedTransaction) -> dict[str, Any]:
 def _lost(result: EngineResult, findings: Sequence[Finding]) -> dict[str, Any]:
     """Count commits as ``records``, at least; a loss whose size is not known counts as one."""
     losses = [one for one in findings if one.severity is Severity.LOSS]
-    counted = [lost_with(result, one.code) for one in losses]
+    # What a file that was cut has lost is gone: a restart loses no more of it.
+    counted = [lost_with(result, one.code) for one in losses if one.code != "file-cut-short"]
     return {
-        "records": sum(max(1, one.commits) for one in counted if one is not None),
-        "rows": sum(one.rows for one in counted if one is not None),
+        "records": sum(max(1, one.commits) for one in counted),
+        "rows": sum(one.rows for one in counted),
         "ends": [_loss(one) for one in losses],
     }
 
