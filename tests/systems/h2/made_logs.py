@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tallystick.systems.h2.database import nodes, schema
-from tallystick.systems.h2.database.nodes import BITMAP_START, FreeList, Leaf
+from tallystick.systems.h2.database.nodes import FreeList, Leaf
 from tallystick.systems.h2.database.schema import Row, index_row, object_row
 from tallystick.systems.h2.format import entries as records
 from tallystick.systems.h2.format import layout
@@ -409,7 +409,7 @@ def _tables(page_size: int, count: int) -> list[bytes]:
     null = bytes((values.NULL,))
     keyed = [(KEYED_TABLE, key, _key(key) + null) for key in STORED_KEYS]
     counted = [(COUNTED_TABLE, key, null * 3) for key in STORED_KEYS]
-    bits = bytearray(page_size - BITMAP_START)
+    bits = bytearray(page_size - layout.FREE_LIST_START)
     for page in range(layout.FREE_LIST_ROOT, count):
         at = page - layout.FREE_LIST_ROOT
         bits[at >> 3] |= 1 << (at & 7)

@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from tallystick.systems.h2.database import nodes, schema
-from tallystick.systems.h2.database.nodes import BITMAP_START, FreeList, Leaf, Node, empty_index
+from tallystick.systems.h2.database.nodes import FreeList, Leaf, Node, empty_index
 from tallystick.systems.h2.database.schema import Row, index_row, object_row
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
@@ -85,7 +85,7 @@ def first_pages(page_size: int) -> bytes:
     _fill(objects, catalogue.objects)
     index = Leaf(TABLE_META, schema.META_COLUMNS)
     _fill(index, catalogue.index)
-    bits = bytearray(page_size - BITMAP_START)
+    bits = bytearray(page_size - layout.FREE_LIST_START)
     for place in range(2 + len(catalogue.roots)):  # the list itself, the page index, the roots
         bits[place >> 3] |= 1 << (place & 7)
     header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)

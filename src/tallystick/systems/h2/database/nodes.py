@@ -22,6 +22,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from tallystick.roles import Codec
@@ -29,14 +30,12 @@ from tallystick.storage.btree import damaged_page
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.numbers import (
     decode_var_int,
-    decode_var_long,
     encode_var_int,
     encode_var_long,
     var_long_size,
 )
+from tallystick.systems.h2.format.table_pages import decode_leaf, decode_node
 
-BITMAP_START = 3
-"""Offset of the bits in a free-list page, which has no parent."""
 UNKNOWN_COUNT = -1
 KEY_SIZE_MAX = 10
 _SHORT = struct.Struct(">H")
@@ -222,47 +221,28 @@ def _parent(page: bytes) -> int:
 
 
 def _decode_leaf(page: bytes) -> Leaf:
-    table, at = decode_var_int(page, _HEAD_SIZE)
-    columns, at = decode_var_int(page, at)
-    (count,) = _SHORT.unpack_from(page, at)
-    at += _SHORT.size
-    leaf = Leaf(table, columns, _parent(page))
-    if not page[0] & layout.LAST:
-        (leaf.overflow,) = _INT.unpack_from(page, at)
-        at += _INT.size
-        if count != 1 or leaf.overflow <= 0:
-            raise ValueError(f"{count} rows, one of them too long")
-    end = len(page)
-    for _ in range(count):
-        key, at = decode_var_long(page, at)
-        (offset,) = _SHORT.unpack_from(page, at)
-        at += _SHORT.size
-        if offset > end:
-            raise ValueError("rows in another order than their keys")
-        leaf.keys.append(key)
-        leaf.rows.append(page[offset:end])
-        end = offset
-    if end < at:
+    table, _ = decode_var_int(page, _HEAD_SIZE)
+    found = decode_leaf(page)
+    if not page[0] & layout.LAST and (len(found.keys) != 1 or found.overflow <= 0):
+        raise ValueError(f"{len(found.keys)} rows, one of them too long")
+    limits = [len(page), *found.offsets]
+    if any(offset > end for end, offset in pairwise(limits)):
+        raise ValueError("rows in another order than their keys")
+    if limits[-1] < found.end:
         raise ValueError("rows that reach into the entries")
-    return leaf
+    rows = [page[offset:end] for end, offset in pairwise(limits)]
+    return Leaf(table, found.columns, _parent(page), found.keys, rows, found.overflow)
 
 
 def _decode_inner(page: bytes) -> Inner:
     table, at = decode_var_int(page, _HEAD_SIZE)
-    row_count, count, last = _INNER.unpack_from(page, at)
+    _, count, _ = _INNER.unpack_from(page, at)
     if count < 0:
         raise ValueError(f"{count} entries")
-    at += _INNER.size
-    inner = Inner(table, [], [], _parent(page), row_count)
-    for _ in range(count):
-        (child,) = _INT.unpack_from(page, at)
-        key, at = decode_var_long(page, at + _INT.size)
-        inner.children.append(child)
-        inner.keys.append(key)
-    inner.children.append(last)
-    if min(inner.children) <= layout.META_ROOT:
+    found = decode_node(page)
+    if min(found.children) <= layout.META_ROOT:
         raise ValueError("a child that is no page of a table")
-    return inner
+    return Inner(table, found.keys, found.children, _parent(page), found.row_count)
 
 
 def _decode_chunk(page: bytes) -> Chunk:
@@ -279,7 +259,7 @@ def _decode_chunk(page: bytes) -> Chunk:
 
 
 def _decode_free_list(page: bytes) -> FreeList:
-    return FreeList(bytearray(page[BITMAP_START:]))
+    return FreeList(bytearray(page[layout.FREE_LIST_START :]))
 
 
 _DECODERS: dict[int, Callable[[bytes], Node]] = {

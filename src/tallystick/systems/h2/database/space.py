@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Pages
-from tallystick.systems.h2.database.nodes import BITMAP_START, Empty, FreeList, Node
+from tallystick.systems.h2.database.nodes import Empty, FreeList, Node
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.live.files import PageStoreFile
 
@@ -29,7 +29,7 @@ class Space:
         """Pages that stay marked when they are released: a later record of the log uses them."""
         self._undone = undone
         self._store = store
-        self._per_list = (store.page_size - BITMAP_START) * 8
+        self._per_list = (store.page_size - layout.FREE_LIST_START) * 8
 
     @property
     def page_count(self) -> int:

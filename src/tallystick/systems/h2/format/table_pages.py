@@ -14,7 +14,7 @@ In: a page. Out: its keys, and the offsets of its rows or its children.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.numbers import decode_var_int, decode_var_long
@@ -26,13 +26,14 @@ FIELDS_START = layout.PAGE_HEADER.size
 
 @dataclass(slots=True)
 class DataLeaf:
-    """A data leaf: keys and the offsets of their rows."""
+    """A data leaf: keys and the offsets of their rows; ``end`` is that of its entries."""
 
     page: bytes | memoryview
     columns: int
     overflow: int
     keys: list[int]
     offsets: list[int]
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ def decode_leaf(page: bytes | memoryview) -> DataLeaf:
         at += 2
         keys.append(key)
         offsets.append(offset & 0xFFFF)
-    return DataLeaf(page, columns, overflow, keys, offsets)
+    return DataLeaf(page, columns, overflow, keys, offsets, at)
 
 
 def decode_node(page: bytes | memoryview) -> DataNode:
