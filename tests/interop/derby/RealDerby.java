@@ -60,6 +60,7 @@ public class RealDerby {
             case "open" -> aside(rest);
             case "commit" -> ((Connection) kept.get(kept.size() - 1)).commit();
             case "prepared" -> prepare(rest);
+            case "value" -> System.out.println("VALUE " + tried(() -> value(rest)));
             case "rows" -> System.out.println("ROWS " + tried(() -> rows()));
             case "recover" -> System.out.println("RECOVER " + recover());
             case "shutdown" -> shutdown();
@@ -110,6 +111,15 @@ public class RealDerby {
             while (set.next()) found.add(set.getInt(1) + "=" + set.getString(2));
         }
         return found.toString();
+    }
+
+    /** The first column of the first row. */
+    static String value(String query) throws SQLException {
+        if (connection == null) connection = open();
+        try (Statement statement = connection.createStatement(); ResultSet set = statement.executeQuery(query)) {
+            set.next();
+            return set.getString(1);
+        }
     }
 
     static String recover() throws Exception {

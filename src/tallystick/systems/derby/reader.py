@@ -31,7 +31,11 @@ from tallystick.records import (
 from tallystick.storage.source import logical_name
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.derby.engine.analysis import LogAnalysis, analyse
-from tallystick.systems.derby.engine.flushed_pages import flushed_pages, rows_written
+from tallystick.systems.derby.engine.flushed_pages import (
+    first_file,
+    flushed_pages,
+    rows_written,
+)
 from tallystick.systems.derby.engine.recovery import (
     VERSION_SETTING,
     reach_from,
@@ -40,6 +44,7 @@ from tallystick.systems.derby.engine.recovery import (
     recovery_begins,
 )
 from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.engine.rows_after import RowsAfter
 from tallystick.systems.derby.format.layout import (
     HEADER_SIZE,
     Control,
@@ -456,8 +461,14 @@ class DerbyReading(Reading):
         cut = unacknowledged_from(self.log, self.recovery) is not None
         log = self.log
         written = partial(rows_written, self.scan, self.recovery, self._runs)
+        first = first_file(self.scan, self.recovery)
         containers = Containers(
-            database, cut=cut, sealed=log.sealed, cipher=log.cipher, written=written
+            database,
+            cut=cut,
+            sealed=log.sealed,
+            cipher=log.cipher,
+            written=written,
+            followed=partial(RowsAfter, log, self.recovery, first),
         )
         return containers.parts(self.recovery, flushed)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tallystick.systems.derby.engine.page_files import PageFile
 from tallystick.systems.derby.engine.page_versions import CUTTING, PageVersions
 from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.engine.rows_after import RowsAfter
 from tallystick.systems.derby.format.field_types import Page
 from tallystick.systems.derby.format.layout import make_instant, split_instant
 from tallystick.systems.derby.format.operations import (
@@ -95,16 +96,20 @@ def rows_written(
     runs: Runs | None,
     wanted: Mapping[Page, int],
     files: Callable[[int], PageFile] | None = None,
+    after: RowsAfter | None = None,
 ) -> Iterable[Written]:
     """Return the rows that inserts, updates and marks write last up to these versions of pages.
 
     From the files that lead up to the redo mark on. A row of an insert or update where nothing but
     marks of rows as deleted came after it; of such a mark where it leads to the version. With the
-    ``files`` of containers by number, rows may be left out that the pages have.
+    ``files`` of containers by number, rows may be left out that the pages have. What is read for
+    that is noted in ``after``, too.
     """
     found = _Last(wanted)
     sought = _Sought(wanted) if wanted and runs is not None else None
-    for piece in _pieces(scan, recovery, runs) if wanted else ():
+    for piece in _pieces(scan, recovery, runs) if wanted or after is not None else ():
+        if after is not None:
+            after.note(piece)
         if isinstance(piece, ByteRange):
             if piece.body is not None and piece.is_believed:
                 found.note(piece.place, piece.body)
@@ -121,7 +126,7 @@ def rows_written(
 
 def _pieces(scan: LogScan, recovery: Recovery, runs: Runs | None) -> Iterator[Piece]:
     """Yield the pieces of the log from the files that lead up to the redo mark on, to its end."""
-    first = min(_files_up_to(scan, recovery), default=0)
+    first = first_file(scan, recovery)
     for number in (one for one in scan.log.files if one >= first):
         for piece in file_pieces(scan.file(number), runs):
             at = piece.offset + piece.length if isinstance(piece, ByteRange) else piece.end
@@ -300,6 +305,11 @@ def _key_of(columns: NDArray[np.int64]) -> NDArray[np.int64]:
     container, page = columns
     keys: NDArray[np.int64] = container * _MIX ^ page
     return keys
+
+
+def first_file(scan: LogScan, recovery: Recovery) -> int:
+    """Return the number of the first file of those that are read up to the redo mark."""
+    return min(_files_up_to(scan, recovery), default=0)
 
 
 def _files_up_to(scan: LogScan, recovery: Recovery) -> Sequence[int]:

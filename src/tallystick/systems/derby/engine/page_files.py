@@ -10,14 +10,17 @@ import struct
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from tallystick.errors import LogFormatError
 from tallystick.storage.source import read_part, source_size
-from tallystick.systems.derby.format.compressed_numbers import Cursor
+from tallystick.systems.derby.engine.index_pages import (
+    UNREADABLE,
+    is_leaf,
+    is_tree,
+    node_of,
+    rows_of_index,
+)
 from tallystick.systems.derby.format.container_pages import (
     ALLOCATION,
-    CHECKSUM_SIZE,
     HEAD_AT,
     HEAD_SIZE,
     ROW_DELETED,
@@ -30,7 +33,6 @@ from tallystick.systems.derby.format.container_pages import (
     rows_at,
 )
 from tallystick.systems.derby.format.crypto import LogCipher
-from tallystick.systems.derby.format.page_rows import read_row
 from tallystick.systems.derby.read.containers import CONTROL_ROW
 
 _DROPPED, _COMMITTED_DROP = 1, 2
@@ -38,12 +40,6 @@ _EXTENT = struct.Struct(">16xqi28x")
 """Of the pages that an allocation page counts: the last that it can count, and how many there are;
 then come, as long as a number of bits says, which of them are free."""
 _BITS = struct.Struct(">i")
-_LEAF = (133).to_bytes(2)
-"""What the first row of an index page begins with, which describes the page, if it has rows."""
-_LEFT, _RIGHT = 1, 2
-"""Fields of that row."""
-_ROOT, _NONE = 1, -1
-"""The number of an index's first page, and what stands for no page."""
 _READ_AT_ONCE = 1 << 18
 """Bytes of pages near each other that are read at once."""
 
@@ -146,35 +142,21 @@ class PageFile:
         pages = self.pages_at(range(1, self.size // self.page_size))
         try:
             return sum(_live_rows(number, page, is_index=is_index) for number, page in pages)
-        except (LogFormatError, struct.error, IndexError):
+        except UNREADABLE:
             return -1
 
     def is_tree(self, changed: Collection[int] = ()) -> bool:
-        """Return whether the pages of an index lead from its first one to each that is in use.
+        """Return whether the pages of an index are one tree, as `index_pages.is_tree` has it.
 
-        Of pages that are ``changed`` before it is used nothing is held against the others: a leaf
-        among them may get other neighbours, or be given back. True also where one of these may
-        lead to others, and where a page cannot be read.
+        True also where a page cannot be read.
         """
         pages = self.pages_at(range(1, self.size // self.page_size))
         try:
-            nodes = {number: node for number, page in pages if (node := _node(page)) is not None}
-        except (LogFormatError, struct.error, IndexError):
+            found = ((number, rows_of_index(page)) for number, page in pages)
+            nodes = {number: node_of(*rows) for number, rows in found if rows is not None}
+        except UNREADABLE:
             return True
-        # What is a leaf stays one: only the first page becomes more, and what is taken anew.
-        if _ROOT in changed or any(one not in nodes or nodes[one].children for one in changed):
-            return True
-        found, row = set[int](), [_ROOT]
-        while row:
-            for left, number, right in zip((_NONE, *row), row, (*row[1:], _NONE), strict=False):
-                node, leads = nodes.get(number), (left, right)
-                if number in found or node is None:
-                    return False
-                if number not in changed and (node.left, node.right) != leads:
-                    return False
-                found.add(number)
-            row = [child for number in row for child in nodes[number].children]
-        return nodes.keys() - found <= set(changed)
+        return is_tree(nodes, changed)
 
 
 def _head(number: int, page: memoryview, size: int) -> PageHead:
@@ -196,32 +178,8 @@ def _live_rows(number: int, page: memoryview, *, is_index: bool) -> int:
         return 0
     places = rows_at(page)
     if is_index:
-        described = read_row(Cursor(bytes(page[:-CHECKSUM_SIZE]), places[0]))
-        if not described.fields or described.fields[0].data != _LEAF:
+        found = rows_of_index(page)
+        if found is None or not is_leaf(found[0]):
             return 0
     of_rows = places[1:] if is_index or number == CONTROL_ROW[0] else places
     return sum(not page[place] & ROW_DELETED for place in of_rows)
-
-
-class _Node(NamedTuple):
-    """A page of an index: its neighbours, and the pages below it in their order."""
-
-    left: int
-    right: int
-    children: tuple[int, ...]
-
-
-def _node(page: memoryview) -> _Node | None:
-    """Return what a page of an index says of others; None of one that is not in use."""
-    header = read_page_header(page)
-    if not header.has_rows or not header.rows:
-        return None
-    places, data = rows_at(page), bytes(page[:-CHECKSUM_SIZE])
-    described = read_row(Cursor(data, places[0])).fields
-    children: tuple[int, ...] = ()
-    if described[0].data != _LEAF:
-        rows = (read_row(Cursor(data, at)) for at in places[1:])
-        below = [described[-1], *(one.fields[-1] for one in rows)]
-        children = tuple(int.from_bytes(one.data or b"") for one in below)
-    left, right = (int.from_bytes(described[at].data or b"", signed=True) for at in (_LEFT, _RIGHT))
-    return _Node(left, right, children)

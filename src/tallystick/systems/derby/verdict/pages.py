@@ -21,6 +21,7 @@ from tallystick.printable import counted
 from tallystick.records import Answer, Part
 from tallystick.storage.source import PACKINGS, list_names, logical_name, source_size
 from tallystick.systems.derby.engine.flushed_pages import Written
+from tallystick.systems.derby.engine.index_pages import Node, is_tree
 from tallystick.systems.derby.engine.page_files import PageFile, PageHead
 from tallystick.systems.derby.engine.page_versions import (
     PageVersions,
@@ -28,6 +29,7 @@ from tallystick.systems.derby.engine.page_versions import (
     RedonePages,
 )
 from tallystick.systems.derby.engine.result import Recovery
+from tallystick.systems.derby.engine.rows_after import RowsAfter
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.layout import SEGMENT, split_instant
@@ -40,6 +42,8 @@ from tallystick.systems.derby.read.containers import (
     is_marked,
 )
 from tallystick.systems.derby.read.surroundings import cipher_changes, read_at_boot
+from tallystick.systems.derby.verdict.damage import damage
+from tallystick.systems.derby.verdict.row_counts import RowCounts
 from tallystick.systems.surroundings import names_beside
 
 BACKUP_HISTORY: Final = "BACKUP.HISTORY"
@@ -123,7 +127,10 @@ class Containers:
         sealed: that containers are there is all that can be seen of them.
         cipher: with which pages are encrypted.
         written: given pages with their versions, and the files of containers by number, returns the
-            rows that the log writes there with the changes that lead to these.
+            rows that the log writes there with the changes that lead to these; what it reads for
+            that is noted.
+        followed: given the files of containers by number, and which are indexes, returns what notes
+            how a boot changes their rows.
     """
 
     def __init__(
@@ -133,9 +140,12 @@ class Containers:
         cut: bool,
         sealed: bool = False,
         cipher: LogCipher | None = None,
-        written: Callable[[Mapping[Page, int], Callable[[int], PageFile]], Iterable[Written]],
+        written: Callable[
+            [Mapping[Page, int], Callable[[int], PageFile], RowsAfter | None], Iterable[Written]
+        ],
+        followed: Callable[[Mapping[int, PageFile], Collection[int]], RowsAfter],
     ) -> None:
-        self._written = written
+        self._written, self._followed = written, followed
         self._versions: dict[Page, int] = {}
         self._lasting: dict[Container, int | None] = {}
         """The versions of containers after their last changes in the log, as `PageVersions`."""
@@ -202,8 +212,10 @@ class Containers:
             none = RedonePages(Container(0, number), ())
             asked = _Asked(none, written, gaps, built.get(none.of, 0))
             yield from self._container(asked, made=None)
-        yield from self._rewritten(built)
         listed = self._listed()
+        paths = self._paths(listed)
+        after = self._followed_in(listed, paths, undone=bool(recovery.undo))
+        yield from self._rewritten(built, after)
         changed = {*recovery.containers, *removed}
         yield from self._unlisted(listed, changed)
         if not self._sealed:
@@ -211,7 +223,7 @@ class Containers:
             # What redo creates and was filled is on disk, or written anew by the log.
             changed -= {one for one in filled if recovery.containers.get(one)}
             changed |= built.keys() - filled
-            yield from self._unnamed(listed, changed, recovery, met)
+            yield from self._unnamed(listed, paths, after, changed, recovery, met)
 
     def _listed(self) -> dict[int, Conglomerate]:
         """Return the tables and indexes of the catalogue by number, if it can be read."""
@@ -225,17 +237,37 @@ class Containers:
         found = sorted(conglomerates(f"{self._folder}/{stored}", self._cipher))
         return {one.number: one for one in found}
 
+    def _paths(self, listed: Collection[int]) -> dict[int, str]:
+        """Return the files of tables and indexes, and of what every boot reads, by number."""
+        stored = ((one, self._kept(one)) for one in {*read_at_boot(self._database), *listed})
+        return {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
+
+    def _followed_in(
+        self, listed: Mapping[int, Conglomerate], paths: Mapping[int, str], *, undone: bool
+    ) -> RowsAfter | None:
+        """Return what notes how the boot of a small database changes rows; None if it need not."""
+        tables = {listed[one].table_id for one in self._redone.keys() & listed.keys()}
+        wanted = [
+            one
+            for number, one in listed.items()
+            if number in paths and (undone or one.table_id in tables)
+        ]
+        if self._sealed or not wanted or sum(map(source_size, paths.values())) > _EVERY_PAGE_MAX:
+            return None
+        files = {one.number: self.file(one.number) for one in wanted}
+        return self._followed(files, [one.number for one in wanted if not one.is_table])
+
     def _unnamed(
         self,
         listed: Mapping[int, Conglomerate],
+        paths: Mapping[int, str],
+        after: RowsAfter | None,
         changed: Collection[Container],
         recovery: Recovery,
         met: Mapping[int, RedonePages],
     ) -> Iterator[Part]:
         """Yield the containers with a damaged page that the log does not write anew."""
         looked_at = wanted = read_at_boot(self._database)
-        stored = ((one, self._kept(one)) for one in {*looked_at, *listed})
-        paths = {one: f"{self._folder}/{name}" for one, name in stored if name is not None}
         if sum(map(source_size, paths.values())) <= _EVERY_PAGE_MAX:
             looked_at = frozenset(paths)
         for number in sorted(one for one in wanted if not self._kept(one)):
@@ -258,61 +290,46 @@ class Containers:
                 whole = number in looked_at
                 pages = met.get(number, RedonePages(Container(0, number), ()))
                 numbers = {*pages.numbers}
-                text = _damage(file, numbers, whole=whole, cut=pages.cut)
+                text = damage(file, numbers, whole=whole, cut=pages.cut)
                 if not text and whole and number in listed and splits_whole:
-                    text = self._of_no_tree(file, listed[number], numbers)
+                    nodes = None if after is None else after.nodes(number)
+                    text = self._of_no_tree(file, listed[number], numbers, nodes)
             if text:
                 sound = False
                 why = f"{part} {text}, and the log does not write it anew."
                 answer = Answer.CANNOT_TELL
                 yield Part(part, paths[number], "the catalogue", fits=False, why=why, answer=answer)
-        # A checkpoint may have come between a row and those of its indexes.
-        half_done = any(one.first < recovery.redo_mark for one in recovery.undo)
-        if sound and looked_at == paths.keys() and not half_done:
+        if sound and looked_at == paths.keys():
+            # A checkpoint may have come between a row and those of its indexes.
+            half_done = any(one.first < recovery.redo_mark for one in recovery.undo)
             # What takes one change back may have added more rows than versions.
             undone = {number for number, pages in met.items() if recovery.undo or pages.undone}
-            moved = {one.number for one in changed} | undone
-            yield from self._miscounted(listed, paths, moved)
+            odd = {*listed} if half_done else undone
+            known = RowCounts(listed, paths, self._cipher, self._redone, after)
+            yield from known.different({one.number for one in changed}, odd)
 
-    def _of_no_tree(self, file: PageFile, one: Conglomerate, met: Collection[int]) -> str:
+    def _of_no_tree(
+        self,
+        file: PageFile,
+        one: Conglomerate,
+        met: Collection[int],
+        nodes: Mapping[int, Node] | None,
+    ) -> str:
         """Return how the pages of an index do not lead to each other; empty if they do.
 
-        Where redo takes pages or gives them back, by the first page, it may lead to a tree yet.
+        The pages as redo leaves them, where they are known. Else, where redo takes pages or gives
+        them back, by the first page, it may lead to a tree yet.
         """
-        changed = self._redone.get(one.number, {})
-        moved = changed and 0 in met
-        if one.is_table or moved or not file.page_size or file.removed or file.is_tree(changed):
+        if one.is_table or not file.page_size or file.removed:
             return ""
-        return "has pages of different times: not all that are in use are of one tree"
-
-    def _miscounted(
-        self, listed: Mapping[int, Conglomerate], paths: Mapping[int, str], moved: Collection[int]
-    ) -> Iterator[Part]:
-        """Yield a container that has other rows than its table, or than an index of it.
-
-        Redo adds or takes a row with a version of its page at most. Not where one is ``moved``.
-        """
-        tables: dict[bytes, list[Conglomerate]] = {}
-        for one in listed.values():
-            tables.setdefault(one.table_id, []).append(one)
-        for group in tables.values():
-            if any(one.number in moved or one.number not in paths for one in group):
-                continue
-            rows = {
-                one: PageFile(paths[one.number], self._cipher).rows(is_index=not one.is_table)
-                for one in group
-            }
-            added = {one: sum(self._redone.get(one.number, {}).values()) for one in group}
-            fewest, one = min((rows[one] + added[one], one) for one in group)
-            most, other = max((rows[one] - added[one], one) for one in group)
-            if min(rows.values()) >= 0 and fewest < most:
-                path, answer = paths[one.number], Answer.CANNOT_TELL
-                part = f"{SEGMENT}/{logical_name(path)}"
-                why = f"{part} has {counted(rows[one], 'row')}, and "
-                why += f"{logical_name(paths[other.number])}, of the same table, has "
-                why += f"{rows[other]:,}: they are of different times or databases."
-                yield Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
-                return
+        if nodes is not None:
+            whole = is_tree(nodes)
+        else:
+            changed = self._redone.get(one.number, {})
+            whole = bool(changed and 0 in met) or file.is_tree(changed)
+        return (
+            "" if whole else "has pages of different times: not all that are in use are of one tree"
+        )
 
     def _unlisted(
         self, listed: Mapping[int, Conglomerate], changed: Collection[Container]
@@ -446,14 +463,16 @@ class Containers:
         known = (one for one in pages if one[1] >= _LOGGED_FROM or _is_logged(one[0]))
         self._versions |= islice(known, _ROWS_MAX - len(self._versions))
 
-    def _rewritten(self, built: Mapping[Container, float]) -> Iterator[Part]:
+    def _rewritten(
+        self, built: Mapping[Container, float], after: RowsAfter | None
+    ) -> Iterator[Part]:
         """Yield the container of a page without what the log's last changes of it leave there.
 
         A page of another time or database may have the version to which a change leads, too.
         """
         found = (
             one
-            for one in self._written(self._versions, self.file)
+            for one in self._written(self._versions, self.file, after)
             # What came before the container was filled may be of an older one of that number.
             if one.leads or one.place > built.get(one.page.of, 0) or _is_logged(one.page)
         )
@@ -477,51 +496,6 @@ class Containers:
 def _is_on(page: memoryview, one: Written) -> bool:
     stands = not one.image or holds(page, bytes(one.image))
     return stands and (one.deleted is None or is_marked(page, one.record_id, deleted=one.deleted))
-
-
-def _damage(file: PageFile, met: Collection[int], *, whole: bool, cut: bool) -> str:
-    """Return what is wrong with a container on pages that redo does not meet; empty if nothing.
-
-    Else than ``whole``, of pages after those that its first page counts. Where redo meets that one,
-    pages that it counts already were there, if none are ``cut`` off again.
-    """
-    if file.removed:
-        return ""
-    if not file.page_size:
-        return "has a damaged head"
-    there = file.size // file.page_size
-    if 0 not in met and (not there or file.pages > there):
-        return f"has {counted(there, 'page')} of {max(1, file.pages)}"
-    counts = range(there, min(file.pages, file.pages_max)) if there and not cut else ()
-    gone = next((one for one in counts if one not in met and one not in file.free()), None)
-    if gone is not None:
-        return f"does not have page {gone}, which its first page counts"
-    first = 0 if whole else file.pages
-    pages = (one for one in range(first, min(there, file.pages)) if one not in met)
-    damaged = next((one for one in file.heads(pages) if one.version is None), None)
-    if damaged is not None:
-        return f"is damaged: of page {damaged.number} {damaged.problem}"
-    return _of_different_times(file, met, max(1, first))
-
-
-def _of_different_times(file: PageFile, met: Collection[int], first: int) -> str:
-    """Return how pages of a container differ from what its allocation page says of them.
-
-    It is written when pages are taken and given back, and a checkpoint writes both. What comes then
-    is in the log before it is in the file. So where redo does not meet the allocation page, that is
-    as the log leaves it; and of what redo leads it to, the log has the pages as well.
-    """
-    free, moved = file.free(), met if 0 in met else ()
-    end = min(file.size // file.page_size, file.pages_max)
-    for one in file.heads(number for number in range(first, end) if number not in moved):
-        counts = one.number < file.pages
-        if not counts and not one.version:  # made before it is needed
-            continue
-        if one.used != counts and one.number not in free:
-            says = "does not count page" if one.used else "counts page"
-            used = "is in use" if one.used else "is not in use"
-            return f"has pages of different times: its first page {says} {one.number}, which {used}"
-    return ""
 
 
 def _missing(

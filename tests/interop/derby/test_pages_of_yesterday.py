@@ -1,0 +1,137 @@
+"""Pages of an earlier time among those of today, which the log names no more: what Derby finds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.records import Answer
+from tallystick.systems.derby.engine.page_files import PageFile
+from tallystick.systems.derby.read.containers import conglomerates
+from tests.interop.derby.real import VERSIONS, derby
+
+pytestmark = pytest.mark.interop
+
+INTERVAL = 100_000
+"""Bytes after which a log file is full: old ones go at a checkpoint, and name pages no more."""
+CHECKPOINT = "sql:call SYSCS_UTIL.SYSCS_CHECKPOINT_DATABASE()"
+
+
+def doubled(table: str, times: int) -> Iterator[str]:
+    """Steps that double the rows of a table with a number and a text."""
+    for bit in range(times):
+        yield f"sql:insert into {table} select n + {1 << bit}, v from {table}"
+
+
+FILL = [
+    "sql:create table fill (n int, v varchar(3000))",
+    f"sql:insert into fill values (0, '{'f' * 2000}')",
+    *doubled("fill", 7),
+]
+FILL_MORE = ["sql:update fill set v = v || 'g'", CHECKPOINT]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was done to a table: until yesterday, today before the checkpoint, and after it."""
+
+    made: list[str]
+    today: list[str]
+    last: list[str]
+    table: str = "T"
+
+
+T = ["sql:create table t (n int primary key, v varchar(2000))", "sql:insert into t values (0, 'v')"]
+STORIES = {
+    "rows of a leaf": Story(
+        [*T, *doubled("t", 9), "sql:create index i on t (v, n)"],
+        ["sql:delete from t where n between 20 and 25"],
+        [f"sql:insert into t values ({1000 + one}, 'w')" for one in range(14)],
+    ),
+    "three levels": Story(
+        [
+            *T,
+            f"sql:update t set v = '{'k' * 900}'",
+            *doubled("t", 6),
+            "sql:create table u (n int, v varchar(2000))",
+            "sql:create index i on u (v, n)",
+            "sql:insert into u select n, v || char(n) from t",
+        ],
+        ["sql:insert into u select n + 30, v || char(n) || 'a' from t where n between 20 and 30"],
+        [f"sql:insert into u values ({1000 + one}, 'zz')" for one in range(14)],
+        "U",
+    ),
+    "rows of a table": Story(
+        [*T, *doubled("t", 9)],
+        [
+            "sql:insert into t select n + 2000, v from t where n < 5",
+            "sql:delete from t where n = 7",
+        ],
+        ["sql:update t set v = 'changed' where n > 2002"],
+    ),
+}
+
+
+def aged(folder: Path, version: str, story: Story) -> Path:
+    """A database that was killed, with its files of yesterday beside it."""
+    database, real = folder / "db", partial(derby, version=version)
+    real(database, *story.made, *FILL, CHECKPOINT, "shutdown")
+    shutil.copytree(database / "seg0", folder / "yesterday")
+    real(database, *story.today, CHECKPOINT, *FILL_MORE, *FILL_MORE, "shutdown")
+    real(database, *story.last, "halt")
+    for lock in database.glob("*.lck"):
+        lock.unlink()
+    return database
+
+
+def with_pages_of_yesterday(database: Path) -> Iterator[Path]:
+    """Yield copies of the database, each with one page of yesterday of the last table's."""
+    listed = sorted(conglomerates(str(database / "seg0/c20.dat")))
+    of = [one.table_id for one in listed if not one.is_table][-1]
+    for one in (one for one in listed if one.table_id == of):
+        name = f"c{one.number:x}.dat"
+        today = (database / "seg0" / name).read_bytes()
+        old = (database.with_name("yesterday") / name).read_bytes()
+        size = PageFile(str(database / "seg0" / name)).page_size
+        for begin in range(size, min(len(old), len(today)), size):
+            page = old[begin : begin + size]
+            if page != today[begin : begin + size]:
+                copy = database.with_name(f"{one.number:x}-{begin // size}")
+                shutil.copytree(database, copy)
+                content = today[:begin] + page + today[begin + size :]
+                (copy / "seg0" / name).write_bytes(content)
+                yield copy
+
+
+def finds_all(database: Path, version: str, table: str) -> bool:
+    """Whether the original boots, and finds the rows of the table and the same in its indexes."""
+    check = f"value:values SYSCS_UTIL.SYSCS_CHECK_TABLE('APP', '{table}')"
+    every = f"value:select sum(length(v)) from {table}"
+    checked, read = (
+        derby(database, one, "halt", version=version)["VALUE"] for one in (check, every)
+    )
+    return checked == "1" and "NOBOOT" not in read
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("story", STORIES)
+def test_a_page_of_yesterday_is_safe_where_the_original_misses_no_row(
+    story: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = f"-Dderby.storage.logSwitchInterval={INTERVAL}"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", settings)
+    database = aged(tmp_path, version, STORIES[story])
+    assert tallystick.explain(database).logs[0].judgement.answer is Answer.SAFE
+    found = {}
+    for copy in with_pages_of_yesterday(database):
+        (verdict,) = tallystick.explain(copy).logs
+        is_whole = finds_all(copy, version, STORIES[story].table)
+        found[copy.name] = verdict.judgement.answer is Answer.SAFE, is_whole
+    assert [one for one, (is_safe, is_whole) in found.items() if is_safe is not is_whole] == []
+    assert not all(is_whole for _, is_whole in found.values())
