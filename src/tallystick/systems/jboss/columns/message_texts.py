@@ -242,7 +242,7 @@ def _put_message(
         to = _put_text_or_null(data, begin, out, _put_word(_TO_TEXT, out, to))
     if to < 0:
         return -1
-    to = _put_digits(data, begin, end, out, _put_word(_TO_BODY, out, to))
+    to = _put_bytes(data, begin, end, out, _put_word(_TO_BODY, out, to))
     return _put_word(_TAIL, out, to)
 
 
@@ -307,7 +307,8 @@ def _put_padded(value: Number, digits: Number, after: Number, out: Any, to: Numb
 
 
 @kernel
-def _put_digits(data: Bytes, begin: Number, end: Number, out: Any, to: Number) -> Number:
+def _put_bytes(data: Bytes, begin: Number, end: Number, out: Any, to: Number) -> Number:
+    """Write bytes as hexadecimal digits."""
     for place in range(begin, end):
         to = put_hex(int(data[place]), 2, out, to)
     return to
@@ -363,7 +364,7 @@ def _put_value(data: Bytes, kind: Number, at: Number, size: Number, out: Any, to
         return _put_text(data, at, out, to)
     if kind == messages.BYTES:
         end = at + 4 + be_int32(data, at)
-        return _put_quote(out, _put_digits(data, at + 4, end, out, _put_quote(out, to)))
+        return _put_quote(out, _put_bytes(data, at + 4, end, out, _put_quote(out, to)))
     if kind == messages.CHAR:
         to = _put_unit(int(data[at]) << 8 | int(data[at + 1]), out, _put_quote(out, to))
         return to if to < 0 else _put_quote(out, to)

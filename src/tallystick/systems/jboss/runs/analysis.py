@@ -19,7 +19,7 @@ from tallystick.records import Outcome
 from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.read.analysis import HEURISTIC_ADD, Analyser
-from tallystick.systems.jboss.read.classify import nothing_follows, read_file
+from tallystick.systems.jboss.read.classify import FileReading, nothing_follows, read_file
 from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
@@ -111,10 +111,9 @@ def sees_every_record(journal: JournalFiles) -> bool:
 def _is_seen(journal: JournalFiles, file: JournalFile) -> bool:
     shape = journal.shape(file)
     rows = file_rows(file, shape)
-    if not is_plain(rows, file.data(), shape, file.stamp):
-        reading = read_file(journal, file, last=nothing_follows(journal, file))
-        if reading.unheaded_id is not None or any(one.dropped for one in reading.ranges):
-            return False
+    plain = is_plain(rows, file.data(), shape, file.stamp)
+    if not plain and _drops(read_file(journal, file, last=nothing_follows(journal, file))):
+        return False
     return _seen_alike(journal, file, valid_rows(rows))
 
 
@@ -138,11 +137,16 @@ def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: 
     analyser.note(reading, order)
     # Dropped records stand between the others, and the strict reading counts them: only record by
     # record all of them are applied in their order.
-    if any(one.dropped for one in reading.ranges):
+    if _drops(reading):
         if reading.unheaded_id is None:
             analyser.feed_file(reading, order)
         return None
     return valid_rows(rows)
+
+
+def _drops(reading: FileReading) -> bool:
+    """Return whether the loader drops records of a file, or takes them for those of another."""
+    return reading.unheaded_id is not None or any(one.dropped for one in reading.ranges)
 
 
 def _seen_alike(journal: JournalFiles, file: JournalFile, valid: Any) -> bool:
