@@ -109,6 +109,7 @@ from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun, unexplai
 from tallystick.systems.jboss.verdict.differences import Evidence
 from tallystick.systems.jboss.verdict.file_ids import given_up, started_since, whole_since
 from tallystick.systems.jboss.verdict.findings import findings
+from tallystick.systems.jboss.verdict.given_ids import Bound, foreign_id
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
     ClosedSplit,
@@ -508,6 +509,7 @@ class JournalReading(Reading):
             self._waiting,
             self._queue_addresses,
             self._dropped,
+            self._foreign,
             self._is_older,
             self._never_took,
             self._never_added,
@@ -524,6 +526,12 @@ class JournalReading(Reading):
         found = self._bindings(folder)
         changes = found.changes() if found.source.files else ()
         return {int(one.key) for one in changes if one.kind is Kind.DELETE}
+
+    def _foreign(self, folder: str) -> str:
+        """Return what ids of this journal tell against the bindings in a folder, in words."""
+        bindings = self._bindings(folder)
+        each_once = self._extension == NEWER
+        return foreign_id(begun(self._evidence), bindings._bound_ids, each_once=each_once)
 
     def _is_older(self, folder: str) -> bool:
         """Return whether the bindings in a folder note a start that is not one of this journal."""
@@ -572,6 +580,14 @@ class JournalReading(Reading):
                 place = (queue_id(one.after) or 0, taken(one.after)[0])
                 found[place] = max(int(one.key), found.get(place, 0))
         return found
+
+    @cached_property
+    def _bound_ids(self) -> Bound:
+        """What these bindings tell of ids."""
+        files = begun(self._evidence) if self.source.files else []
+        added = frozenset(chain.from_iterable(one.adds() for one in files))
+        notes = self._id_notes
+        return Bound(added.difference(number for number, _ in notes), notes)
 
     @cached_property
     def _id_notes(self) -> Notes:

@@ -352,6 +352,39 @@ def test_each_start_that_the_bindings_note_is_one_of_the_journal(
     assert answer(data)[:2] == expected
 
 
+KILLED = [(1, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH + 1)]
+STOPPED = [(1, ID_BATCH), (90, 90)]
+
+
+@pytest.mark.parametrize(
+    ("notes", "ids", "expected"),
+    [
+        (KILLED[:1], [10, 300], SAFE),
+        (KILLED[:1], [10, 7], DOUBT),  # the queue has that id
+        (KILLED, [10, ID_BATCH + 3], SAFE),
+        (KILLED, [10, ID_BATCH + 2], DOUBT),  # the note of its second start has it
+        (KILLED[:1], [10, ID_BATCH + 30], DOUBT),  # no such id was ever noted
+        (STOPPED, [10, 92], SAFE),  # what a broker writes while it stops
+        (STOPPED, [10, 200], DOUBT),
+    ],
+)
+def test_a_journal_with_ids_that_the_bindings_do_not_leave_it_is_of_another_broker(
+    notes: list[tuple[int, int]], ids: list[int], expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Artemis 2.40 starts with both, and shows the messages of the other broker."""
+    noted = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in notes]
+    made(tmp_path, "journal", MESSAGES, {1: [add(one) for one in ids], 9: []})
+    made(tmp_path, "bindings", BOUND, {1: [*noted, QUEUE_7], 2: []})
+    assert answer(tmp_path)[:2] == expected
+
+
+def test_hornetq_gives_the_id_of_a_note_once_more(tmp_path: Path) -> None:
+    notes = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in KILLED]
+    made(tmp_path, "journal", "hornetq-data-{}.hq", {1: [add(10), add(ID_BATCH + 2)], 9: []})
+    made(tmp_path, "bindings", "hornetq-bindings-{}.bindings", {1: [*notes, QUEUE_7], 2: []})
+    assert answer(tmp_path)[:2] == SAFE
+
+
 @pytest.mark.parametrize(("waiting", "expected"), [(4, DOUBT), (5, SAFE)])
 def test_a_start_after_a_stop_in_order_took_an_id_too(
     waiting: int, expected: tuple[Answer, str], tmp_path: Path
@@ -432,7 +465,7 @@ def test_a_start_gives_new_ids_to_files_that_wait_beside_those_of_a_compaction(
     notes = [(1, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH)]
     bound = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in notes]
     made(tmp_path, "bindings", BOUND, {1: bound, 3: []})
-    copies = [replace(add(one), compact_count=1) for one in range(1, 75)]
+    copies = [replace(add(one), compact_count=1) for one in range(2, 76)]
     (tmp_path / "journal").mkdir()
     for name, file_id, items in (
         (9, 1, copies[:37]),

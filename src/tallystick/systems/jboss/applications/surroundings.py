@@ -48,6 +48,10 @@ _PLACES: Final = {
 """Part -> names of its folder; Artemis names the settings ``bindings-directory`` and so on."""
 _ADDRESS: Final = "address.txt"
 """What a folder of pages has, or a start passes over it."""
+_STARTED_SINCE: Final = (
+    "They tell of a start of the broker that the journal does not, and each gives new ids to files "
+    "of both"
+)
 _LISTED_MAX: Final = 5
 """Queues and files are listed up to this many."""
 REFERENCES: Final = frozenset({messages.REFERENCE, messages.ACKNOWLEDGED})
@@ -76,6 +80,8 @@ class Known:
         queues: the queues by id, each with its address, in the bindings of a folder; those that
             were dropped, too.
         dropped: what the bindings of a folder have deleted, by id.
+        foreign: what ids of the journal of messages tell against the bindings of a folder, in
+            words; empty if nothing.
         is_older: whether a start that they note is not one of the journal of messages.
         never_took: whether the journal of messages is all that it ever was, and no message was ever
             taken from a page.
@@ -89,6 +95,7 @@ class Known:
     waiting: Callable[[Set[int]], tuple[Counter[int], Set[int]]]
     queues: Callable[[str], dict[int, str]]
     dropped: Callable[[str], set[int]]
+    foreign: Callable[[str], str]
     is_older: Callable[[str], bool]
     never_took: Callable[[], bool]
     never_added: Callable[[Set[int]], Set[int]]
@@ -134,18 +141,19 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     contents.waiting, contents.wanted = known.waiting(contents.large.keys())
     place = places["bindings"]
     queues: dict[int, str] | None = None
-    damage = ""
-    older = False
+    damage = foreign = ""
     if place[2]:
         try:
             queues, contents.dropped = known.queues(place[0]), known.dropped(place[0])
-            older = known.is_older(place[0])
+            foreign = known.foreign(place[0])
+            if not foreign and known.is_older(place[0]):
+                foreign = _STARTED_SINCE
         except LogUnreadableError as error:
             damage = str(error)
     pages = _page_folders(places["paging"][0])
     held = _held(pages, contents, queues or {})
     parts = [
-        _bindings(place, contents, queues, damage, paged=bool(held), older=older),
+        _bindings(place, contents, queues, damage, foreign, paged=bool(held)),
         _large(places["large-messages"], contents, extension),
         _foreign_page(places["paging"], pages)
         or _pages(places["paging"], contents, queues or {}, places["large-messages"], held, known),
@@ -290,9 +298,9 @@ def _bindings(
     contents: _Contents,
     queues: dict[int, str] | None,
     damage: str,
+    foreign: str,
     *,
     paged: bool,
-    older: bool,
 ) -> Part:
     path, found_by, there = place
     if damage:
@@ -308,11 +316,8 @@ def _bindings(
         # How many of their messages in pages are lost with them, the journal does not say.
         stake = AtStake(None, None if paged else lost.total())
         return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
-    if older:
-        why = (
-            "They tell of a start of the broker that the journal does not, and each gives new ids "
-        )
-        why += "to files of both: one of them is of another time."
+    if foreign:
+        why = f"{foreign}: one of them is of another time, or of another broker."
         return Part(BINDINGS, path, found_by, there, False, why, Answer.CANNOT_TELL)
     if not queues:
         why = "The bindings are missing: which queues and addresses they held cannot be told."
