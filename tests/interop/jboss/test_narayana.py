@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -213,3 +213,52 @@ def test_we_read_the_participants_of_transactions_that_narayana_left(tmp_path: P
     }
     classes = {one["resource_class"] for one in rows.values()}
     assert classes == {None, "Participants$Plain"}
+
+
+def _moved(folder: str) -> Callable[[Path, Path], object]:
+    def move(root: Path, state: Path) -> None:
+        to = root / folder / state.name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        state.rename(to)
+
+    return move
+
+
+COORDINATORS = TRANSACTION.strip("/").rpartition("/")[0]
+MOVES = {
+    "a folder below": _moved(f"{TRANSACTION}/old".strip("/")),
+    "the folder above": _moved(COORDINATORS),
+    "another type": _moved(f"{COORDINATORS}/ArjunaTransactionImple"),
+    "a type of no transaction": _moved("Recovery/TransactionStatusManager"),
+    "a folder by hash": _moved(f"{TRANSACTION}/#999#".strip("/")),
+    "no folder": _moved("."),
+}
+
+
+@pytest.mark.parametrize("kind", ["ShadowNoFileLockStore", "HashedStore"])
+@pytest.mark.parametrize("move", MOVES)
+def test_recovery_finishes_no_state_in_another_folder_and_we_say_so(
+    kind: str, move: str, tmp_path: Path
+) -> None:
+    run_java("Files", "write", kind, tmp_path, "failed", "halted", classpath=store())
+    (root,) = {one.parent for one in tmp_path.rglob("StateManager")}
+    states = sorted(one for one in root.rglob("AtomicAction/**/*") if one.is_file())
+    MOVES[move](root, states[0])
+    (log,) = discover(tmp_path).logs
+    reading = reading_of(log, ReadOptions())
+    judged = reading.verdict().judgement
+    assert (judged.answer, judged.reason) == (Answer.CANNOT_TELL, "state-passed-over")
+    (left,) = (one.gtrid.hex() for one in reading.transactions() if one.gtrid)
+    printed = run_java("Files", "recover", kind, tmp_path, classpath=store())
+    assert {one[3] for one in told(printed)} == {left}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_recovery_reads_no_zeros_after_a_state(kind: str, tmp_path: Path) -> None:
+    run_java("Files", "write", kind, tmp_path, "failed", "halted", classpath=store())
+    for one in tmp_path.rglob("AtomicAction/**/*_*"):
+        one.write_bytes(one.read_bytes() + bytes(512))
+    (log,) = discover(tmp_path).logs
+    assert reading_of(log, ReadOptions()).verdict().judgement.answer is Answer.SAFE
+    printed = run_java("Files", "recover", kind, tmp_path, classpath=store())
+    assert {one[1] for one in told(printed)} == {"failed", "halted"}

@@ -107,15 +107,17 @@ CODES: Final = codes(
     Code(
         "state-passed-over",
         Severity.WARNING,
-        "The state of a transaction in a store of files is hidden, a shadow, or under a name or "
-        "folders that Narayana does not write: no recovery reads it.",
+        "The state of a transaction in a store of files is hidden, a shadow, under a name or "
+        "folders that Narayana does not write, or not in the folder of its type or hash: no "
+        "recovery reads it.",
         "Find out who hid or renamed it; under its Uid alone recovery goes by it again",
     ),
     Code(
         "recovery-ends",
         Severity.DAMAGE,
-        "A file in a store by hash has a name that is no Uid: recovery ends there with an error.",
-        "Move the file out of the store after a copy",
+        "A file or folder in a store by hash has a name that is no Uid: recovery ends there with "
+        "an error.",
+        "Move it out of the store after a copy",
     ),
     Code(
         "state-expired",
@@ -164,16 +166,17 @@ REASONS = reasons(
     Reason(
         "state-passed-over",
         Answer.CANNOT_TELL,
-        "The state of a transaction is hidden, only a shadow, or under a name or folders that "
-        "Narayana does not write: recovery does not finish it, and its branches stay prepared.",
+        "The state of a transaction is hidden, only a shadow, under a name or folders that "
+        "Narayana does not write, or not in the folder of its type or hash: recovery does not "
+        "finish it, and its branches stay prepared.",
         "whether it was hidden on purpose, or is a copy that an interrupted write left; whether "
         "the file system tells large letters from small ones",
     ),
     Reason(
         "recovery-ends",
         Answer.REFUSES,
-        "In a store by hash lies a file whose name is no Uid: recovery ends with an error when it "
-        "comes to it, and finishes no transaction until it is gone.",
+        "In a store by hash lies a file or folder whose name is no Uid: recovery ends with an "
+        "error when it comes to it, and finishes no transaction until it is gone.",
     ),
     Reason(
         "state-expired",

@@ -182,6 +182,79 @@ def test_a_state_in_folders_of_another_case_is_passed_over(store: Path) -> None:
     )
 
 
+COORDINATORS = ACTION.rpartition("/")[0]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"{ACTION}/old",
+        f"{ACTION}/2024/05",
+        f"{ACTION}/#5#",
+        COORDINATORS,
+        f"{COORDINATORS}/ArjunaTransactionImple",
+        f"{COORDINATORS}/Other",
+        "StateManager/AbstractRecord",
+        "Recovery/TransactionStatusManager",
+        "EISNAME",
+        ".",
+    ],
+)
+def test_a_state_in_another_folder_than_that_of_its_type_is_passed_over(
+    place: str, store: Path
+) -> None:
+    """Narayana 7.0.2 lists some of these as objects of other types, and finishes none."""
+    put(store, "17", DECIDED, place)
+    assert judged(store) == (Answer.SAFE, "states-whole")  # a copy: recovery finishes its own one
+    (store / ACTION / uid("17")).unlink()
+    assert judged(store) == (Answer.CANNOT_TELL, "state-passed-over")
+    (finding,) = reading(store).findings()
+    assert finding.file == str((store / place / uid("17")).resolve())
+    keys = {one.key.rpartition(":")[2] for one in reading(store).transactions()}
+    assert keys == {"9", "a0"}
+
+
+HASHED_AT = {"17": 87, "a0": 237}
+"""The folders that Narayana gives to these states in a store by hash."""
+
+
+@pytest.mark.parametrize("place", ["#88#", ".", "#87#/#5#"])
+def test_a_state_in_another_folder_than_that_of_its_hash_is_passed_over(
+    place: str, tmp_path: Path
+) -> None:
+    """Narayana 7.0.2 lists the one in another folder by hash, and asks for it in its own."""
+    for last, folder in HASHED_AT.items():
+        put(tmp_path, last, DECIDED, f"{ACTION}/#{folder}#")
+    assert judged(tmp_path) == (Answer.SAFE, "states-whole")
+    (tmp_path / ACTION / "#87#" / uid("17")).unlink()
+    put(tmp_path, "1f", HEURISTIC, f"{ACTION}/#999#")  # passed over, too
+    put(tmp_path, "17", DECIDED, f"{ACTION}/{place}")
+    assert judged(tmp_path) == (Answer.CANNOT_TELL, "state-passed-over")
+    assert [one.key.rpartition(":")[2] for one in reading(tmp_path).transactions()] == ["a0"]
+
+
+def test_with_another_number_of_folders_a_hash_tells_nothing(tmp_path: Path) -> None:
+    """It is a setting; so where no object is where it should be, all are as they are."""
+    for last in HASHED_AT:
+        put(tmp_path, last, DECIDED, f"{ACTION}/#1#")
+    assert judged(tmp_path) == (Answer.SAFE, "states-whole")
+
+
+@pytest.mark.parametrize("states", [["#87#"], ["#87#", "#87#/old"], ["#87#/old"]])
+def test_a_store_by_hash_is_not_recovered_past_a_folder(states: list[str], tmp_path: Path) -> None:
+    for place in states:
+        put(tmp_path, "17", DECIDED, f"{ACTION}/{place}")
+    (tmp_path / ACTION / "#87#" / "old").mkdir(exist_ok=True)
+    assert judged(tmp_path) == (Answer.REFUSES, "recovery-ends")
+
+
+@pytest.mark.parametrize("size", [1, 4, 512, 4096])
+def test_recovery_reads_no_zeros_after_a_state(size: int, store: Path) -> None:
+    put(store, "17", DECIDED + bytes(size))
+    assert judged(store) == (Answer.SAFE, "states-whole")
+    assert sum(1 for _ in reading(store).transactions()) == 3
+
+
 def test_a_store_by_hash_is_not_recovered_past_a_foreign_file(tmp_path: Path) -> None:
     put(tmp_path, "1", DECIDED, f"{ACTION}/#7#")
     put(tmp_path, "2", DECIDED, f"{ACTION}/#143#")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,15 @@ from tallystick.systems.jboss.format.object_files import (
     ObjectFile,
     begins_state,
     ends_recovery,
+    folder_by_hash,
+    hash_folder_of,
     object_file,
+)
+from tallystick.systems.jboss.format.participants import (
+    SUBORDINATE,
+    TRANSACTION,
+    is_local_transaction,
+    without_fill,
 )
 from tallystick.systems.protocol import (
     FileLife,
@@ -63,6 +71,7 @@ from tallystick.systems.protocol import (
     Split,
     readable_entries,
 )
+from tallystick.systems.surroundings import names_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +87,11 @@ _EVIDENCE = "state"
 _SOME_UID = "0_0_0_0_0"
 _TYPES = "/StateManager/BasicAction/TwoPhaseCoordinator/"
 """What the types of transactions begin with."""
+_OF_LOCAL = (TRANSACTION, TRANSACTION + SUBORDINATE)
+"""The types of which a state that is none of them is read as far as it goes."""
+_BY_HASH = frozenset({"HashedStore", "HashedActionStore"})
+_BY_TYPE = frozenset({"ShadowNoFileLockStore", "ShadowingStore", "ActionStore"})
+"""Names of stores that Narayana gives to their folders, with and without folders by hash."""
 
 
 def object_stores(folder: Folder) -> list[LogSource]:
@@ -116,6 +130,13 @@ class _State:
     size: int
     transaction: Transaction | None
     """None of an object that is no transaction."""
+    misplaced: bool = False
+    """It is in a folder in which recovery does not look for it."""
+
+    @property
+    def in_use(self) -> bool:
+        """True if recovery reads it."""
+        return self.named.in_use and not self.misplaced
 
     @property
     def read(self) -> bool:
@@ -129,7 +150,7 @@ class _State:
 
     @property
     def outcome(self) -> Outcome:
-        if not self.named.in_use:
+        if not self.in_use:
             return Outcome.STALE
         return Outcome.VALID if self.read else Outcome.CORRUPT
 
@@ -143,6 +164,8 @@ class _State:
             return "shadow of a state" if named.shadow else "hidden state"
         if named.misnamed:
             return "state under another name"
+        if self.misplaced:
+            return "state in a folder where none of its type is looked for"
         return "state" if self.size else "empty state"
 
 
@@ -160,17 +183,23 @@ class ObjectStoreReading(CoordinatorReading):
         read = ((path, object_file(path)) for path in sorted(self.source.files))
         states = (self._state(path, named) for path, named in read if named is not None)
         found = [one for one in states if one is not None]
-        in_use = {(one.named.type_name, one.named.uid) for one in found if one.named.in_use}
+        found = _placed(self.source.path, found)
+        in_use = {(one.named.type_name, one.named.uid) for one in found if one.in_use}
+        uids = {uid for _, uid in in_use}
         return [
             one
             for one in found
-            if not one.named.misnamed or (one.named.type_name, one.named.uid) not in in_use
+            if not (one.misplaced and one.named.uid in uids)
+            and not (one.named.misnamed and (one.named.type_name, one.named.uid) in in_use)
         ]
 
     @cached_property
     def _ends(self) -> list[str]:
         """The files at which recovery ends."""
-        return ends_recovery(self.source.files)
+        files = self.source.files
+        hashed = {folder for path in files if (folder := folder_by_hash(path))}
+        below = {f"{folder}/{name}" for folder in hashed for name in names_beside(folder)}
+        return ends_recovery(sorted({*files, *below}))
 
     @cached_property
     def _unread(self) -> list[LogUnreadableError]:
@@ -184,14 +213,19 @@ class ObjectStoreReading(CoordinatorReading):
             if not isinstance(error.__cause__, FileNotFoundError):  # its transaction ended
                 self._unread.append(error)
             return None
-        if not is_transaction(named.type_name):
+        type_name = named.type_name
+        elsewhere = type_name not in _OF_LOCAL and is_local_transaction(data, named.uid)
+        if elsewhere:
+            type_name = TRANSACTION
+        elif not is_transaction(type_name):
             return _State(path, named, len(data), None)
         place = Place(path, 0, len(data), _EVIDENCE)
-        found = transaction_of(self.source.path, named.uid, named.type_name, data, place)
+        state = without_fill(data, type_name)
+        found = transaction_of(self.source.path, named.uid, type_name, state, place)
         if named.misnamed and found.state is State.UNDECIDED:
             return None  # what an editor or a desktop puts beside a file
         found.first_time = found.last_time = found.attributes.pop("began")
-        return _State(path, named, len(data), found)
+        return _State(path, named, len(data), found, elsewhere)
 
     def files(self) -> Sequence[LogFile]:
         """Return the files by name, each one span."""
@@ -210,13 +244,13 @@ class ObjectStoreReading(CoordinatorReading):
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
         """Yield the states by name; with ``salvage`` those that recovery passes over, too."""
         for one in self._states:
-            if one.size and (salvage or one.named.in_use):
+            if one.size and (salvage or one.in_use):
                 yield _record(one)
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield the transactions whose states recovery reads."""
         for one in self._states:
-            if one.transaction is not None and one.named.in_use and one.size:
+            if one.transaction is not None and one.in_use and one.size:
                 yield one.transaction
 
     def fated_changes(self) -> Iterator[Row]:
@@ -236,7 +270,7 @@ class ObjectStoreReading(CoordinatorReading):
                 continue
             if one.named.expired:
                 found.append(build("state-expired", f"{_named(one)} was given up.", file=one.path))
-            elif not one.named.in_use:
+            elif not one.in_use:
                 text = f"{_named(one)} is a {one.what}: no recovery reads it."
                 found.append(build("state-passed-over", text, file=one.path))
             elif not one.read:
@@ -268,13 +302,13 @@ class ObjectStoreReading(CoordinatorReading):
 
     def _grounds(self) -> Iterator[Ground]:
         states = [one for one in self._states if one.transaction]
-        passed_over = [one for one in states if not one.named.in_use]
+        passed_over = [one for one in states if not one.in_use]
         if self._ends:
             text = f"{self._ends[0]}: {REASONS['recovery-ends'].meaning}"
             owed = [one for one in states if one.is_owed and not one.named.expired]
             yield Ground("recovery-ends", text, AtStake(len(owed)))
         for code, some in (
-            ("state-cut", [one for one in states if one.named.in_use and not one.read]),
+            ("state-cut", [one for one in states if one.in_use and not one.read]),
             ("state-passed-over", [one for one in passed_over if not one.named.expired]),
             ("state-expired", [one for one in states if one.named.expired and one.is_owed]),
         ):
@@ -282,7 +316,7 @@ class ObjectStoreReading(CoordinatorReading):
                 more = f", and {len(some) - 1:,} more" if len(some) > 1 else ""
                 text = f"{_named(some[0])}{more}: {REASONS[code].meaning}"
                 yield Ground(code, text, AtStake(len(some)))
-        yield Ground("states-whole" if any(one.named.in_use for one in states) else "no-state")
+        yield Ground("states-whole" if any(one.in_use for one in states) else "no-state")
 
     @staticmethod
     def _listed(one: Transaction) -> dict[str, Any]:
@@ -314,6 +348,36 @@ class ObjectStoreReading(CoordinatorReading):
         return record_batches(chosen, self.source.path, self.clock.value, rows)
 
 
+def _placed(store: str, states: list[_State]) -> list[_State]:
+    """Return the states, with those that are not in the folder that their Uid has there.
+
+    The number of folders by hash is a setting: it is the usual one where one object is in its own.
+    """
+    by_hash = _is_by_hash(store, [one.named.hash_folder for one in states])
+    usual = any(_is_in_own_folder(one.named) for one in states)
+
+    def is_misplaced(one: _State) -> bool:
+        if one.transaction is None or not one.named.in_use:
+            return False
+        hashed = one.named.hash_folder is not None
+        return hashed is not by_hash or (hashed and usual and not _is_in_own_folder(one.named))
+
+    return [replace(one, misplaced=True) if is_misplaced(one) else one for one in states]
+
+
+def _is_in_own_folder(named: ObjectFile) -> bool:
+    return bool(named.uid) and named.hash_folder == hash_folder_of(named.uid)
+
+
+def _is_by_hash(store: str, numbers: list[int | None]) -> bool:
+    """Return whether a store has folders by hash: by its name, or else by most of its objects."""
+    above = set(store.split("/")[-2:])
+    if above & _BY_TYPE:
+        return False
+    inside = sum(one is not None for one in numbers)
+    return bool(above & _BY_HASH) or inside > len(numbers) - inside
+
+
 def _record(one: _State) -> Record:
     found = one.transaction
     record = Record(
@@ -331,7 +395,7 @@ def _record(one: _State) -> Record:
         record.format_id, record.gtrid = found.format_id, found.gtrid
         record.bqual, record.resources = found.bqual, found.participants
         record.attributes |= {"status": found.attributes["status"]}
-    if not one.named.in_use:
+    if not one.in_use:
         record.attributes["salvaged"] = True
     return record
 

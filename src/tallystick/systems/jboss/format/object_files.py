@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC
@@ -28,7 +28,9 @@ _WITHIN = re.compile(
     rf"(?<![0-9a-f])(?<![0-9a-f]_){_UID}(?![0-9a-f])(?!_[0-9a-f]+(?:[^a-z]|$))", re.IGNORECASE
 )
 """A Uid in a name that is not one; Narayana reads letters of either case, and writes small ones."""
-_HASHED = re.compile(r"#\d+#")
+_HASHED = re.compile(r"#(\d+)#")
+HASH_FOLDERS = 255
+"""Folders of a type in a store by hash, by default."""
 _FIRST = frozenset({"CosTransactions", "EISNAME", "Recovery", "StateManager"})
 """What the types that Narayana itself stores begin with."""
 _EXPIRED = "Expired"
@@ -58,6 +60,8 @@ class ObjectFile:
     hidden: bool
     expired: bool
     misnamed: bool = False
+    hash_folder: int | None = field(default=None, compare=False)
+    """The number of its folder in a store by hash; None where it is in none."""
 
     @property
     def in_use(self) -> bool:
@@ -68,9 +72,13 @@ class ObjectFile:
 def object_file(path: str) -> ObjectFile | None:
     """Return what a path names."""
     *folders, name = path.split("/")
+    hashed = _HASHED.fullmatch(folders[-1]) if folders else None
+    found = _object_file(path, folders[: len(folders) - bool(hashed)], name, hashed=bool(hashed))
+    return replace(found, hash_folder=int(hashed[1])) if hashed and found else found
+
+
+def _object_file(path: str, folders: list[str], name: str, *, hashed: bool) -> ObjectFile | None:
     own = len(folders)
-    hashed = bool(own) and _HASHED.fullmatch(folders[own - 1]) is not None
-    own -= hashed
     expired = bool(own) and folders[own - 1] == _EXPIRED
     own -= expired
     # The last one: what a folder above the store is called is for people to choose.
@@ -97,10 +105,25 @@ def _begins_type(folder: str) -> bool:
     return _FOLDERS.get(folder.lower(), folder) in _FIRST
 
 
-def ends_recovery(paths: Iterable[str]) -> list[str]:
-    """Return the files at which recovery of a store by hash ends with an error.
+def folder_by_hash(path: str) -> str:
+    """Return the folder of a store by hash that a path goes through; empty if it does not."""
+    folders = path.split("/")[:-1]
+    at = next((at for at, one in enumerate(folders) if _HASHED.fullmatch(one)), None)
+    return "" if at is None else "/".join(folders[: at + 1])
 
-    `HashedStore` takes the name of each file for a Uid. Where it is none, and is not that of a
+
+def hash_folder_of(uid: str) -> int:
+    """Return the number of the folder of a Uid, as Narayana prints it, in a store by hash."""
+    high, low, process, second, other = (int(one, 16) for one in uid.split(":"))
+    code = (high ^ low ^ process ^ second ^ other) & 0xFFFFFFFF
+    # Java's remainder has the sign of what is divided.
+    return (code if code < 1 << 31 else (1 << 32) - code) % HASH_FOLDERS
+
+
+def ends_recovery(paths: Iterable[str]) -> list[str]:
+    """Return the files, or folders, at which recovery of a store by hash ends with an error.
+
+    `HashedStore` takes each name in a folder for a Uid. Where it is none, and is not that of a
     hidden state alone, it goes on with no Uid at all, and fails.
     """
     folders: dict[str, dict[str, str]] = {}

@@ -205,6 +205,30 @@ class _Reader:
         )
 
 
+def without_fill(state: bytes, type_name: str) -> bytes:
+    """Return a state without the zeros after it in a file that was made longer.
+
+    Recovery reads no further than the state. As it is where that is not whole.
+    """
+    end = len(state.rstrip(b"\0"))
+    # Numbers at the end of a state may be zero themselves.
+    ends = range(end + -end % I4.size, len(state), I4.size)
+    cut = (state[:one] for one in ends[: _LAST.size // I4.size])
+    return next((one for one in cut if participants(one, type_name)), state)
+
+
+def is_local_transaction(state: bytes, uid: str) -> bool:
+    """Return whether a state is one of the type `TRANSACTION`, of that Uid, whatever its type says.
+
+    By its participants: those of other types are of other classes, or what stands before the header
+    of one that another coordinator began is missing.
+    """
+    known = participants(state)
+    if known is None or known.uid != uid or not known.complete or not known.found:
+        return False
+    return all(one.record_type == XA_RESOURCE for one in known.found)
+
+
 def began_elsewhere(type_name: str) -> bool:
     """Return whether another coordinator begins transactions of this type, and decides them."""
     return type_name.endswith(SUBORDINATE) or SERVER in type_name
