@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tallystick
 from tallystick.convert import convert
 from tallystick.errors import LogLockedError
 from tallystick.records import Answer, Severity
@@ -335,3 +336,39 @@ def test_the_original_opens_what_was_converted_and_goes_on(tmp_path: Path, line:
     convert(decisions, tmp_path / "back", "tally")
     with contextlib.closing(open_decision_log(tmp_path / "back")) as log:
         assert {key: frozenset(one.resources) for key, one in log.open_decisions().items()} == model
+
+
+@on_each_line
+@pytest.mark.parametrize(
+    "copy", ["{} (1).tlog", "{}.tlog.bak", "Copy of {}.tlog", "{} - Copy.tlog"]
+)
+def test_copies_beside_the_files_are_not_opened_and_no_journal(
+    line: str, copy: str, tmp_path: Path
+) -> None:
+    with original(tmp_path, line) as journal:
+        journal.open()
+        journal.log(COMMITTING, gtrid(1), NAMES)
+        journal.force()
+        journal.halt()
+    for stem in ("btm1", "btm2"):
+        shutil.copy(tmp_path / f"{stem}.tlog", tmp_path / copy.format(stem))
+    found = tallystick.explain(tmp_path)
+    assert [one.judgement.answer for one in found.logs] == [Answer.SAFE]
+    with original(tmp_path, line) as journal:
+        journal.open()
+        assert journal.dangling() == {gtrid(1): frozenset(NAMES)}
+        journal.halt()
+
+
+@on_each_line
+def test_it_does_not_start_with_a_copy_in_the_place_of_one_file(line: str, tmp_path: Path) -> None:
+    with original(tmp_path, line) as journal:
+        journal.open()
+        journal.log(COMMITTING, gtrid(1), NAMES)
+        journal.force()
+        journal.halt()
+    (tmp_path / "btm1.tlog").rename(tmp_path / "btm1 (1).tlog")
+    (found,) = tallystick.explain(tmp_path).logs
+    assert found.judgement.answer is Answer.CANNOT_TELL
+    with original(tmp_path, line) as journal, pytest.raises(AssertionError, match="open"):
+        journal.open()

@@ -27,4 +27,5 @@ SYSTEM = System(
     clocks=frozenset({Clock.WALL_MS, Clock.BOOT_MS}),
     change_feed=True,
     splittable=False,
+    put_aside="tallystick.systems.bitronix.read.detect:put_aside",
 )

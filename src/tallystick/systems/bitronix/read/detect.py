@@ -21,11 +21,17 @@ from tallystick.systems.bitronix.format.layout import (
 )
 from tallystick.systems.bitronix.format.record import decode_record
 from tallystick.systems.protocol import Entry, Folder, LogSource
+from tallystick.systems.surroundings import names_beside
 
 _FORMAT_ID_BYTES = FORMAT_ID.to_bytes(4)
 _PART_NUMBER = re.compile(r"[12](?=\D*$)")
 """The last 1 or 2 of a name, with no other digit after it."""
 _USUAL_NAME = re.compile(r".*[12]\D*\.(tlog|btm)|btm.*[12]\D*", re.IGNORECASE)
+
+_COPY_BEFORE = r"(?:(?:copy|backup|bak|old)(?:[ _]of)?[ ._-]+)?"
+_COPY_WITHIN = r"(?:[ ._-]*(?:\(\d+\)|copy|backup|bak|old|orig|saved?|\d{4,14}))*"
+_COPY_AFTER = r"(?:~|[ ._-].*)?"
+"""What people and file managers put around the stem of a copy's name, and after its ending."""
 
 
 def detect(folder: Folder) -> list[LogSource]:
@@ -45,6 +51,32 @@ def detect(folder: Folder) -> list[LogSource]:
     silent = [entry for entry in silent if entry.path not in paired]
     pairs += _pair_by_name(silent, silent)
     return [_source(folder.path, pair, alone=len(pairs) == 1) for pair in pairs]
+
+
+def put_aside(source: LogSource) -> str:
+    """Return what files are that lie as copies beside both files of a journal; else nothing.
+
+    The manager opens the two files that its settings name, and looks for no others.
+    """
+    names = frozenset(map(logical_name, names_beside(source.path)))
+    whole = sorted(one for one in names if twin_name(one) in names)
+    copies = [(name, copied(name, whole)) for name in map(logical_name, source.files)]
+    if not copies or not all(of for _, of in copies):
+        return ""
+    listed = ", ".join(f"{name} (of {of})" for name, of in copies)
+    many = len(copies) > 1
+    return f"{listed}: {'copies' if many else 'a copy'} by name, which no manager opens"
+
+
+def copied(name: str, names: Iterable[str]) -> str:
+    """Return of which of these files another one is a copy, by its name; empty if of none."""
+    for one in names:
+        stem = _stem(one)
+        parts = re.escape(stem), re.escape(one.removeprefix(stem))
+        pattern = f"{_COPY_BEFORE}{parts[0]}{_COPY_WITHIN}{parts[1]}{_COPY_AFTER}"
+        if name != one and re.fullmatch(pattern, name, re.IGNORECASE):
+            return one
+    return ""
 
 
 def part_number(path: str) -> int | None:
@@ -99,7 +131,7 @@ def _pair_by_name(sure: Iterable[Entry], entries: Iterable[Entry]) -> list[list[
     by_name = {entry.name: entry for entry in entries}
     pairs, seen = [], set()
     for entry in sure:
-        twin = by_name.get(_twin_name(entry.name) or "")
+        twin = by_name.get(twin_name(entry.name) or "")
         if twin is None or entry.path in seen:
             continue
         seen |= {entry.path, twin.path}
@@ -107,7 +139,8 @@ def _pair_by_name(sure: Iterable[Entry], entries: Iterable[Entry]) -> list[list[
     return pairs
 
 
-def _twin_name(name: str) -> str | None:
+def twin_name(name: str) -> str | None:
+    """Return the name that the other file of a journal has; None where no number tells."""
     stem = _stem(name)
     found = _PART_NUMBER.search(stem)
     if found is None:
