@@ -67,3 +67,17 @@ def test_what_a_start_does_not_keep_is_counted(
     assert found.answer is Answer.LOSES
     assert found.at_stake.rows == (before if drops else 1)
     assert kept(data) == (0 if drops else before)
+
+
+def test_a_start_whose_settings_name_a_database_keeps_nothing_of_the_files(
+    whole: Path, tmp_path: Path
+) -> None:
+    data = Path(shutil.copytree(whole, tmp_path / "data"))
+    store = "<store><database-store></database-store></store>"
+    (data / "broker.xml").write_text(f"<configuration><core>{store}</core></configuration>")
+    found = answer(data)
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
+    url = "jdbc:derby:memory:broker;create=true"
+    jars = f"{_path()}:{classpath(['org.apache.derby:derby:10.14.2.0'])}"
+    printed = run_java("Counts", data, url, classpath=jars, timeout_s=120)
+    assert printed.splitlines() == ["COUNT orders 0", "COUNT left 0", "COUNT right 0"]

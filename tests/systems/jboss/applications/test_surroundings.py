@@ -40,6 +40,7 @@ from tests.systems.jboss.build import add, add_tx, commit, delete, image, rollba
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
+WHOLE, DOUBTED = (Answer.SAFE, "next-file"), (Answer.CANNOT_TELL, "beside-the-log")
 
 
 @pytest.fixture(params=[False, True], ids=["one by one", "in runs"], autouse=True)
@@ -247,6 +248,27 @@ def test_broker_xml_names_the_places(tmp_path: Path) -> None:
     assert (parts[0].path, parts[0].found_by) == (str(tmp_path / "elsewhere"), "broker.xml")
 
 
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [
+        ("<database-store><jdbc-connection-url>x</jdbc-connection-url></database-store>", DOUBTED),
+        ("<!-- <database-store/> -->", WHOLE),
+        ("<file-store/>", WHOLE),
+    ],
+)
+def test_a_journal_in_a_database_is_not_in_the_files(
+    store: str, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Artemis 2.40 starts with the tables of its database, and looks at no journal."""
+    data = broker(tmp_path)
+    (tmp_path / "etc").mkdir()
+    text = f"<configuration><core><store>{store}</store></core></configuration>"
+    (tmp_path / "etc/broker.xml").write_text(text)
+    assert answer(data)[:2] == expected
+    shutil.rmtree(data / "journal")
+    assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL
+
+
 PAGED = "paged"
 
 
@@ -320,7 +342,7 @@ def made(data: Path, folder: str, name: str, files: dict[int, list[Item]]) -> No
 
 
 MESSAGES, BOUND = "activemq-data-{}.amq", "activemq-bindings-{}.bindings"
-SAFE, DOUBT = (Answer.SAFE, "next-file"), (Answer.CANNOT_TELL, "beside-the-log")
+SAFE, DOUBT = WHOLE, DOUBTED
 
 
 @pytest.mark.parametrize(

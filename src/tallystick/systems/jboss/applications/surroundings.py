@@ -24,6 +24,11 @@ from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import logical_name
+from tallystick.systems.jboss.applications.broker_xml import (
+    FILE_NAME,
+    broker_settings,
+    database_in,
+)
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.file_names import NEWER, extension_of
 from tallystick.systems.jboss.format.layout import Contents
@@ -38,7 +43,6 @@ BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
 _MESSAGE_ENDINGS: Final = tuple(f".{one}" for one in sorted(MESSAGE_EXTENSIONS))
 _BROKERS: Final = MESSAGE_EXTENSIONS | BINDINGS_EXTENSIONS
 _LAYOUT: Final = "the layout of a data directory"
-_SETTINGS: Final = "broker.xml"
 _PLACES: Final = {
     "journal": ("journal",),
     "bindings": ("bindings",),
@@ -132,6 +136,8 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     broker, places = _places(folder)
     if extension.lower() in _BROKERS and extension not in _BROKERS:
         return Surroundings(broker, BROKER, (_renamed(folder, extension),))
+    if extension in _BROKERS and (path := database_in(broker, folder)):
+        return Surroundings(broker, BROKER, (_in_database(path),))
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one[2] and part != "journal"}
@@ -175,6 +181,18 @@ def _renamed(folder: str, extension: str) -> Part:
     return renamed_part(folder, _LAYOUT, why, decided_by)
 
 
+def _in_database(path: str) -> Part:
+    """Return the part that the database is in which a broker keeps its journals, by settings."""
+    why = (
+        "The settings name a database (database-store): a start reads its journals there, by JDBC, "
+        "and none of these files."
+    )
+    decided_by = "the tables of that database; or whether the broker starts with these settings"
+    return Part(
+        "store", path, FILE_NAME, True, None, why, Answer.CANNOT_TELL, AtStake(), decided_by
+    )
+
+
 def _beside_bindings(folder: str, broker: str, places: dict[str, _Place]) -> Surroundings:
     """Return what lies beside the bindings: the journal judges the rest, if it is there."""
     path, found_by, there = places["journal"]
@@ -203,13 +221,13 @@ def _places(folder: str) -> tuple[str, dict[str, _Place]]:
         broker = above or ("/" if folder.startswith("/") else ".")
     names = names_beside(broker)
     inside = any(map(is_bindings, names_beside(folder)))
-    settings = _settings(broker, folder)
+    settings = broker_settings(broker, folder).folders
     places: dict[str, _Place] = {}
     for part, usual in _PLACES.items():
         if (path := settings.get(part)) is not None:
             parent, _, name = path.rpartition("/")
             there = bool(names_beside(path)) or name in names_beside(parent or "/")
-            places[part] = (path, _SETTINGS, there)
+            places[part] = (path, FILE_NAME, there)
             continue
         if part == "bindings" and inside:
             places[part] = (folder, _LAYOUT, True)
@@ -227,31 +245,6 @@ def folder_of(part: str, folder: str) -> str:
 def is_bindings(name: str) -> bool:
     """Return whether a file is one of a journal of bindings, by its name."""
     return extension_of(logical_name(name)) == "bindings"
-
-
-def _settings(broker: str, folder: str) -> dict[str, str]:
-    """Return the folders that broker.xml names, if it lies beside and names this journal."""
-    above = broker.rpartition("/")[0] or "."
-    for path, home in ((f"{broker}/{_SETTINGS}", broker), (f"{above}/etc/{_SETTINGS}", above)):
-        try:
-            source = open_part(path)
-        except LogUnreadableError:
-            continue
-        if source is None:
-            continue
-        with source:
-            text = bytes(source.data).decode("utf-8", "replace")
-        text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-        found = dict(re.findall(r"<([a-z-]+)-directory>\s*([^<$]+?)\s*</", text))
-        paths = {part: _below(home, found[part]) for part in _PLACES if part in found}
-        if paths.get("journal", folder) == folder:
-            return paths
-    return {}
-
-
-def _below(home: str, path: str) -> str:
-    path = path.rstrip("/")
-    return path if path.startswith("/") else f"{home}/{path.removeprefix('./')}"
 
 
 def waiting(references: Iterable[Contents], large: Set[int]) -> tuple[Counter[int], Set[int]]:

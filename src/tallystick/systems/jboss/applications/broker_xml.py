@@ -1,0 +1,65 @@
+"""What ``broker.xml`` says of where a broker keeps its journals.
+
+In: the data directory of a broker, and the folder of a journal. Out: `BrokerSettings`, empty where
+no such file lies beside them, or where it names another journal. Only what decides which files a
+start reads is looked for, by its elements; what a file includes, or has as ``${property}``, is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tallystick.errors import LogUnreadableError
+from tallystick.systems.surroundings import open_part
+
+FILE_NAME: Final = "broker.xml"
+_COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+_FOLDER: Final = re.compile(r"<([a-z-]+)-directory>\s*([^<$]+?)\s*</")
+_DATABASE: Final = re.compile(r"<(?:\w+:)?database-store[\s>]")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Settings of a broker.
+
+    Attributes:
+        path: of the file; empty without one.
+        folders: those that it names, by the part of the broker that is kept there.
+        in_database: whether the broker keeps its journals in a database, by JDBC.
+    """
+
+    path: str = ""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    in_database: bool = False
+
+
+def broker_settings(broker: str, folder: str) -> BrokerSettings:
+    """Return what the settings beside a data directory say, if they are those of this journal."""
+    above = broker.rpartition("/")[0] or "."
+    for path, home in ((f"{broker}/{FILE_NAME}", broker), (f"{above}/etc/{FILE_NAME}", above)):
+        try:
+            source = open_part(path)
+        except LogUnreadableError:
+            continue
+        if source is None:
+            continue
+        with source:
+            text = _COMMENT.sub("", bytes(source.data).decode("utf-8", "replace"))
+        folders = {part: _below(home, one) for part, one in _FOLDER.findall(text)}
+        if folder in (folders.get("journal", folder), folders.get("bindings")):
+            return BrokerSettings(path, folders, _DATABASE.search(text) is not None)
+    return BrokerSettings()
+
+
+def database_in(broker: str, folder: str) -> str:
+    """Return the path of the settings that name a database for the journals; empty if none do."""
+    settings = broker_settings(broker, folder)
+    return settings.path if settings.in_database else ""
+
+
+def _below(home: str, path: str) -> str:
+    path = path.rstrip("/")
+    return path if path.startswith("/") else f"{home}/{path.removeprefix('./')}"
