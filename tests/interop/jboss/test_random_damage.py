@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.records import Answer
 from tallystick.systems.jboss.live.log import CircularJournal
 from tests.interop.jboss.original import Loaded, RealJournal, real_journal
 from tests.interop.jboss.test_interop import FILE_SIZE, SETTINGS, Work, play_ours, report
@@ -109,3 +110,22 @@ def _loaded(original: RealJournal, folder: Path, copy: Path) -> Loaded | None:
 def _ours(name: str, folder: Path) -> Loaded | None:
     engine = read(folder, generation=f"g3-{name}").verdict().engine
     return report(engine) if engine["loaded"] else None
+
+
+@pytest.mark.parametrize("size", [5000, FILE_SIZE - 512, FILE_SIZE + 512])
+def test_a_file_that_was_never_used_may_have_any_size(size: int, tmp_path: Path) -> None:
+    """A load has all records, and deletes the file."""
+    damaged = tmp_path / "damaged"
+    with CircularJournal(str(tmp_path / "whole"), SETTINGS["artemis"]) as journal:
+        for number in range(1, 21):
+            journal.append_add_record(number, 45, bytes(100)).wait()
+        shutil.copytree(tmp_path / "whole", damaged, ignore=shutil.ignore_patterns("*.lock"))
+    unused = max(damaged.glob("*.amq"), key=lambda one: one.read_bytes()[8:16])
+    content = unused.read_bytes()
+    unused.write_bytes(content[:size] + content[-1:] * (size - len(content)))
+    assert read(damaged).verdict().judgement.answer is Answer.SAFE
+    with real_journal("artemis", tmp_path / "none", file_size=FILE_SIZE) as original:
+        found = _loaded(original, damaged, tmp_path / "copy")
+    assert found is not None
+    assert len(found.live) == 20
+    assert not (tmp_path / "copy" / unused.name).exists()

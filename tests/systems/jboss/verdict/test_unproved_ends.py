@@ -195,3 +195,32 @@ def test_a_restart_opens_the_next_file_under_a_new_id(tmp_path: Path) -> None:
     journal(tmp_path, FULL - 2, 0, 0)
     reused_before_use(tmp_path)
     assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.SAFE, "next-file")
+
+
+LARGE = 16384
+
+
+@pytest.mark.parametrize("fill", [b"\0", b"J"])
+@pytest.mark.parametrize(
+    ("records", "size", "expected"),
+    [
+        (0, 4097, Answer.SAFE),
+        (0, 12288, Answer.SAFE),
+        (0, LARGE + 4096, Answer.SAFE),
+        (0, 4096, Answer.CANNOT_TELL),  # a first record may have stood after a first block
+        (0, HEADER, Answer.CANNOT_TELL),
+        (1, 12288, Answer.CANNOT_TELL),
+    ],
+)
+def test_a_file_that_was_never_used_may_have_any_size(
+    records: int, size: int, expected: Answer, fill: bytes, tmp_path: Path
+) -> None:
+    """Artemis 2.40 deletes it at a load, and has every record."""
+    items = [add(one, b"x" * 64) for one in range(1, 30)]
+    last = [add(30 + one, b"x" * 64) for one in range(records)]
+    whole = [*items[:-1], add(29, b"x" * (LARGE - 3500))]
+    full = image("g3", 1, whole, LARGE, fill)
+    write(tmp_path, "g3", {1: full, 2: image("g3", 2, last, LARGE, fill)})
+    path = path_of(tmp_path, 2)
+    path.write_bytes(path.read_bytes()[:size] + fill * (size - LARGE))
+    assert judged(tmp_path).answer is expected

@@ -50,9 +50,13 @@ def sizes_given(readings: Sequence[KnownFile]) -> set[int]:
     """Return the sizes, in bytes, that the journal gave its files: that of the largest.
 
     And others that two files at least have, where files of one size stand together: the setting was
-    changed between two starts, of which the last may have needed one file yet.
+    changed between two starts, of which the last may have needed one file yet. One that was never
+    used may have been cut or made longer.
     """
-    ordered = [one.file.size for one in sorted(readings, key=lambda one: one.effective_id)]
+    by_id = sorted(readings, key=lambda one: one.effective_id)
+    if len({one.file.size for one in by_id}) > 1:
+        by_id = [one for one in by_id if not is_blank(one)] or by_id
+    ordered = [one.file.size for one in by_id]
     found = {max(ordered, default=0)}
     steps = [size for size, _ in groupby(ordered)]
     others = set(steps) - found
@@ -66,9 +70,12 @@ def never_left(reading: KnownFile, block: int, sizes: Collection[int]) -> str:
 
     A file has one of the journal's sizes, in bytes, before it gets its name, and keeps it.
     A last record that was not written whole is such an end if its last bytes were never written.
+    One that was never used may have any: a load deletes it where it has not the configured size.
     """
     data, facts = reading.file.data(), reading.facts
     if len(data) not in sizes:
+        if is_blank(reading):
+            return ""
         return f"it ends at {len(data):,} bytes, others at {max(sizes):,}"
     if (torn := facts.torn) is not None:
         return "" if _unfinished(reading, torn) else "the last record is damaged, not unfinished"
@@ -78,6 +85,22 @@ def never_left(reading: KnownFile, block: int, sizes: Collection[int]) -> str:
     return (
         "" if _untouched(reading, data, end) else "after the last record stand bytes of no record"
     )
+
+
+def is_blank(reading: KnownFile) -> bool:
+    """Return whether a file was surely never used, whatever its size.
+
+    The first record stands after the header, or after the first block where blocks are written.
+    """
+    if reading.has_records or reading.facts.torn is not None or reading.facts.stale_ids:
+        return False
+    data, start = reading.file.data(), reading.shape.header_size
+    if len(data) <= BLOCKS[-1]:
+        return False
+    if is_zero(data, start, len(data)):
+        return True
+    rest = bytes(data[start:])
+    return rest[0] == FILL_J and not rest.strip(rest[:1])
 
 
 def rooms_left(readings: Sequence[KnownFile], block: int) -> Iterator[tuple[str, int]]:
