@@ -203,6 +203,6 @@ def test_the_only_numbered_file_of_a_log_is_part_of_it_where_it_cannot_be_read(
             raise source.unreadable(path, PermissionError(13, "Permission denied"))
         return real(path, size)
 
-    monkeypatch.setattr(protocol, "read_head", read_head)
+    monkeypatch.setattr(protocol.source, "read_head", read_head)
     (log,) = discover(database).logs
     assert str(refused) in log.files

@@ -1,0 +1,193 @@
+"""What a log is asked for by the names that its applications know: tables, queues and columns.
+
+In: a log. Out: its collections with their columns, their rows and what becomes of them, and its
+records by a condition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tallystick.records import Change, Record, Row
+from tallystick.systems.protocol.reading import Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tallystick.systems.protocol.following import Longs
+
+    Fitting = Callable[[pa.RecordBatch], Longs]
+    """Returns the numbers of the rows that fit, of a batch as ``batches()`` gives it."""
+
+
+LOST = "lost"
+"""In ``values``, an object with this key stands for a value that cannot be had: what is known of
+it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a collection.
+
+    Attributes:
+        name: its name, as in `Change.values`.
+        declared: its type in the words of the system.
+        kind: its type in SQL, as Spark has it: ``int``, ``decimal(10,2)``, ``string`` and so on;
+            ``string`` for types that SQL has not.
+        key_position: its place in the primary key, from 1; None where it is not in it.
+    """
+
+    name: str
+    declared: str
+    kind: str = "string"
+    key_position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A table, queue or container.
+
+    Attributes:
+        name: its name, which `Change.collection` has.
+        columns: its columns.
+        stored: what `Change.collection` has for it in ``changes()``, if that may be another name.
+        quoted: its name as statements of SQL have it; empty where it is in no database.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    stored: tuple[str, ...] = ()
+    quoted: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The names of the columns of the primary key, in its order; none where it has no key."""
+        places = {one.key_position: one.name for one in self.columns if one.key_position}
+        return tuple(places[at] for at in sorted(places))
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How values stand in statements of SQL of a system.
+
+    Attributes:
+        literal: function ``(Column, value) -> str``; the value is one of `Change.values`. Raises
+            `UnsupportedFormatError` where none stands for it.
+        compares: whether ``=`` takes the values of a column.
+        one: what, at the end of a DELETE or an UPDATE, limits it to one row; empty where nothing
+            does.
+        zoned: whether dates and times depend on `ReadOptions.timezone`.
+    """
+
+    literal: Callable[[Column, Any], str]
+    compares: Callable[[Column], bool]
+    one: str = ""
+    zoned: bool = False
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A `LogReading` that knows the columns of its collections."""
+
+    def collections(self) -> Sequence[Collection]:
+        """Return the collections that have names and columns, as they are at the log's end."""
+        ...
+
+
+@runtime_checkable
+class KnowsRowsBefore(Catalogued, Protocol):
+    """A `Catalogued` reading that knows rows from before its log."""
+
+    def rows_before(self, collection: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield key and values of the rows that a collection has where the log begins.
+
+        They are those that the database beside the log tells; none where there is no database.
+        """
+        ...
+
+
+@runtime_checkable
+class Typed(KnowsRowsBefore, Protocol):
+    """A `Catalogued` reading that decodes the raw bytes of ``changes()`` for one collection.
+
+    Values are plain, by name of column; an update has the columns that it changes.
+    """
+
+    def changes_of(
+        self, collection: str, after: int | None = None, until: int | None = None
+    ) -> Iterator[Change]:
+        """Yield committed changes of a collection; with ``until`` as `ChangesBetween` does."""
+        ...
+
+
+@runtime_checkable
+class KnowsFates(Protocol):
+    """A `LogReading` that gives changes that are not committed, too."""
+
+    def fated_changes(self) -> Iterator[Row]:
+        """Yield the changes of all transactions as these end, then those that do not end.
+
+        Values are as applications know them where the reading knows columns. The committed ones
+        are those of ``changes()``, but for what a restart drops of these.
+        """
+        ...
+
+
+@runtime_checkable
+class FateBatches(KnowsFates, Protocol):
+    """A `KnowsFates` that gives these rows as Arrow batches, too."""
+
+    def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
+        """Return all of ``fated_changes()`` in the same order, as batches of the `FATED` schema.
+
+        A batch has at most ``rows`` rows. None where they come one by one only: the log is short,
+        or odd, or nothing is installed that makes columns.
+        """
+        ...
+
+
+@runtime_checkable
+class DecodesLater(FateBatches, Protocol):
+    """A `FateBatches` whose batches lack what is decoded of rows that are asked for, and no others.
+
+    They may be of the `NAMED` schema.
+    """
+
+    def decoded(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Return some rows of a batch with all of their ``values``."""
+        ...
+
+
+@runtime_checkable
+class Importable(Protocol):
+    """A `LogReading` of which the original can import what is in it, where it is running."""
+
+    @property
+    def holds_messages(self) -> bool:
+        """Whether there is something to import in a log of this kind."""
+        ...
+
+    def write_import(self, out: IO[bytes]) -> tuple[Counter[str], Counter[str], str]:
+        """Write what it imports; return what that brings, what is left, and what else to know."""
+        ...
+
+
+@runtime_checkable
+class ChoosesRecords(Protocol):
+    """A `LogReading` that makes objects, with attributes, of the records that are asked for."""
+
+    def chosen_records(self, fitting: Fitting) -> Iterator[Record]:
+        """Yield those of ``records()`` that fit by their columns, and maybe others."""
+        ...
+
+
+@runtime_checkable
+class AttributeBatches(Protocol):
+    """A `LogReading` whose records come as Arrow batches with their attributes, too."""
+
+    def attribute_batches(self, split: Split | None, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what ``batches`` yields, with the column ``attributes`` filled."""
+        ...
