@@ -142,7 +142,7 @@ def test_each_foreign_file_is_looked_at_once(
         looked.append(path)
         return read_head(path, size)
 
-    monkeypatch.setattr(protocol, "read_head", counted)
+    monkeypatch.setattr(protocol.source, "read_head", counted)
     for number in range(20):
         (tmp_path / f"part-{number:05}.json").write_text("{}")
     _source(tmp_path).writer(_BODIES, False)
