@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.arrow.lines import csv_texts, json_texts, lines, quoted_csv
+from tallystick.arrow.lines import csv_texts, has_one_value, json_texts, lines, quoted_csv
 
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
 PLAIN = st.lists(st.text("abc 09-:", max_size=3), min_size=1, max_size=40)
@@ -46,7 +46,7 @@ def test_fields_of_csv_are_those_of_the_standard_library(
     for column in columns(texts, numbers, data, skip):
         out = io.StringIO()
         csv.writer(out).writerows([plain(one), "x"] for one in column.to_pylist())
-        written = lines([csv_texts(column), b",x\r\n"])
+        written = lines([csv_texts(column), b",x\r\n"], len(column))
         assert bytes(written).decode() == out.getvalue()
 
 
@@ -55,5 +55,15 @@ def test_texts_that_have_quotes_are_quoted_whole() -> None:
 
 
 def test_lines_have_a_part_of_each_column_and_bytes_of_every_row() -> None:
-    assert bytes(lines([b"\xff", pa.array(["1", "2"]), b"\n"])) == b"\xff1\n\xff2\n"
-    assert bytes(lines([b"x", pa.array([], pa.string())])) == b""
+    assert bytes(lines([b"\xff", pa.array(["1", "2"]), b"\n"], 2)) == b"\xff1\n\xff2\n"
+    assert bytes(lines([b"x", pa.array([], pa.string())], 0)) == b""
+    assert bytes(lines([b"x", b"\n"], 2)) == b"x\nx\n"
+    assert bytes(lines([pa.array(["1", None]), b"\n"], 2, "null")) == b"1\nnull\n"
+
+
+@given(TEXTS | PLAIN, NUMBERS, BYTES, st.integers(0, 3))
+def test_a_column_has_one_value_if_all_its_rows_are_equal(
+    texts: list[str | None], numbers: list[int | None], data: list[bytes | None], skip: int
+) -> None:
+    for column in filter(len, columns(texts, numbers, data, skip)):
+        assert has_one_value(column) == (len(set(column.to_pylist())) == 1)

@@ -1,7 +1,7 @@
 """Parts of JSON texts, written by compiled kernels: one set for the kernels of all systems.
 
-In: a number, a UTF-16 unit or a day, a buffer of bytes and the place to write to. Out: the place
-after what was written, which is what `json.dumps` makes of it.
+In: a number, a UTF-16 unit, bytes or a day, a buffer of bytes and the place to write to. Out: the
+place after what was written, which is what `json.dumps` makes of it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,16 @@ def put_hex(value: int, count: int, out: Any, to: int) -> int:
     for place in range(count):
         out[to + place] = _HEX[value >> 4 * (count - 1 - place) & 15]
     return to + count
+
+
+@kernel
+def put_bytes(data: Any, begin: int, end: int, out: Any, to: int) -> int:
+    """Write two hexadecimal digits for each of some bytes."""
+    for place in range(end - begin):
+        byte = data[begin + place]
+        out[to + 2 * place] = _HEX[byte >> 4]
+        out[to + 2 * place + 1] = _HEX[byte & 15]
+    return to + 2 * (end - begin)
 
 
 @kernel

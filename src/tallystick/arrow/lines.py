@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.columns import bitmap
+from tallystick.arrow.json_kernels import put_bytes
 
 _TEXT = pa.large_string()
 """64-bit offsets: what a batch holds may have more digits than 32 bits count."""
@@ -22,7 +23,6 @@ IN_JSON, _IN_CSV = r"[^ !#-\[\]-~]", '[",\r\n]'
 """What a text has that is not written as it is."""
 _REPEATED = 8
 """A column with so many rows for each of its texts is written text by text."""
-_DIGITS = np.array([*map(b"%02x".__mod__, range(256))]).view(np.uint16)
 
 
 def json_texts(column: pa.Array) -> pa.Array:
@@ -58,12 +58,34 @@ def quoted_csv(column: pa.Array) -> pa.Array:
     return _in_quotes(doubled).fill_null("")
 
 
-def lines(parts: Sequence[pa.Array | bytes]) -> memoryview:
-    """Return the bytes of all rows, each the join of its parts; bytes are a part of every row."""
+def has_one_value(column: pa.Array) -> bool:
+    """Return whether all rows of a column, which has some, are equal."""
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    return bool(column[0] == column[-1] and pc.all(pc.equal(column, column[0])).as_py())
+
+
+def lines(parts: Sequence[pa.Array | bytes], count: int, null: str = "") -> memoryview:
+    """Return the bytes of so many rows, each the join of its parts; bytes are a part of every row.
+
+    ``null`` stands for a part that is null.
+    """
     # Bytes, because the name of a log may be no UTF-8.
-    kind = pa.large_binary()
-    each = (pa.scalar(one, kind) if isinstance(one, bytes) else one.cast(kind) for one in parts)
-    joined = pc.binary_join_element_wise(*each, pa.scalar(b"", kind))
+    kind, each = pa.large_binary(), list[Any]()
+    for one in parts:
+        if not isinstance(one, bytes):
+            each.append(one.cast(kind))
+        elif each and isinstance(each[-1], bytes):
+            each[-1] += one  # a part more in each row costs more than some bytes more
+        else:
+            each.append(one)
+    if len(each) == 1 and isinstance(each[0], bytes):
+        return memoryview(each[0] * count)
+    each = [pa.scalar(one, kind) if isinstance(one, bytes) else one for one in each]
+    nothing = pa.scalar(b"", kind)
+    joined = pc.binary_join_element_wise(
+        *each, nothing, null_handling="replace", null_replacement=null
+    )
     _, ends, data = joined.buffers()
     if not len(joined):
         return memoryview(b"")
@@ -97,7 +119,8 @@ def hex_texts(column: pa.Array) -> pa.Array:
     _, ends, data = column.buffers()
     found = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
     first, last = (int(found[0]), int(found[-1])) if len(column) else (0, 0)
-    digits = _DIGITS[np.frombuffer(data or b"", np.uint8)[first:last]]
+    digits = np.empty(2 * (last - first), np.uint8)
+    put_bytes(np.frombuffer(data or b"", np.uint8), first, last, digits, 0)
     valid = bitmap(np.asarray(column.is_valid()))
     buffers: list[Any] = [None if valid is None else pa.py_buffer(valid)]
     buffers += [pa.py_buffer((found - first) * 2), pa.py_buffer(digits)]

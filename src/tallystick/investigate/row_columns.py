@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.arrow.lines import csv_text, csv_texts, json_texts, lines, quoted_csv
+from tallystick.arrow.lines import (
+    csv_text,
+    csv_texts,
+    has_one_value,
+    json_texts,
+    lines,
+    quoted_csv,
+)
 from tallystick.arrow.texts import whole_text
 from tallystick.reading.filters import time_text
 from tallystick.records import Change, Clock, Fate, Kind, Row, rows_in_columns
@@ -99,16 +106,16 @@ class RowColumns:
             parts: list[pa.Array | bytes] = []
             for name in _NAMES:
                 parts.append(f'{"," if parts else "{"}"{name}":'.encode())
-                parts.append(part._json(name))
-            yield lines([*parts, b"}\n"])
+                parts.append(part._written(RowColumns._json, name))
+            yield lines([*parts, b"}\n"], part.count, "null")
 
     def csv_lines(self, names: Sequence[str]) -> Iterator[memoryview]:
         """Yield the rows as lines of CSV, many at once."""
         for part in self._sized():
             parts: list[pa.Array | bytes] = []
             for name in names:
-                parts += [b"," if parts else b"", part._csv(name)]
-            yield lines([*parts, b"\r\n"])
+                parts += [b"," if parts else b"", part._written(RowColumns._csv, name)]
+            yield lines([*parts, b"\r\n"], part.count)
 
     def batch_of(self, schema: pa.Schema) -> pa.RecordBatch:
         """Return the rows in a schema of which ``time`` is text."""
@@ -118,12 +125,21 @@ class RowColumns:
             columns["log"] = pa.repeat(pa.scalar(whole_text(self.log), pa.string()), self.count)
         return pa.RecordBatch.from_arrays([*columns.values()], schema=schema)
 
+    def _written(
+        self, write: Callable[[RowColumns, str], pa.Array | bytes], name: str
+    ) -> pa.Array | bytes:
+        """Return what is written of a column; once, where all rows have one value."""
+        if self.count < 2 or not has_one_value(self.batch.column(name)):
+            return write(self, name)
+        found = write(replace(self, batch=self.batch.slice(0, 1)), name)
+        return found if isinstance(found, bytes) else bytes(lines([found], 1, "null"))
+
     def _json(self, name: str) -> pa.Array | bytes:
         if name == "log" and self.log is not None:
             return json.dumps(self.log).encode()
         column = self.batch.column(name)
         if name == "values":  # they are JSON already
-            return column.fill_null("null")
+            return column
         if name == "time":
             shown = self._times()
             return pc.if_else(shown.is_valid(), json_texts(shown), json_texts(column))

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.byte_kernels import Bytes, Number, be_int32, be_int64
 from tallystick.arrow.columns import byte_ranges, joined_bytes
-from tallystick.arrow.json_kernels import packed_day, put_digits, put_hex, put_unit, put_whole
+from tallystick.arrow.json_kernels import (
+    packed_day,
+    put_bytes,
+    put_digits,
+    put_hex,
+    put_unit,
+    put_whole,
+)
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.arrow.schemas import json_text
 from tallystick.systems.jboss.format import messages
@@ -99,6 +106,8 @@ def message_texts(types: Any, bodies: pa.Array, ids: Longs) -> pa.Array:
     fields, keys = np.empty(_FIELDS, np.int64), np.empty(_KEYS_MAX, np.int64)
     put_messages(data, ends, ids, _SIZES, fields, keys, plain, out, offsets)
     texts = joined_bytes(pa.large_string(), offsets, out, None).cast(pa.string())
+    if plain.all():
+        return texts
     one_by_one = [
         json_text(
             (messages.message(int(types[place]), bodies[place].as_py()) or {})
@@ -242,7 +251,7 @@ def _put_message(
         to = _put_text_or_null(data, begin, out, _put_word(_TO_TEXT, out, to))
     if to < 0:
         return -1
-    to = _put_bytes(data, begin, end, out, _put_word(_TO_BODY, out, to))
+    to = put_bytes(data, begin, end, out, _put_word(_TO_BODY, out, to))
     return _put_word(_TAIL, out, to)
 
 
@@ -307,14 +316,6 @@ def _put_padded(value: Number, digits: Number, after: Number, out: Any, to: Numb
 
 
 @kernel
-def _put_bytes(data: Bytes, begin: Number, end: Number, out: Any, to: Number) -> Number:
-    """Write bytes as hexadecimal digits."""
-    for place in range(begin, end):
-        to = put_hex(int(data[place]), 2, out, to)
-    return to
-
-
-@kernel
 def _put_properties(data: Bytes, at: Number, sizes: Any, keys: Any, out: Any, to: Number) -> Number:
     """Write properties, which are whole, as JSON in a text; -1 of odd ones.
 
@@ -364,7 +365,7 @@ def _put_value(data: Bytes, kind: Number, at: Number, size: Number, out: Any, to
         return _put_text(data, at, out, to)
     if kind == messages.BYTES:
         end = at + 4 + be_int32(data, at)
-        return _put_quote(out, _put_bytes(data, at + 4, end, out, _put_quote(out, to)))
+        return _put_quote(out, put_bytes(data, at + 4, end, out, _put_quote(out, to)))
     if kind == messages.CHAR:
         to = _put_unit(int(data[at]) << 8 | int(data[at + 1]), out, _put_quote(out, to))
         return to if to < 0 else _put_quote(out, to)
