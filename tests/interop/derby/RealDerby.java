@@ -60,7 +60,10 @@ public class RealDerby {
             case "open" -> aside(rest);
             case "commit" -> ((Connection) kept.get(kept.size() - 1)).commit();
             case "prepared" -> prepare(rest);
-            case "value" -> System.out.println("VALUE " + tried(() -> value(rest)));
+            case "value" -> {
+                String[] named = rest.split(":", 2);
+                System.out.println(named[0] + " " + tried(() -> value(named[1])));
+            }
             case "rows" -> System.out.println("ROWS " + tried(() -> rows()));
             case "recover" -> System.out.println("RECOVER " + recover());
             case "shutdown" -> shutdown();

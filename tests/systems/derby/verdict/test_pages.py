@@ -730,6 +730,9 @@ TREES: dict[str, Callable[[list[bytes]], None]] = {
     "a leaf with another neighbour": lambda pages: pages.__setitem__(
         2, with_links(pages[2], -1, 7)
     ),
+    "two leaves in each other's place": lambda pages: pages.__setitem__(
+        slice(2, 4), [pages[3], pages[2]]
+    ),
 }
 
 
