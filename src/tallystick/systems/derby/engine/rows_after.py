@@ -41,6 +41,9 @@ _OVERFLOW: Final = 2
 _FIRST_RECORD: Final = CONTROL_ROW[1]
 """The record id of what comes first on a page."""
 _PAGE_BITS: Final = 32
+_PAGE_MASK: Final = (1 << _PAGE_BITS) - 1
+_ROOT: Final = 1
+"""The first page of an index, which alone becomes a branch of a leaf."""
 _UNDOING = operations.LOGICAL_UNDO_OF_ROW, operations.PHYSICAL_UNDO
 _COUNTING = operations.INSERT, operations.DELETE, operations.PURGE, operations.COPY_ROWS
 _SHAPING = operations.INIT_PAGE, operations.INVALIDATE_PAGE, operations.UPDATE_ROW
@@ -162,24 +165,30 @@ class RowsAfter:
         keys = columns[walk.CONTAINER, rows] << _PAGE_BITS | columns[walk.PAGE, rows]
         distinct, of = np.unique(keys, return_inverse=True)
         states = [self._state(key) for key in distinct.tolist()]
-        numbers = [(one.version, one.is_index, one.counts, one.is_branch) for one in states]
-        version, is_index, counts, is_branch = np.array(numbers, np.int64).reshape(-1, 4).T
+        version = np.array([one.version for one in states], np.int64)
+        is_index = np.array([one.is_index for one in states], np.bool_)
         made = columns[walk.OPERATION, rows]
         record = columns[walk.RECORD_ID, rows]
         is_row = np.isin(made, (operations.INSERT, operations.DELETE))
         is_row &= (made == operations.DELETE) | (record != _FIRST_RECORD)
-        # What shapes a page counts before the rows that follow there.
         shapes = np.isin(made, _SHAPING) | ((record == _FIRST_RECORD) & ~is_row)
-        slowly = is_branch != 0
-        shapes &= (is_index != 0)[of] | (made == operations.INIT_PAGE)
-        slowly[of[shapes]] = True
-        one_by_one = ~is_row | slowly[of]
-        one_by_one &= (is_index != 0)[of] | ~np.isin(
-            made, (operations.UPDATE_ROW, operations.UPDATE_FIELD)
-        )
+        shapes &= is_index[of] | (made == operations.INIT_PAGE)
+        # A new page gets its shape once, before its rows: all of them count, or none.
+        begun = np.bincount(of[made == operations.INIT_PAGE], minlength=len(states))
+        is_new = (version == 0) & (begun == 1) & (distinct & _PAGE_MASK != _ROOT)
+        is_new[of[np.isin(made, (operations.INVALIDATE_PAGE, operations.UPDATE_ROW))]] = False
+        first = shapes & is_new[of]
+        for row in rows[first].tolist():
+            self._take(int(instants[row]), chunk.body(row))
+        counts = np.array([one.counts for one in states], np.bool_)
+        slowly = np.array([one.is_branch for one in states], np.bool_)
+        slowly[of[shapes & ~first]] = True
+        one_by_one = (~is_row | slowly[of]) & ~first
+        is_update = np.isin(made, (operations.UPDATE_ROW, operations.UPDATE_FIELD))
+        one_by_one &= is_index[of] | ~is_update
         for row in rows[one_by_one].tolist():
             self._take(int(instants[row]), chunk.body(row))
-        plain = is_row & ~slowly[of] & (counts != 0)[of]
+        plain = is_row & ~slowly[of] & counts[of]
         effect = np.where((made == operations.DELETE) & (columns[walk.FLAG, rows] != 0), -1, 1)
         redone = (instants[rows] >= self._mark) & (columns[walk.VERSION, rows] >= version[of])
         change = effect * (redone.astype(np.int64) - undone[rows])
