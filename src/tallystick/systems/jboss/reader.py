@@ -31,6 +31,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import logical_name
 from tallystick.systems.decisions import decision_rows
+from tallystick.systems.jboss.applications.addresses import other_address
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
 from tallystick.systems.jboss.applications.imports import NOTE, Waiting, write_import
 from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
@@ -528,10 +529,12 @@ class JournalReading(Reading):
         return {int(one.key) for one in changes if one.kind is Kind.DELETE}
 
     def _foreign(self, folder: str) -> str:
-        """Return what ids of this journal tell against the bindings in a folder, in words."""
+        """Return what ids and messages of this journal tell against the bindings in a folder."""
         bindings = self._bindings(folder)
         each_once = self._extension == NEWER
-        return foreign_id(begun(self._evidence), bindings._bound_ids, each_once=each_once)
+        files = begun(self._evidence)
+        found = foreign_id(files, bindings._bound_ids, each_once=each_once)
+        return found or other_address(self.records(), self._queue_addresses(folder))
 
     def _is_older(self, folder: str) -> bool:
         """Return whether the bindings in a folder note a start that is not one of this journal."""

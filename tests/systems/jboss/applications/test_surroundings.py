@@ -400,6 +400,30 @@ def test_a_journal_with_ids_that_the_bindings_do_not_leave_it_is_of_another_brok
     assert answer(tmp_path)[:2] == expected
 
 
+def renamed(address: str) -> Change:
+    """Have the bindings name the queues of the address orders by another one, of that length."""
+
+    def change(data: Path) -> None:
+        for path in (data / "bindings").glob("*.bindings"):
+            before, after = ("orders".encode("utf-16-le"), address.encode("utf-16-le"))
+            path.write_bytes(path.read_bytes().replace(before, after))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("orders", WHOLE), ("claims", DOUBTED), ("bill.#", WHOLE), ("$sys.1", WHOLE)],
+)
+def test_messages_of_another_address_than_their_queue_are_of_another_broker(
+    address: str, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Artemis 2.40 delivers them to who takes from that queue."""
+    data = broker(tmp_path)
+    renamed(address)(data)
+    assert answer(data)[:2] == expected
+
+
 def test_hornetq_gives_the_id_of_a_note_once_more(tmp_path: Path) -> None:
     notes = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in KILLED]
     made(tmp_path, "journal", "hornetq-data-{}.hq", {1: [add(10), add(ID_BATCH + 2)], 9: []})
