@@ -536,15 +536,16 @@ def _folder_of(folder: str, *, another: bool) -> Damage:
         source = (other if another else whole.older) / folder
         if not source.is_dir():
             return False
-        before = _contents(copy / folder)
+        before = contents(copy / folder)
         shutil.rmtree(copy / folder, ignore_errors=True)
         shutil.copytree(source, copy / folder, ignore=shutil.ignore_patterns("*.lock"))
-        return before != _contents(copy / folder)
+        return before != contents(copy / folder)
 
     return put
 
 
-def _contents(folder: Path) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what the files below a folder hold, without locks."""
     files = (one for one in folder.rglob("*") if one.is_file() and one.suffix != ".lock")
     return {str(one.relative_to(folder)): one.read_bytes() for one in files}
 
@@ -566,6 +567,7 @@ ARTEMIS: dict[str, Damage] = {
     "page cut": _one_cut(_PAGE),
     "pages of yesterday": _folder_of("paging", another=False),
     "journal of yesterday": _folder_of("journal", another=False),
+    "journal of another broker": _folder_of("journal", another=True),
 }
 
 
@@ -601,6 +603,25 @@ def _given_up(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
     return True
 
 
+def _in_another_folder(name: str) -> Damage:
+    """Move a state to a folder of another name, beside that of its type or below it."""
+
+    def moved(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+        path = _STATE(copy, rng)
+        if path is not None:
+            to = path.parent / name / path.name
+            to.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(to)
+        return path is not None
+
+    return moved
+
+
+def _made_longer(copy: Path, _: Whole, __: Path, rng: random.Random) -> bool:
+    path = _STATE(copy, rng)
+    return path is not None and _put(path, path.read_bytes() + bytes(rng.randrange(1, 5000)))
+
+
 def _state_of(*, another: bool) -> Damage:
     """Put a state of yesterday, or of another node, in its place, whether one is there or not."""
 
@@ -633,6 +654,9 @@ NARAYANA: dict[str, Damage] = {
     "state hidden": _renamed("#"),
     "state a shadow": _renamed("!"),
     "state given up": _given_up,
+    "state in a folder below": _in_another_folder("old"),
+    "state in a folder beside": _in_another_folder("../#999#"),
+    "zeros after a state": _made_longer,
     "state of yesterday": _state_of(another=False),
     "state of another node": _state_of(another=True),
     "store of yesterday": _folder_of(STORE, another=False),

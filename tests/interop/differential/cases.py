@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tallystick
+from tallystick.reading.discovery import discover
 from tallystick.records import Outcome
 from tallystick.storage.source import ByteSource
 from tallystick.systems.bitronix.format.layout import HEADER_LENGTH, FileHeader
@@ -28,9 +29,11 @@ from tallystick.systems.derby.read.catalogue import CONGLOMERATES
 from tallystick.systems.derby.read.containers import conglomerates
 from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.read.files import open_file
+from tallystick.systems.jboss.applications.tables import queue_addresses
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.messages import PAGE_TRANSACTION, queue_id
 from tallystick.systems.jboss.format.pages import contents_of
+from tallystick.systems.jboss.reader import reading_of as reading_of_journal
 from tallystick.systems.protocol import ReadOptions
 from tests.interop.differential import around
 from tests.interop.differential.around import UNDAMAGED, Damage, damage_beside
@@ -65,6 +68,7 @@ FIRST_START_MS = 1_000
 """How much longer than another a first start may take between the two files of a journal."""
 COME_AND_GO = "come and go"
 UNNAMED = "nothing names it"
+SET_UP_ALIKE = "set up alike"
 ADDRESS = "address.txt"
 """What names the address of the pages in a folder of a broker."""
 CRASH_ALIKE = "as a crash leaves it"
@@ -234,7 +238,27 @@ def _unseen_beside(system: Original, copy: Path, judged: Path, whole: Whole, oth
         return EARLIER
     if come_and_go(system, copy, whole, other):
         return COME_AND_GO
+    if isinstance(system, Server) and set_up_alike(judged, whole.folder, other):
+        return SET_UP_ALIKE
     return UNNAMED if nothing_names(system, judged, whole, other) else ""
+
+
+def set_up_alike(judged: Path, whole: Path, other: Path) -> bool:
+    """Return whether journal and bindings are of two brokers that gave their queues the same ids.
+
+    Nothing but ids that both gave, and starts, tells such a pair.
+    """
+    swapped = any(
+        around.contents(judged / one) == around.contents(of / one)
+        and around.contents(judged / another) == around.contents(whole / another)
+        for one, another, of in (("journal", "bindings", other), ("bindings", "journal", other))
+    )
+    return swapped and _queues(whole) == _queues(other)
+
+
+def _queues(broker: Path) -> dict[int, str]:
+    (log,) = discover(broker / "bindings").logs
+    return queue_addresses(reading_of_journal(log, ReadOptions()).changes())
 
 
 def _copy(whole: Whole, to: Path) -> Path:

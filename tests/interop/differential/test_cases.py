@@ -34,6 +34,7 @@ from tests.interop.differential.cases import (
     is_earlier,
     kinds_of,
     nothing_names,
+    set_up_alike,
     table,
     unseen_damage,
 )
@@ -589,3 +590,19 @@ def test_a_loss_that_is_none_or_more_than_what_is_at_stake_is_wrong(
     one = case(answer, lost=lost)
     one.stake = stake
     assert one.is_wrong is wrong
+
+
+def test_brokers_of_the_same_queues_are_set_up_alike(tmp_path: Path) -> None:
+    whole, other, judged = (tmp_path / one for one in ("whole", "other", "judged"))
+    for number, broker in enumerate((whole, other)):
+        shutil.copytree(fixture_dir("brokers") / "whole", broker)
+        for folder in ("journal", "bindings"):
+            (broker / folder / "note").write_text(str(number))
+    shutil.copytree(whole, judged)
+    assert not set_up_alike(judged, whole, other)
+    shutil.copy(other / "journal" / "note", judged / "journal" / "note")
+    assert set_up_alike(judged, whole, other)
+    for path in (other / "bindings").glob("*.bindings"):
+        names = ("orders".encode("utf-16-le"), "claims".encode("utf-16-le"))
+        path.write_bytes(path.read_bytes().replace(*names))
+    assert not set_up_alike(judged, whole, other)
