@@ -552,7 +552,7 @@ class Deferred(Mapping[str, Any]):
 class DeferredList(Sequence[Any]):
     """A list that is made when it is first asked for: it may have an item for every record."""
 
-    def __init__(self, make: Callable[[], list[Any]]) -> None:
+    def __init__(self, make: Callable[[], Sequence[Any]]) -> None:
         self._made = cache(make)
 
     def __getitem__(self, index: Any) -> Any:
@@ -565,9 +565,10 @@ class DeferredList(Sequence[Any]):
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one has the same items."""
-        return isinstance(other, Sequence) and self._made() == list(other)
+        return isinstance(other, Sequence) and list(self._made()) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+    def __hash__(self) -> int:
+        return hash(self._made())
 
     def __repr__(self) -> str:
         return repr(self._made())

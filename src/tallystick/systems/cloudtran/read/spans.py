@@ -7,10 +7,9 @@ last one. Whole blocks are kept as numbers, because files may have millions of t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Iterator
 
-from tallystick.records import Outcome, Span
+from tallystick.records import DeferredList, Outcome, Span
 from tallystick.systems.cloudtran.format.layout import HEADER_SIZE
 from tallystick.systems.cloudtran.read.scan import Block, BlockState
 
@@ -29,18 +28,18 @@ _EXTENT = "q"
 _EXTENT_NUMBERS = 4
 
 
-class FileSpans(Sequence[Span]):
-    """The spans of a file, made when they are asked for.
+class FileSpans(DeferredList):
+    """The spans of a file, made when they are asked for; to go through them makes one at a time.
 
     Args:
         size: bytes of the file.
     """
 
     def __init__(self, size: int) -> None:
+        super().__init__(lambda: tuple(iter(self)))
         self._size = size
         self._end = 0
         self._parts: list[tuple[Span, ...] | array[int]] = []
-        self._made: tuple[Span, ...] | None = None
 
     def add_block(self, block: Block) -> None:
         """Add the next block."""
@@ -72,43 +71,11 @@ class FileSpans(Sequence[Span]):
 
     def __iter__(self) -> Iterator[Span]:
         """Yield them in the order of the file."""
-        return self._each()
-
-    def _each(self) -> Iterator[Span]:
         for part in self._parts:
             yield from _whole_spans(part) if isinstance(part, array) else part
         if self._end < self._size:
             reason = "zero to the end of the file"
             yield Span(self._end, self._size - self._end, Outcome.UNUSED, "preallocated", reason)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._all())
-
-    @overload
-    def __getitem__(self, index: int) -> Span: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
-        """Return a span, or some."""
-        return self._all()[index]
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the other ones are the same."""
-        return isinstance(other, Sequence) and self._all() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
-    def __repr__(self) -> str:
-        return repr(self._all())
-
-    def _all(self) -> tuple[Span, ...]:
-        if self._made is None:
-            self._made = tuple(self._each())
-        return self._made
 
 
 def _block_spans(block: Block, file_size: int) -> Iterator[Span]:
