@@ -21,7 +21,6 @@ from tallystick.systems.cloudtran.runs.pieces import Piece
 
 if TYPE_CHECKING:
     from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
-    from tallystick.systems.cloudtran.runs.chunk import Chunk
 
 
 class ChangeBatcher:
@@ -37,7 +36,9 @@ class ChangeBatcher:
         """Yield the changes of all pieces."""
         for piece in pieces:
             if not isinstance(piece, BlockOccurrence):
-                yield from self._of_chunk(_chunk_changes(piece, self._log))
+                from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
+
+                yield from self._of_chunk(ChunkChanges.of(piece, self._log))
                 continue
             for change in plain_changes([piece], self._log):
                 self._let_wait(unsigned(change.commit_sequence))
@@ -69,9 +70,3 @@ class ChangeBatcher:
     def _flush(self) -> Iterator[pa.RecordBatch]:
         yield from batches_of_changes(self._waiting, Clock.WALL_US.value, self._rows)
         self._waiting.clear()
-
-
-def _chunk_changes(chunk: Chunk, log: str) -> ChunkChanges:
-    from tallystick.systems.cloudtran.columns.chunk_changes import ChunkChanges
-
-    return ChunkChanges.of(chunk, log)

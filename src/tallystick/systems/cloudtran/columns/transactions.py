@@ -7,7 +7,7 @@ ascending number. The compiled code is loaded for chunks only.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from tallystick.systems.cloudtran.runs.transactions import add_rows
 
 if TYPE_CHECKING:
     from tallystick.systems.cloudtran.columns.chunk_transactions import ChunkTransactions
-    from tallystick.systems.cloudtran.runs.chunk import Chunk, Row
+    from tallystick.systems.cloudtran.runs.chunk import Chunk
 
 _CLOCK = Clock.WALL_US.value
 
@@ -68,7 +68,9 @@ class TransactionBatcher:
     def _take_chunk(self, chunk: Chunk) -> bool:
         if any(map(self._settled.meets, chunk.numbers())):
             return False
-        settled, rows = _settled(chunk, self._fold.numbers(), self._log)
+        from tallystick.systems.cloudtran.columns.chunk_transactions import settled_in
+
+        settled, rows = settled_in(chunk, self._fold.numbers(), self._log)
         add_rows(self._fold, chunk.file.path, chunk.data, rows)
         keys = settled.keys
         if not len(keys):
@@ -100,11 +102,3 @@ class TransactionBatcher:
     def _objects(self, some: list[int]) -> Iterator[pa.RecordBatch]:
         found: list[Transaction] = [self._fold.known[number] for number in some]
         return batches_of_transactions(found, _CLOCK, self._rows)
-
-
-def _settled(
-    chunk: Chunk, met: Collection[int], log: str
-) -> tuple[ChunkTransactions, Iterator[Row]]:
-    from tallystick.systems.cloudtran.columns.chunk_transactions import settled_in
-
-    return settled_in(chunk, met, log)
