@@ -88,6 +88,16 @@ def _value(rest: bytes) -> Any:
     return json.loads(data[_SIZE.size : start], object_hook=found)
 
 
+def require(holds: bool, otherwise: str) -> None:
+    """Check that the splits of a log can be judged together.
+
+    Raises:
+        NotClosedInPartsError: it does not hold: the whole log has to be read.
+    """
+    if not holds:
+        raise NotClosedInPartsError(f"the log is not closed in parts: {otherwise}")
+
+
 def items(value: Any, *kinds: Any) -> list[Any]:
     """Return the items of a list that has one of each of these types, integers signed of 64 bits.
 

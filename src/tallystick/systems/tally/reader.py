@@ -48,7 +48,6 @@ from tallystick.systems.tally.columns.splits import (
     group_before,
     seek,
     segment_stretches,
-    split_steps,
     splits_of,
     stretches_in,
     witnesses,
@@ -207,8 +206,7 @@ class TallyReading(Reading):
     def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
         """Return which records are missing up to that LSN."""
         self._require_readable(self.catalog.findings)
-        live = (one.header for one in self.catalog.segments if one.status is FileStatus.LIVE)
-        last = max(place or 0, *(one.first_lsn - 1 for one in live if one is not None), 0)
+        last = max(place or 0, *(one.first_lsn - 1 for one in self.catalog.live_headers), 0)
         found = f"the end of the log, whose control block names record {stated}"
         return Missing(f"record {last + 1}", found, ends_log=True) if last < stated else None
 
@@ -326,8 +324,7 @@ class TallyReading(Reading):
             CorruptLogError: some are damaged.
         """
         self._require_readable(self.catalog.findings)
-        live = (one.header for one in self.catalog.segments if one.status is FileStatus.LIVE)
-        firsts = {header.number: header.first_lsn for header in live if header is not None}
+        firsts = {header.number: header.first_lsn for header in self.catalog.live_headers}
         after = min(firsts.values(), default=1) - 1 if after is None else after
         yield from changes_between(
             self.source.path,
@@ -447,7 +444,7 @@ class TallyReading(Reading):
         steps = (
             self._steps(read_run)
             if split is None
-            else split_steps(self.catalog, self._access, split, read_run)
+            else SplitWalk(self.catalog, self._access, split).steps(read_run)
         )
         return step_batches(self.source.path, steps, self._key, rows, attributes=attributes)
 
@@ -459,7 +456,7 @@ class TallyReading(Reading):
 
     def records_of(self, split: Split) -> Iterator[Record]:
         """Yield the records of a part; of a segment with an index, little more is read."""
-        for step in split_steps(self.catalog, self._access, split):
+        for step in SplitWalk(self.catalog, self._access, split).steps():
             yield from step_records(step, self._key)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:

@@ -25,8 +25,7 @@ from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.transactions import Step, TransactionFold
 from tallystick.systems.cloudtran.runs.changes import entry_changes
-from tallystick.systems.protocol import NotClosedInPartsError
-from tallystick.systems.rests import items, packed
+from tallystick.systems.rests import items, packed, require
 
 Left = tuple[int, Step, str, int]
 """An entry of a transaction that is left open, as `TransactionFold.add` takes it."""
@@ -216,7 +215,7 @@ def known_blocks(rests: Sequence[Rest], files: Sequence[BlockFile]) -> Iterator[
         extents.setdefault(rest.file, []).append(rest.extent)
     for some in extents.values():
         # Nothing was written behind the last part meanwhile.
-        _require({one.size for one in some} == {some[-1].stop}, "a file has changed")
+        require({one.size for one in some} == {some[-1].stop}, "a file has changed")
     places = {file.path: index for index, file in enumerate(files)}
     for rest in rests:
         if rest.unbroken:
@@ -230,10 +229,10 @@ def _require_joined(rests: Sequence[Rest]) -> None:
     closed = IntervalSet()
     for rest in rests:
         for numbers in rest.closed.ranges():
-            _require(not closed.meets(numbers), "a transaction was closed in two parts")
+            require(not closed.meets(numbers), "a transaction was closed in two parts")
             closed.add_range(numbers)
     left = (number for rest in rests for number, *_ in rest.left)
-    _require(not any(one in closed for one in left), "a closed transaction goes on elsewhere")
+    require(not any(one in closed for one in left), "a closed transaction goes on elsewhere")
 
 
 def _require_order(rests: Iterable[Rest]) -> None:
@@ -241,15 +240,10 @@ def _require_order(rests: Iterable[Rest]) -> None:
     last, serials = 0, dict[str, int]()
     for rest in rests:
         if rest.serial is not None:
-            _require(rest.unbroken[0][1] > last, "the sequences of two parts are not in order")
+            require(rest.unbroken[0][1] > last, "the sequences of two parts are not in order")
             same = serials.setdefault(rest.file, rest.serial) == rest.serial
-            _require(same, "the serials of two parts of a file differ")
+            require(same, "the serials of two parts of a file differ")
             last = rest.unbroken[-1][2]
-
-
-def _require(holds: bool, why: str) -> None:
-    if not holds:
-        raise NotClosedInPartsError(why)
 
 
 def _carried(rests: Sequence[Rest], log: str) -> list[Change]:

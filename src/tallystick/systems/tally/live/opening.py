@@ -46,7 +46,6 @@ from tallystick.systems.tally.read.claim import Claim
 from tallystick.systems.tally.read.files import (
     Catalog,
     FileAccess,
-    FileStatus,
     SegmentFile,
     is_own,
     readable_folder,
@@ -226,7 +225,7 @@ def _read_tail(
     known = term.known(catalog.identity) if term.known is not None else None
     if known is None or control is None or catalog.missing:
         return None
-    start = next((one for one in catalog.segments if _is_live(one, known.segment)), None)
+    start = catalog.live_segment(known.segment)
     if start is None:
         return None
     scan = Scan(catalog, access, (start, None), Runs.at_opening())
@@ -238,11 +237,6 @@ def _read_tail(
     state.next_transaction = max(state.next_transaction, control.next_transaction)
     state.next_key = max(state.next_key, control.next_key)
     return scan, state, index
-
-
-def _is_live(file: SegmentFile, number: int) -> bool:
-    header = file.header
-    return file.status is FileStatus.LIVE and header is not None and header.number == number
 
 
 def _rebuild(scan: Scan, key: bytes | None, known: Known | None = None) -> tuple[LogState, _Index]:

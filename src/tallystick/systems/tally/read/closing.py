@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 from tallystick.errors import TallystickError
 from tallystick.records import Change, Kind, Outcome, Record, Transaction
-from tallystick.systems.protocol import NotClosedInPartsError
-from tallystick.systems.rests import items, packed
+from tallystick.systems.rests import items, packed, require
 from tallystick.systems.tally.codes import fatal
 from tallystick.systems.tally.format.layout import DATA_OFFSET, LENGTH_MAX, SYSTEM_NAME
 from tallystick.systems.tally.read.changes import ELEMENTS, ChangeFeed
-from tallystick.systems.tally.read.files import Catalog, FileStatus
+from tallystick.systems.tally.read.files import Catalog
 from tallystick.systems.tally.read.transactions import JOURNAL, TransactionTable
 
 _ENDINGS = frozenset({"prepare", "commit", "rollback"})
@@ -276,14 +275,14 @@ def require_plain(catalog: Catalog, rests: Sequence[Rest]) -> None:
 
 def _require_chain(catalog: Catalog, edges: Sequence[Edges]) -> None:
     """Refuse unless the splits are one chain through all segments of a log without damage."""
-    _require(catalog.control is not None and not catalog.missing, "files are missing")
-    _require(not fatal(catalog.findings), "heads are damaged")
-    live = [one.header for one in catalog.segments if one.status is FileStatus.LIVE]
-    headers = {header.number: header for header in live if header is not None}
+    require(catalog.control is not None and not catalog.missing, "files are missing")
+    require(not fatal(catalog.findings), "heads are damaged")
+    live = catalog.live_headers
+    headers = {header.number: header for header in live}
     segments = list(dict.fromkeys(one.segment for one in edges))
-    _require(segments == list(headers) and len(live) == len(headers), "segments have changed")
+    require(segments == list(headers) and len(live) == len(headers), "segments have changed")
     first = catalog.control.first_segment if catalog.control is not None else 0
-    _require(min(headers, default=first) <= first, "the first segment is missing")
+    require(min(headers, default=first) <= first, "the first segment is missing")
     before: Edges | None = None
     for one in edges:
         header = headers[one.segment]
@@ -293,8 +292,8 @@ def _require_chain(catalog: Catalog, edges: Sequence[Edges]) -> None:
         elif before is not None:
             continued = header.previous_end, header.first_lsn, header.chain
             follows = header.previous == before.segment and continued == before.end
-            _require(follows, "a segment does not follow the one before it")
-        _require(one.begin == start, "a split does not follow the one before it")
+            require(follows, "a segment does not follow the one before it")
+        require(one.begin == start, "a split does not follow the one before it")
         before = one
 
 
@@ -305,7 +304,7 @@ def _require_whole(catalog: Catalog, rests: Iterable[Rest]) -> None:
     for rest in rests:
         # Before the records of this split: what is open from the splits before it cannot have begun
         # and ended in here, unless another transaction has the same number.
-        _require(not any(_has(rest.closed, one) for one in counts), "a number is used twice")
+        require(not any(_has(rest.closed, one) for one in counts), "a number is used twice")
         for record in rest.records:
             number = record.transaction
             if number is None:
@@ -316,7 +315,7 @@ def _require_whole(catalog: Catalog, rests: Iterable[Rest]) -> None:
             for segment, count in dict(record.attributes.get("pairs", ())).items():
                 # Segments before the first one were freed, with the elements that they had.
                 missing = segment >= first_segment and have[segment] != count
-                _require(not missing, "elements of a transaction are missing")
+                require(not missing, "elements of a transaction are missing")
             if record.type in ("commit", "rollback"):
                 del counts[number]
 
@@ -324,8 +323,3 @@ def _require_whole(catalog: Catalog, rests: Iterable[Rest]) -> None:
 def _has(runs: Runs, number: int) -> bool:
     place = bisect_right(runs, number, key=itemgetter(0)) - 1
     return place >= 0 and number <= runs[place][1]
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise NotClosedInPartsError(f"the log is not closed in parts: {otherwise}")

@@ -156,6 +156,20 @@ class Catalog:
         return next((one.header.identity for one in self.segments if one.header), None)
 
     @property
+    def live(self) -> list[SegmentFile]:
+        """The live segments."""
+        return [one for one in self.segments if one.status is FileStatus.LIVE]
+
+    @property
+    def live_headers(self) -> list[SegmentHeader]:
+        """The headers of the live segments, by ascending number."""
+        return [one.header for one in self.live if one.header is not None]
+
+    def live_segment(self, number: int) -> SegmentFile | None:
+        """Return the live segment of a number; None if it is not there."""
+        return next((one for one in self.live if _number(one) == number), None)
+
+    @property
     def finding(self) -> FindingBuilder:
         """The builder of findings of this log."""
         return FindingBuilder(layout.SYSTEM_NAME, self.folder, CODES)
@@ -282,18 +296,6 @@ def _lacks_first(catalog: Catalog) -> bool:
     return catalog.control is not None and catalog.control.first_segment in catalog.missing
 
 
-def read_control(fs: FileSystem, folder: str) -> Control | None:
-    """Return the control block of a folder, None without one; other processes may be writing there.
-
-    Raises:
-        LogUnreadableError: it could not be read.
-    """
-    catalog, _ = read_folder(fs, folder)
-    path = posixpath.join(folder, layout.CONTROL_NAME)
-    _require_readable(one for one in catalog.findings if one.file == path)
-    return catalog.control
-
-
 def _require_readable(findings: Iterable[Finding]) -> None:
     for finding in findings:
         if finding.code == UNREADABLE.code:
@@ -305,7 +307,13 @@ def _require_readable(findings: Iterable[Finding]) -> None:
 
 
 def control_in(fs: FileSystem, folder: str) -> Control | None:
-    """Return the control block of a folder by its file alone; None without a whole one."""
+    """Return the control block of a folder by its file alone; None without a whole one.
+
+    Other processes may be writing there.
+
+    Raises:
+        LogUnreadableError: it could not be read.
+    """
     path = posixpath.join(folder, layout.CONTROL_NAME)
     if not fs.exists(path):
         return None

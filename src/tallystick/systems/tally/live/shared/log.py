@@ -66,7 +66,7 @@ from tallystick.systems.tally.live.shared.batches import (
 from tallystick.systems.tally.live.shared.replica import Replica
 from tallystick.systems.tally.live.shared.service import BLOCK, MEMBER_BITS, lead
 from tallystick.systems.tally.read.claim import ANYONES, Claim
-from tallystick.systems.tally.read.files import read_control
+from tallystick.systems.tally.read.files import control_in
 from tallystick.systems.tally.read.state import LogState
 
 _COMPACTION_POLL_S: Final = 0.02
@@ -178,7 +178,7 @@ class SharedTallyLog(Closing):
 
     def _learn(self) -> None:
         """Read what the log has been made with."""
-        control = read_control(self.fs, self.path)
+        control = control_in(self.fs, self.path)
         assert control is not None
         self.identity = control.identity
         self.owner = control.owner.decode("utf-8", "replace")
@@ -197,7 +197,7 @@ class SharedTallyLog(Closing):
             ).close()
 
     def _first_epoch(self) -> int:
-        control = read_control(self.fs, self.path)
+        control = control_in(self.fs, self.path)
         return 1 + (control.generation >> EPOCH_SHIFT if control else 0)
 
     def _lead(self, epoch: Epoch) -> None:

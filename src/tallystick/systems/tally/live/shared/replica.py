@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.storage.files import FileSystem
-from tallystick.systems.tally.read.files import Catalog, FileStatus, SegmentFile, readable_folder
+from tallystick.systems.tally.read.files import Catalog, SegmentFile, readable_folder
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import LogState
 from tallystick.systems.tally.read.walk import Expected
@@ -84,11 +84,8 @@ class Replica:
 
     def _start(self, catalog: Catalog) -> tuple[SegmentFile, Expected | None] | None:
         """Return the place to go on from; None: from the first segment."""
-        for file in catalog.segments:
-            found = file.header is not None and file.header.number == self._segment
-            if found and file.status is FileStatus.LIVE:
-                return file, self._due
-        return None
+        file = catalog.live_segment(self._segment)
+        return None if file is None else (file, self._due)
 
 
 def _first_lsn(catalog: Catalog) -> int:
@@ -97,7 +94,7 @@ def _first_lsn(catalog: Catalog) -> int:
     Raises:
         LogUnreadableError: that segment is missing.
     """
-    live = [one.header for one in catalog.segments if one.status is FileStatus.LIVE and one.header]
+    live = catalog.live_headers
     first = catalog.control.first_segment if catalog.control else 1
     if live and live[0].number <= first:
         return live[0].first_lsn
