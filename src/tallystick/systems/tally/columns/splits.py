@@ -19,7 +19,6 @@ from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     HEADER_SIZE,
     LENGTH_MAX,
-    GroupHeader,
     decode_group_header,
 )
 from tallystick.systems.tally.read.decision import Case
@@ -159,13 +158,6 @@ def durable_near(catalog: Catalog, access: FileAccess, path: str, end: int) -> i
     return durable
 
 
-def split_steps(
-    catalog: Catalog, access: FileAccess, split: Split, read_run: ReadRun | None = None
-) -> Iterator[Step]:
-    """Yield the places of one split; nothing before the split is read."""
-    return SplitWalk(catalog, access, split).steps(read_run)
-
-
 @dataclass
 class SplitWalk:
     """The walk over one split.
@@ -189,16 +181,17 @@ class SplitWalk:
     def steps(self, read_run: ReadRun | None = None) -> Iterator[Step]:
         """Yield the places of the split; nothing before it is read."""
         file, split = self.file, self.split
-        if file is None:
+        if file is None or file.header is None:
             return
-        whole = 2 * (split.end - split.begin) > _size(file)
+        whole = 2 * (split.end - split.begin) > file.header.size
         source, view = (
             open_segment(file, self.access)
             if whole
             else open_part(file, self.access, split.begin, split.end)
         )
         with source:
-            due = view.first() if split.begin <= DATA_OFFSET else due_at(view, split.begin)
+            first = Expected.first_of(file.header)
+            due = first if split.begin <= DATA_OFFSET else due_at(view, split.begin)
             self.begin = self.end = due
             for place in view.walk(due, stop=self._stop(file), read_run=read_run):
                 # What is no whole group may be explained by bytes after the part: it is read once
@@ -227,30 +220,14 @@ class SplitWalk:
         return end if file.stated_end is None else min(end, file.stated_end)
 
 
-def _size(file: SegmentFile) -> int:
-    return 0 if file.header is None else file.header.size
-
-
 def _live(catalog: Catalog, path: str) -> SegmentFile | None:
-    return next(
-        (f for f in catalog.segments if f.path == path and f.status is FileStatus.LIVE), None
-    )
+    return next((file for file in catalog.live if file.path == path), None)
 
 
 def due_at(view: SegmentView, offset: int) -> Expected:
     """Return what is due at the offset of a group, as its own header says."""
-    header = _header_at(view, offset)
-    if header is None:
-        return Expected(offset, view.durable_lsn, -1)
-    return _at(header)
-
-
-def _at(header: GroupHeader) -> Expected:
-    return Expected(header.offset, header.first_lsn, header.chain)
-
-
-def _header_at(view: SegmentView, offset: int) -> GroupHeader | None:
-    return decode_group_header(view.data, offset) or view.copies_from(offset).trails.get(offset)
+    header = decode_group_header(view.data, offset) or view.copies_from(offset).trails.get(offset)
+    return Expected(offset, view.durable_lsn, -1) if header is None else Expected.at(header)
 
 
 def seek(
@@ -262,7 +239,7 @@ def seek(
     at ``time_us`` (microseconds) or later. None if the log has no segment; without an index the
     place is the start of the segment.
     """
-    live = [file for file in catalog.segments if file.status is FileStatus.LIVE]
+    live = catalog.live
     if not live:
         return None
     wanted = time_us if time_us is not None else lsn
@@ -276,7 +253,7 @@ def seek(
     row = bisect_right(column, wanted - (time_us is not None)) - 1
     place = index.offsets[max(row, 0)]
     header = decode_group_header(access.part(file.path, place, HEADER_SIZE), 0)
-    return file, _at(header) if header is not None and header.offset == place else None
+    return file, Expected.at(header) if header is not None and header.offset == place else None
 
 
 def _segment_at(live: Sequence[SegmentFile], wanted: int, *, by_time: bool) -> int:

@@ -334,7 +334,7 @@ class Appender(Uncopied):
         if previous is not None and at.index:
             self._seal(previous)
         self.write_control(last_segment=header.number, durable_lsn=at.durable_lsn)
-        due = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
+        due = Expected.first_of(header)
         self.resume(file, header, due, (), at.time_us)
         self._next = None
         if previous is not None:

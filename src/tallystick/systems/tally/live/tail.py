@@ -107,7 +107,7 @@ class Tail(Uncopied):
             for record in records_of(path, stored, header, self._key, salvaged=False):
                 if record.sequence >= self._from_lsn:
                     yield record
-            self._due = Expected(header.end, header.last_lsn + 1, header.checksum)
+            self._due = Expected.after(header)
 
     def close(self) -> None:
         """Close the file that is read, and let the log recycle the segments."""
@@ -137,8 +137,8 @@ class Tail(Uncopied):
                 found=f"segment {header.number}",
                 advice="Look at the disk; try again",
             )
-        first = Expected(DATA_OFFSET, header.first_lsn, header.checksum())
-        self._enter(self._fs.open(file.path, write=False), header, due or first)
+        due = due or Expected.first_of(header)
+        self._enter(self._fs.open(file.path, write=False), header, due)
         return True
 
     def _start(self) -> tuple[SegmentFile, Expected | None, bool] | None:
@@ -307,6 +307,6 @@ class Tail(Uncopied):
                 offset=0,
                 advice="Look at the log with `tallystick explain`",
             )
-        first = Expected(DATA_OFFSET, follower.first_lsn, follower.checksum())
-        self._enter(self._fs.open(path, write=False), follower, first)
+        due = Expected.first_of(follower)
+        self._enter(self._fs.open(path, write=False), follower, due)
         return True

@@ -167,14 +167,14 @@ class Scan:
             self._break()
 
     def _segment(self, file: SegmentFile, view: SegmentView) -> Iterator[Step]:
-        due = view.first()
+        due = Expected.first_of(view.header)
         if self._start_at is not None and self._start_at[0] is file:
             due = self._start_at[1] or due
         if file.status is FileStatus.DAMAGED:
             found = view.copies_from(DATA_OFFSET).lead_from(0, 0)
             if found is None:
                 return
-            due = Expected(found.offset, found.first_lsn, found.chain)
+            due = Expected.at(found)
         self.end = (file, due)
         for place in view.walk(due, stop=file.stated_end, read_run=self._read_run):
             after_damage = self._after_damage

@@ -39,6 +39,21 @@ class Expected:
     lsn: int
     chain: int
 
+    @classmethod
+    def first_of(cls, segment: SegmentHeader) -> Expected:
+        """Return what is due at the start of a segment."""
+        return cls(DATA_OFFSET, segment.first_lsn, segment.checksum())
+
+    @classmethod
+    def at(cls, header: GroupHeader) -> Expected:
+        """Return what was due where a whole group is."""
+        return cls(header.offset, header.first_lsn, header.chain)
+
+    @classmethod
+    def after(cls, header: GroupHeader) -> Expected:
+        """Return what is due after a whole group."""
+        return cls(header.end, header.last_lsn + 1, header.checksum)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -105,10 +120,6 @@ class SegmentView:
         self._tag = self.header.tag
         self._raw_max = min(self.header.size, max(len(self.data), RAW_MIN))
 
-    def first(self) -> Expected:
-        """Return what is due at the start of the segment."""
-        return Expected(DATA_OFFSET, self.header.first_lsn, self.header.checksum())
-
     @cached_property
     def index(self) -> GroupHeader | None:
         """The header of the index that ends the file; None if the segment is not sealed.
@@ -165,7 +176,7 @@ class SegmentView:
         The walk ends before the first place at or after ``stop``. After a corrupt place it goes on
         with the next whole header. ``read_run`` is asked first for what is due.
         """
-        next_due: Expected | None = due or self.first()
+        next_due: Expected | None = due or Expected.first_of(self.header)
         kept = 0
         while next_due is not None and (stop is None or next_due.offset < stop):
             if next_due.offset >= kept and isinstance(self.data, memoryview):
@@ -189,7 +200,7 @@ class SegmentView:
                 and crc32(data[start:end]) == header.payload_crc
             ):
                 return Place(
-                    Case.VALID, due.offset, header.end, due.lsn, header, then=after(header)
+                    Case.VALID, due.offset, header.end, due.lsn, header, then=Expected.after(header)
                 )
         return self._judge(due)
 
@@ -216,24 +227,24 @@ class SegmentView:
         if header is None or case is Case.END:
             return place
         place = replace(place, end=header.end)
-        return replace(place, then=after(header)) if case is Case.REPAIRED else place
+        return replace(place, then=Expected.after(header)) if case is Case.REPAIRED else place
 
     def _damage(self, place: Place, facts: Facts) -> Place:
         """Return a corrupt place with what is lost there, and where the walk goes on."""
         header = place.header
         if header is not None and facts.follows:
-            return replace(place, end=header.end, lost=header.count, then=after(header))
+            return replace(place, end=header.end, lost=header.count, then=Expected.after(header))
         # A whole group, and one of later records: what should stand between is lost, and it is read
         # next.
         if header is not None and facts.inner and header.first_lsn > place.lsn:
-            return replace(place, lost=header.first_lsn - place.lsn, then=_at(header))
+            return replace(place, lost=header.first_lsn - place.lsn, then=Expected.at(header))
         begin = place.offset + 1 if header is None else header.end
         follower = self.copies_from(place.offset).lead_from(begin, place.lsn)
         if follower is None:
             lost = self.known_after(place.offset) - place.lsn + 1
             return replace(place, end=len(self.data), lost=lost)
         lost = follower.first_lsn - place.lsn
-        return replace(place, end=follower.offset, lost=lost, then=_at(follower))
+        return replace(place, end=follower.offset, lost=lost, then=Expected.at(follower))
 
     def _fits(self, header: GroupHeader, offset: int) -> bool:
         return (
@@ -273,15 +284,6 @@ class SegmentView:
 ReadRun: TypeAlias = Callable[[SegmentView, Expected, int | None], Place | None]
 """Returns a place with whole groups in a row that begin before an offset; None if the group that is
 due has to be read by itself."""
-
-
-def after(header: GroupHeader) -> Expected:
-    """Return what is due after a whole group."""
-    return Expected(header.end, header.last_lsn + 1, header.checksum)
-
-
-def _at(header: GroupHeader) -> Expected:
-    return Expected(header.offset, header.first_lsn, header.chain)
 
 
 def _reason(facts: Facts) -> str:

@@ -14,7 +14,7 @@ from tallystick.systems.tally.format.layout import HEADER_SIZE, decode_group_hea
 from tallystick.systems.tally.read.closing import Rest
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog, FileAccess
-from tallystick.systems.tally.read.walk import Expected, Place, SegmentView, after
+from tallystick.systems.tally.read.walk import Expected, Place, SegmentView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class KnownGroups:
         then = Expected(*rest.edges.end)
         part = self._part(self._files[number].path, then.offset - HEADER_SIZE, HEADER_SIZE)
         last = decode_group_header(part, 0)
-        if last is None or after(last) != then:  # the file has changed since
+        if last is None or Expected.after(last) != then:  # the file has changed since
             return None
         return KnownPlace(
             Case.VALID, due.offset, then.offset, due.lsn, last, then=then, counts=rest.counts

@@ -17,7 +17,7 @@ from tallystick.systems import runs
 from tallystick.systems.tally.format.layout import GroupHeader
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog
-from tallystick.systems.tally.read.walk import Expected, Place, SegmentView, after
+from tallystick.systems.tally.read.walk import Expected, Place, SegmentView
 
 if TYPE_CHECKING:
     from tallystick.systems.tally.runs.chunk import Chunk
@@ -96,7 +96,7 @@ class Runs:
             return None
         chunk, last = found
         return ChunkPlace(
-            Case.VALID, due.offset, last.end, due.lsn, last, then=after(last), chunk=chunk
+            Case.VALID, due.offset, last.end, due.lsn, last, then=Expected.after(last), chunk=chunk
         )
 
     def _passed(self, view: SegmentView, due: Expected) -> int:
