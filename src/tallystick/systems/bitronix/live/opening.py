@@ -202,9 +202,8 @@ def _recover(settings: Settings, files: tuple[JournalFile, JournalFile], pair: D
     earlier, later = files[earlier_part.number - 1], files[part.number - 1]
     whole = _is_whole(settings, part, pair)
     carried = CarriedRecords()
-    for _, span in pair.records():
-        if span.record is not None:
-            carried.apply(span.record)
+    for *_, record in pair.records():
+        carried.apply(record)
     last = _last_stamp(pair)
     opened = Opened(later, earlier, carried, last, settings.counts_since_boot(last[0]))
     in_order = _original_agrees(later, earlier, settings.part2)

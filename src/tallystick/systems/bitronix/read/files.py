@@ -290,12 +290,12 @@ class DualFiles:
         unused = earlier.content_end <= HEADER_LENGTH and earlier.header.timestamp > 0
         return unused and apart > _MAKING_MS_MAX + earlier.size // _FILLED_PER_MS_MIN
 
-    def records(self) -> Iterator[tuple[Part, RecordSpan]]:
-        """Yield every whole record that is not stale, those of the earlier part first."""
+    def records(self) -> Iterator[tuple[Part, int, TransactionLogRecord]]:
+        """Yield every whole record that is not stale with its offset, the earlier part first."""
         for part in self.order():
             for span in part.spans(self.newest):
                 if span.record is not None and span.outcome is Outcome.VALID:
-                    yield part, span
+                    yield part, span.offset, span.record
 
 
 def _second_is_later(one: Part, two: Part) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tallystick.records import Outcome, State, Transaction
+from tallystick.records import State, Transaction
 from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles
@@ -63,12 +63,10 @@ class GtridSummary:
 def transactions(pair: DualFiles, log: str) -> Iterator[Transaction]:
     """Yield every gtrid of the journal in order of its first record."""
     found, decisions = dict[bytes, GtridSummary](), OpenDecisions()
-    for part in pair.order():
-        for span in part.spans(pair.newest) if part.header is not None else ():
-            if (record := span.record) is not None and span.outcome is Outcome.VALID:
-                decisions.apply(record)
-                one = found.setdefault(record.gtrid, GtridSummary(record.time))
-                one.add((part.path or "", span.offset), record)
+    for part, offset, record in pair.records():
+        decisions.apply(record)
+        one = found.setdefault(record.gtrid, GtridSummary(record.time))
+        one.add((part.path or "", offset), record)
     for gtrid, summary in found.items():
         yield _transaction(log, gtrid, summary, decisions.get(gtrid))
 
