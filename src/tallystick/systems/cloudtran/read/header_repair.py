@@ -58,12 +58,10 @@ class HeaderCopies:
     """Offsets of trailing copies by the start of the block that they state to end."""
 
 
-def find_headers(
-    data: memoryview, signature: bytes, block_size: int, start: int = 0
-) -> HeaderCopies:
-    """Return every signature from ``start`` on that can be a first or a second header."""
+def find_headers(data: memoryview, signature: bytes, block_size: int) -> HeaderCopies:
+    """Return every signature that can be a first or a second header."""
     found = HeaderCopies()
-    for place in signature_places(data, signature, start):
+    for place in signature_places(data, signature):
         header = parse_header(data, place)
         if header is None:
             continue

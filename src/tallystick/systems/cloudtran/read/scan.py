@@ -151,14 +151,12 @@ class FileScan:
             self._end = last_nonzero_end(self.data, 0, len(self.data))
         return self._end
 
-    def blocks(self, offset: int = 0, end: int | None = None) -> Iterator[Block]:
-        """Yield the blocks that start in ``offset <= start < end``.
+    def blocks(self, offset: int = 0) -> Iterator[Block]:
+        """Yield the blocks from ``offset`` on, where one must start.
 
-        ``offset`` must be the start of a block. Nothing follows a torn one, and zeros at the end of
-        the file are no block.
+        Nothing follows a torn one, and zeros at the end of the file are no block.
         """
-        stop = self.end if end is None else min(end, self.end)
-        while offset < stop:
+        while offset < self.end:
             block = self.block_at(offset)
             yield block
             if block.state is BlockState.TORN:
