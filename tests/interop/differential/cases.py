@@ -246,14 +246,14 @@ def _unseen_beside(system: Original, copy: Path, judged: Path, whole: Whole, oth
 def set_up_alike(judged: Path, whole: Path, other: Path) -> bool:
     """Return whether journal and bindings are of two brokers that gave their queues the same ids.
 
-    Nothing but ids that both gave, and starts, tells such a pair.
+    Nothing but ids that both gave, and starts, tells such a pair. One may have made fewer queues.
     """
-    swapped = any(
-        around.contents(judged / one) == around.contents(of / one)
-        and around.contents(judged / another) == around.contents(whole / another)
-        for one, another, of in (("journal", "bindings", other), ("bindings", "journal", other))
-    )
-    return swapped and _queues(whole) == _queues(other)
+    for journal, bindings in ((other, whole), (whole, other)):
+        if around.contents(judged / "journal") == around.contents(
+            journal / "journal"
+        ) and around.contents(judged / "bindings") == around.contents(bindings / "bindings"):
+            return _queues(journal).items() <= _queues(bindings).items()
+    return False
 
 
 def _queues(broker: Path) -> dict[int, str]:
