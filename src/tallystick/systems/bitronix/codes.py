@@ -17,8 +17,9 @@ OF_OTHER_TIME = (
     "changes files only when one is full: one was put back, or the clock went back"
 )
 MADE_APART = (
-    "The older file was never used, and a first start makes both files, one after the other, in "
-    "less time than lies between their headers: one is of another journal, or of another time"
+    "The older file was never used, and the newer one was in use before, or more time lies between "
+    "their headers than a first start takes to make both files: one is of another journal, or of "
+    "another time"
 )
 DO_NOT_FOLLOW = (
     "The newer file does not go on where the older one ends: numbers of records are missing, or a "

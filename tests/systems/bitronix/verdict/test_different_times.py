@@ -130,6 +130,22 @@ def test_a_file_in_use_beside_one_that_was_never_used_is_of_the_same_first_start
     assert safe or "never used" in found.text
 
 
+@pytest.mark.parametrize("count", [3, FULL], ids=["old records behind", "full again"])
+def test_a_file_that_is_in_use_again_has_no_other_one_that_was_never_used(
+    count: int, tmp_path: Path
+) -> None:
+    """Both lines found the open decisions lost; the files were of two days of one journal."""
+    first, again = done(0, FULL), done(5 * FULL, count)
+    used = bytearray(file_bytes(first, 5_102, SIZE))
+    records = file_bytes(again, 6_000 + 4 * FULL, SIZE, -1)
+    end = HEADER_LENGTH + sum(len(one.encode()) for one in again)
+    used[:end] = records[:end]
+    unused = file_bytes([], 6_000 + 4 * FULL - 102, SIZE)
+    found = write_pair(tmp_path, bytes(used), unused).judgement
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "other-time")
+    assert "never used" in found.text
+
+
 def test_a_file_that_is_to_be_used_again_was_used(tmp_path: Path) -> None:
     """A change of files first sets back the position; a kill there leaves the old records."""
     to_be_used = bytearray(file_bytes(done(0, FULL), 5_000, SIZE))

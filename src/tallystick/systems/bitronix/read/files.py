@@ -116,6 +116,21 @@ class Part:
         elif place < self.size:
             yield unused_span(place, self.size)
 
+    def was_used_first(self) -> bool:
+        """Return whether no file may have been in use before this one.
+
+        Not so where its first record is not numbered as one soon after a start, or a record of an
+        earlier use of the file stands behind those that count.
+        """
+        if self.data is None or self.header is None:
+            return True
+        first = [one.record for one in self.first_records() if one.record is not None]
+        if first and not LastStart(first).begins_anew(first[0]):
+            return False
+        at = RecordSearch(self.data).next_record(self.counted_end, self.content_end)
+        found = None if at is None else decode_record(self.data, at, self.size)
+        return found is None or found.time >= self.header.timestamp
+
     @cached_property
     def swap_defect(self) -> bool:
         """True if the timestamp is an offset in this file, as 2.1.3 and 2.1.4 leave it at a swap.
@@ -277,8 +292,8 @@ class DualFiles:
     def made_apart(self) -> bool:
         """Return whether no change of files came yet, and the files are not of one first start.
 
-        That makes part 2, fills it with zeros, waits a tenth of a second and makes part 1; a repair
-        makes a file of the time 0.
+        That makes part 2, fills it with zeros, waits a tenth of a second and makes part 1, which is
+        used until it is full; a repair makes a file of the time 0.
         """
         earlier, later = self.order()
         if earlier.header is None or later.header is None:
@@ -288,7 +303,8 @@ class DualFiles:
         apart = later.header.timestamp - earlier.header.timestamp
         # A change of files that has just begun leaves old records behind the position.
         unused = earlier.content_end <= HEADER_LENGTH and earlier.header.timestamp > 0
-        return unused and apart > _MAKING_MS_MAX + earlier.size // _FILLED_PER_MS_MIN
+        in_time = apart <= _MAKING_MS_MAX + earlier.size // _FILLED_PER_MS_MIN
+        return unused and not (in_time and later.was_used_first())
 
     def records(self) -> Iterator[tuple[Part, int, TransactionLogRecord]]:
         """Yield every whole record that is not stale with its offset, the earlier part first."""
