@@ -488,6 +488,8 @@ def _in(folder: str, pattern: str) -> Callable[[Path, random.Random], Path | Non
     return chosen
 
 
+JOURNAL_OF_ANOTHER = "journal of another broker"
+"""After this a start may drop what the other broker kept, too."""
 Choice = Callable[[Path, random.Random], Path | None]
 
 
@@ -567,7 +569,7 @@ ARTEMIS: dict[str, Damage] = {
     "page cut": _one_cut(_PAGE),
     "pages of yesterday": _folder_of("paging", another=False),
     "journal of yesterday": _folder_of("journal", another=False),
-    "journal of another broker": _folder_of("journal", another=True),
+    JOURNAL_OF_ANOTHER: _folder_of("journal", another=True),
 }
 
 

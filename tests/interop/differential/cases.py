@@ -46,6 +46,7 @@ from tests.interop.differential.originals import (
     Found,
     Journal,
     Manager,
+    Opener,
     Original,
     Rows,
     Server,
@@ -167,8 +168,10 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     cells = Counter(before)
     with system.opener() as opened:
+        others: Rows = {}
         if how == BESIDE:
             other = system.make(folder / f"{system.name}-another", seed + ANOTHER)
+            others = _rows_of(system, other, opened, folder / "reference")
         for workload in workloads if only is None else [only[0]]:
             whole = system.make(folder / f"{system.name}-{workload}", workload)
             copied = _copy(whole, folder / "reference")
@@ -220,7 +223,8 @@ def run(
                     _same(one, found.rows) for one in whole.history
                 ):
                     unseen = EARLIER
-                case = _case((system.name, workload, number), done, reference.rows, found)
+                held = _held(done, reference.rows, others, found.rows)
+                case = _case((system.name, workload, number), done, held, found)
                 case.answer, case.said, case.stake = answer, said, stake
                 case.unseen = unseen if case.did != "kept all" else ""
                 case.crash_alike = alike
@@ -286,6 +290,17 @@ def _same(state: Rows, found: Rows) -> bool:
     keys = {key for key in state.keys() ^ found.keys() if not key.startswith(("TX/", "xa/"))}
     held = {key: value.partition("+")[0] for key, value in found.items()}
     return not keys and all(held.get(key, value) == value for key, value in state.items())
+
+
+def _rows_of(system: Original, another: Whole, opened: Opener, folder: Path) -> Rows:
+    """Return what another broker kept; nothing of other systems."""
+    return opened(_copy(another, folder)).rows if isinstance(system, Server) else {}
+
+
+def _held(done: str, own: Rows, others: Rows, found: Rows) -> Rows:
+    """Return what was there to lose: with a journal of another broker also what that one kept."""
+    kept = all(found.get(key) == value for key, value in own.items())
+    return others if done == around.JOURNAL_OF_ANOTHER and kept else own
 
 
 def _case(place: tuple[str, int, int], done: str, before: Rows, found: Found) -> Case:
