@@ -25,8 +25,19 @@ if TYPE_CHECKING:
 
 
 def test_csv_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="csv cannot hold the tables: ids and bodies are bytes"):
-        Run([str(tmp_path)], str(tmp_path / "out"), "csv")
+    for form in ("csv", "CSV"):
+        with pytest.raises(OptionError, match="csv cannot hold the tables: ids and bodies are"):
+            Run([str(tmp_path)], str(tmp_path / "out"), form)
+
+
+@pytest.mark.parametrize(
+    ("given", "form"),
+    [("PARQUET", "parquet"), ("Json", "json"), ("ORC", "orc"), ("Delta", "delta"),
+     ("ICEBERG", "iceberg"), ("org.Example.Format", "org.Example.Format")],
+)  # fmt: skip
+def test_a_format_is_the_same_in_any_letters_of_case(given: str, form: str) -> None:
+    """Else its tables would be neither staged nor locked, and Delta's of no run."""
+    assert Run(["logs"], "out", given).form == form
 
 
 def test_json_holds_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:

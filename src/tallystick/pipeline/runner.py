@@ -27,7 +27,7 @@ from tallystick.pipeline.tables.decoded import decoded, on_one_machine
 from tallystick.pipeline.tables.exchanged import ExchangedTables, TablePlace
 from tallystick.pipeline.tables.incremental import BundledTables
 from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, published
-from tallystick.pipeline.tables.output_dir import TableFolder, TableSpace, check_form
+from tallystick.pipeline.tables.output_dir import TableFolder, TableSpace, known_form
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.reading.discovery import real
 from tallystick.reading.names import log_name
@@ -82,7 +82,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Raise `OptionError` for a format or options that do not fit a run, or its publishing."""
-        check_form(self.form)
+        self.form = known_form(self.form)
         require_of_runs(self.options)
         if self.publish and (self.form != "parquet" or is_remote(self.out)):
             raise OptionError("what is published are Parquet tables in a local folder")

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.tables import run_state
-from tallystick.pipeline.tables.output_dir import OF_LOGS
+from tallystick.pipeline.tables.output_dir import OF_LOGS, known_form
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import PROFILE_TABLE
 from tallystick.storage.source import is_remote
@@ -164,7 +164,7 @@ def published(spark: SparkSession, root: str, form: str) -> dict[str, DataFrame]
         root: what the run was given as ``--out``.
         form: one of `LAKE_FORMS`.
     """
-    lake = Lake(spark, root.rstrip("/"), form)
+    lake = Lake(spark, root.rstrip("/"), known_form(form))
     return {table: lake.read(table, version) for table, version in lake.versions().items()}
 
 

@@ -61,14 +61,20 @@ SCHEMAS = {**TABLES, "global_transactions": GLOBAL_TRANSACTIONS}
 _COLUMNS = {table: {*known.names} for table, known in {**SCHEMAS, PROFILE_TABLE: PROFILE}.items()}
 
 
-def check_form(form: str) -> None:
-    """Raise `OptionError` for a format that cannot hold the tables; needs no Spark."""
-    if form.lower() in FLAT_FORMATS:
+def known_form(form: str) -> str:
+    """Return a format by the name that it has here: Spark takes it in any letters of case.
+
+    Needs no Spark. Raises `OptionError` for a format that cannot hold the tables.
+    """
+    if "." not in form:  # else it is the name of a class
+        form = form.lower()
+    if form in FLAT_FORMATS:
         raise OptionError(
             f"the format {form} cannot hold the tables: ids and bodies are bytes, participants and "
             "branches are lists and structures",
             advice="Use parquet, orc or json",
         )
+    return form
 
 
 def require_none(root: str, found: Collection[str]) -> None:
