@@ -177,6 +177,15 @@ def test_near_names_of_collections_are_said() -> None:
         with_collection(options)
 
 
+def test_columns_of_a_collection_are_named_in_any_letters_of_case_and_are_its_own() -> None:
+    given = SourceOptions((str(fixture_dir("h2") / "ddl-1024"),), "changes", collection="PUBLIC.T")
+    found = with_collection(replace(given, columns=("id", "_KEY", "NAME")))
+    assert found.schema.names == ["ID", "_key", "NAME"]
+    for name, said in (("OTHER", "columns of PUBLIC.T: ID, NAME, X.*found OTHER"), ("id", "twice")):
+        with pytest.raises(OptionError, match=said):
+            with_collection(replace(given, columns=("ID", name)))
+
+
 def test_a_collection_is_an_option_of_the_change_feed() -> None:
     for other in ({}, {"table": "files"}, {"table": "changes", "feed": "false"}):
         with pytest.raises(OptionError, match="collection is for"):

@@ -374,12 +374,26 @@ def _is_pattern(path: str) -> bool:
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, given.get("columns", "").split(","))))
     known = [*SOURCE_TABLES[table].names, *[TIMESTAMP] * _timestamps(given, table)]
-    require_once(names)
-    for name in () if "collection" in given else names:
-        if name not in known:
+    if "collection" in given:  # whose columns its catalogue tells
+        return names
+    return columns_named(names, known, table)
+
+
+def columns_named(names: Iterable[str], known: Sequence[str], table: str) -> tuple[str, ...]:
+    """Return the columns of a table that the option names, which may be in other letters of case.
+
+    Raises `OptionError` for a column that the table has not, or that is named twice.
+    """
+    alike = {name.lower(): name for name in known}
+    found = []
+    for name in names:
+        column = name if name in known else alike.get(name.lower())
+        if column is None:
             expected = f"columns of {table}: {', '.join(known)}"
             raise OptionError("option columns", expected=expected, found=name)
-    return names
+        found.append(column)
+    require_once(found)
+    return tuple(found)
 
 
 def require_once(names: Sequence[str]) -> None:

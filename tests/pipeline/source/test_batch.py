@@ -177,6 +177,7 @@ def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
         ({"path": ""}, "the path is empty"),
         ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
         ({"path": "/x", "columns": "file,kind,file"}, "named twice; found file"),
+        ({"path": "/x", "columns": "file,kind,FILE"}, "named twice; found file"),
         ({"path": "/x", "timezone": "Nowhere/X"}, "unknown time zone; found Nowhere/X"),
     ],
 )
@@ -212,6 +213,7 @@ def test_a_schema_that_no_task_could_give_is_refused_before_one_starts(
 def test_options_are_compared_without_case() -> None:
     found = options.parse({"PATHS": '["/a", "file:///b"]', "SplitBytes": "5", "TABLE": "files"})
     assert found == SourceOptions(("/a", "/b"), "files", 5)
+    assert options.parse({"path": "/x", "columns": "FILE, Kind"}).columns == ("file", "kind")
 
 
 @pytest.mark.parametrize(

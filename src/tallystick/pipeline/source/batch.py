@@ -35,6 +35,7 @@ from tallystick.pipeline.options import (
     NAMES,
     OptionError,
     SourceOptions,
+    columns_named,
     local_path,
     parse,
     require_kept_images,
@@ -43,7 +44,7 @@ from tallystick.pipeline.options import (
 from tallystick.pipeline.planning import LOSING, Piece, Task, find, require_no_hole, tasks
 from tallystick.pipeline.source.worker import main_module, one_sentence
 from tallystick.pipeline.task import execute
-from tallystick.pipeline.typed import OF_FEED, catalogue_of
+from tallystick.pipeline.typed import OF_FEED, catalogue_of, typed_schema
 from tallystick.systems.protocol import Collection
 
 if TYPE_CHECKING:
@@ -325,7 +326,8 @@ def with_collection(options: SourceOptions) -> SourceOptions:
     typed = tuple((one.name, one.kind) for one in collection.columns)
     if taken := {name for name, _ in typed} & OF_FEED.keys():
         raise OptionError("a column has the name of one of the feed", found=", ".join(taken))
-    return replace(options, collection=name, typed=typed, key=collection.key)
+    columns = columns_named(options.columns, typed_schema(typed).names, name)
+    return replace(options, collection=name, typed=typed, key=collection.key, columns=columns)
 
 
 def _collection_named(name: str, names: Set[str]) -> str:
