@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.pipeline.change_feed import FEED, feed
 from tallystick.pipeline.into import merge_into, upsert_into
+from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.session import start
 from tests.pipeline.histories import Row, random_history
 
@@ -83,8 +85,25 @@ def in_postgres(url: str, jars: str) -> None:
         by = {"driver": "org.postgresql.Driver"}
         return spark.read.jdbc(url, "accounts", properties=by).collect()
 
-    print(merged(spark, upsert_into(url, "accounts"), found))  # noqa: T201
+    kept = merged(spark, upsert_into(url, "accounts"), found)
+    _leaves_other_tables(spark, url)
+    print(kept)  # noqa: T201
     spark.stop()
+
+
+def _leaves_other_tables(spark: SparkSession, url: str) -> None:
+    """Check that a table called as that of batches is left alone, and a killed driver's is not."""
+    by = {"driver": "org.postgresql.Driver"}
+    batch = batch_of_changes(spark, random_history(7, 3))
+    spark.range(3).write.jdbc(url, '"Pay roll_batch"', properties=by)
+    with pytest.raises(OptionError, match='"Pay roll_batch", which is none of theirs'):
+        upsert_into(url, '"Pay roll"')(batch, 0)
+    assert spark.read.jdbc(url, '"Pay roll_batch"', properties=by).count() == 3
+    upsert_into(url, "earlier")(batch, 0)
+    spark.read.jdbc(url, "earlier", properties=by).selectExpr(
+        "*", "false AS _deleted", "false AS _emptied"
+    ).write.jdbc(url, "earlier_batch", properties=by)
+    upsert_into(url, "earlier")(batch, 0)
 
 
 def main(form: str, home: Path, jars: str) -> None:
@@ -101,16 +120,21 @@ def main(form: str, home: Path, jars: str) -> None:
     spark.stop()
 
 
+def batch_of_changes(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """Rows of a history as a batch of the change feed."""
+    fed = pa.Table.from_batches(list(feed([batch_of(rows, CHANGES)])), FEED)
+    return spark.createDataFrame(fed)
+
+
 def merged(
     spark: SparkSession, merge: Callable[[DataFrame, int], None], table: Callable[[], list[Any]]
 ) -> int:
     """Merge a history in pieces, some twice, and check the table; return how many rows it has."""
     choice, rows = random.Random(5), random_history(7, COMMITS)
 
-    def batch(first: int, last: int) -> Any:
+    def batch(first: int, last: int) -> DataFrame:
         some = [row for row in rows if first < row["commit_sequence"] <= last]
-        fed = pa.Table.from_batches(list(feed([batch_of(some, CHANGES)])), FEED)
-        return spark.createDataFrame(fed)
+        return batch_of_changes(spark, some)
 
     done = 0
     for number in range(1, COMMITS):

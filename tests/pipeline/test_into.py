@@ -85,6 +85,24 @@ def test_batches_that_come_again_leave_the_same_rows_in_postgres(postgres_server
     assert int(answer.stdout.split()[-1]) > 3
 
 
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("x" * 62, True), ("x" * 63, False), ("s" * 80 + "." + "x" * 62, True),
+     ("s." + "x" * 63, False), ('"' + "x" * 62 + '"', True), ('"a.b"."' + "x" * 63 + '"', False),
+     ('"' + "ü" * 32 + '"', False), ('"' + '""' * 62 + '"', True)],
+)  # fmt: skip
+def test_a_name_that_postgres_cuts_is_refused(name: str, fits: bool) -> None:
+    """Cut, the table beside it is the table itself, which a batch would replace."""
+    from tallystick.pipeline.into import upsert_into
+
+    given = "jdbc:postgresql://db.example/bank", name
+    if fits:
+        upsert_into(*given)
+    else:
+        with pytest.raises(ValueError, match="shorter than 63 bytes"):
+            upsert_into(*given)
+
+
 @pytest.mark.interop
 @pytest.mark.timeout(RUN_LIMIT_S + 60)
 def test_the_guide_s_lines_follow_three_logs_into_a_delta_table(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ of every key, or frames of JSON envelopes. A batch that comes again changes noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, UPDATE_BEFORE
+from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source.batch import collection_of
 from tallystick.pipeline.stages.envelopes import plain_envelopes, typed_envelopes
 from tallystick.pipeline.typed import OF_FEED
@@ -83,15 +85,21 @@ def upsert_into(
         properties: of the connection: ``user``, ``password`` and others of the driver.
 
     Raises:
-        ValueError: the URL is none of PostgreSQL.
+        ValueError: the URL is none of PostgreSQL, or the name is one of 63 bytes or more, which
+            PostgreSQL cuts: the table beside it would be the table itself.
+
+    The function raises `OptionError` where the table beside it is there and is none of batches.
     """
     if not url.startswith("jdbc:postgresql:"):
         raise ValueError("the URL begins with jdbc:postgresql:, as jdbc:postgresql://HOST/DATABASE")
+    if len(_last_name(table).encode()) >= _NAME_BYTES:
+        raise ValueError(f"the name of the table has to be shorter than {_NAME_BYTES} bytes")
     given = {"driver": _DRIVER, **(properties or {})}
     beside = f'{table[:-1]}_batch"' if table.endswith('"') else f"{table}_batch"
 
     def upsert(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
+        _require_of_batches(batch, url, given, beside)
         changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
         try:
             emptied = _emptied(changes)
@@ -202,6 +210,8 @@ def _run(rows: DataFrame, statement: str) -> None:
 
 _DRIVER = "org.postgresql.Driver"
 _QUOTE = '"'
+_NAME_BYTES = 63
+"""What PostgreSQL keeps of a name."""
 
 
 _TYPES = {"_commit_version": "bigint", "ordinal": "integer", "_commit_timestamp": "timestamptz"}
@@ -232,19 +242,58 @@ def _upserts(table: str, beside: str) -> list[str]:
     ]
 
 
+def _last_name(table: str) -> str:
+    """Return the name of a table without its schema, and without quotes."""
+    if table.endswith(_QUOTE):
+        return table[:-1].replace('""', "\0").rpartition(_QUOTE)[2].replace("\0", _QUOTE)
+    return table.rpartition(".")[2]
+
+
+def _require_of_batches(
+    batch: DataFrame, url: str, properties: Mapping[str, str], beside: str
+) -> None:
+    """Check that the table beside, which is replaced, is one of batches, or is not there.
+
+    Raises `OptionError`.
+    """
+    name = beside.replace("'", "''")
+    query = (
+        "SELECT attname FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped "
+        f"AND attrelid = to_regclass('{name}')"
+    )
+    found = []
+    with _postgres(batch, url, properties) as connection:
+        rows = connection.createStatement().executeQuery(query)
+        while rows.next():
+            found.append(rows.getString(1))
+    if found and not {*KEY, *VERSION, "_deleted"} <= {*found}:
+        raise OptionError(
+            f"batches would replace the table {beside}, which is none of theirs",
+            found=", ".join(found),
+            advice="Rename it, or give the table of the feed another name",
+        )
+
+
 def _run_in_postgres(
     batch: DataFrame, url: str, properties: Mapping[str, str], statements: Sequence[str]
 ) -> None:
-    """Run statements in one transaction by the driver of JDBC that the session has."""
+    """Run statements in one transaction."""
+    with _postgres(batch, url, properties) as connection:
+        connection.setAutoCommit(False)
+        for statement in statements:
+            connection.createStatement().execute(statement)
+        connection.commit()
+
+
+@contextmanager
+def _postgres(batch: DataFrame, url: str, properties: Mapping[str, str]) -> Iterator[Any]:
+    """Give a connection by the driver of JDBC that the session has."""
     jvm: Any = batch.sparkSession.sparkContext._jvm
     given = jvm.java.util.Properties()
     for name, value in properties.items():
         given.setProperty(name, value)
     connection = jvm.org.postgresql.Driver().connect(url, given)
     try:
-        connection.setAutoCommit(False)
-        for statement in statements:
-            connection.createStatement().execute(statement)
-        connection.commit()
+        yield connection
     finally:
         connection.close()
