@@ -15,7 +15,9 @@ from tallystick import Journal
 from tallystick.errors import LogWriteError
 from tallystick.investigate.export import export, refuse_input
 from tallystick.investigate.rows import export_rows
+from tests.indoubt.estates import EXAMPLES
 from tests.kit import untouched
+from tests.rescue.kit import unpacked
 
 WRITERS: dict[str, Callable[[Path, Path], object]] = {
     "export": lambda log, target: export(log, "csv", target),
@@ -44,6 +46,39 @@ def test_an_output_never_takes_the_place_of_a_file_of_the_log(
         target = tmp_path / "link"
     with untouched(log), pytest.raises(LogWriteError, match="Name another file"):
         WRITERS[name](log, target)
+
+
+OF_A_LOG = {
+    "service.properties": "derby", "seg0/c10.dat": "derby", "large-messages/7.msg": "artemis",
+    "paging/8d6f/1.page": "artemis", "pages": "log",
+}  # fmt: skip
+"""What lies beside a log, and is none of its files."""
+
+
+@pytest.mark.parametrize("read", ["log", "below"])
+@pytest.mark.parametrize("name", OF_A_LOG)
+def test_an_output_never_takes_the_place_of_a_file_of_a_database_or_broker(
+    log: Path, tmp_path: Path, name: str, read: str
+) -> None:
+    """Derby refuses to boot without `service.properties`."""
+    around = tmp_path / "around"
+    origins = {"derby": EXAMPLES / "orphan/derby/log", "artemis": EXAMPLES / "orphan/artemis"}
+    below = unpacked(origins.get(OF_A_LOG[name], log), around / "log")
+    (around / name).parent.mkdir(parents=True, exist_ok=True)
+    (around / name).write_bytes(b"of the database")
+    with untouched(around), pytest.raises(LogWriteError, match="belongs to a log"):
+        export(log if read == "log" else below, "csv", around / name)
+    assert export(log, "csv", around / "rows.csv") == export(log, "csv", around / "rows.csv") > 0
+
+
+@pytest.mark.parametrize("name", [*OF_A_LOG, "seg0", "out.csv"])
+def test_a_file_of_that_name_beside_no_log_is_written_anew(
+    log: Path, tmp_path: Path, name: str
+) -> None:
+    target = tmp_path / "elsewhere/deeper" / name
+    target.parent.mkdir(parents=True)
+    target.write_text("before")
+    assert export(log, "csv", target) == len(target.read_text().splitlines()) - 1
 
 
 @pytest.mark.parametrize("name", ["export", "rows"])

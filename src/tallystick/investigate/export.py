@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -25,14 +25,18 @@ from tallystick.reading import read_arrow, scan
 from tallystick.reading.filters import EVERYTHING, Filter
 from tallystick.reading.survey import Paths, survey
 from tallystick.records import Finding, jsonable
-from tallystick.storage.local import naming, require_folder, write_anew
-from tallystick.storage.source import is_remote
-from tallystick.systems.protocol import ReadOptions
+from tallystick.storage.local import LOCAL, naming, require_folder, write_anew
+from tallystick.storage.source import is_remote, logical_name
+from tallystick.systems.folders import logs_in
+from tallystick.systems.protocol import ReadOptions, System
+from tallystick.systems.registry import systems
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS = ("jsonl", "csv", "parquet", "arrow")
+_ABOVE_MAX = 3
+"""Folders above a file in which logs are looked for: a page of Artemis lies that deep."""
 
 
 def export(
@@ -108,7 +112,8 @@ def refuse_input(
 ) -> None:
     """Refuse a target that lies in a folder that is read, or is a file of any log.
 
-    A pipe or a device may be anywhere.
+    Neither may it be a file without which the database or broker around a log is not whole. A pipe
+    or a device may be anywhere.
 
     Raises:
         LogWriteError: it is; nothing was written.
@@ -127,6 +132,7 @@ def refuse_input(
             _refuse_inside(final, folders)
     if status is not None:
         _refuse_file(final, _files(final, options), "a log")
+        _refuse_neighbour(final)
 
 
 def _files(path: str | os.PathLike[str], options: ReadOptions | None) -> list[str]:
@@ -153,6 +159,32 @@ def _refuse_inside(final: str, folders: Iterable[str]) -> None:
                 file=final,
                 advice=f"Name a place outside {shell_quoted(folder)}",
             )
+
+
+def _refuse_neighbour(final: str) -> None:
+    """Refuse a file that is there and belongs to the database, broker or service of a log."""
+    path = Path(final)
+    for depth, folder in enumerate([*path.parents][:_ABOVE_MAX]):
+        name = logical_name(path.relative_to(folder).parts[0])
+        of = [
+            one
+            for one in systems()
+            if name in one.neighbours or (name in one.companions and not depth)
+        ]
+        if of and _has_log(folder, of):
+            raise LogWriteError(
+                "the output would take the place of a file that belongs to a log",
+                file=final,
+                advice="Name another file",
+            )
+
+
+def _has_log(folder: Path, of: Sequence[System]) -> bool:
+    """Return whether a log of these systems lies in a folder, or in one right below it."""
+    with suppress(OSError):  # writing says why
+        below = [one for one in folder.iterdir() if one.is_dir()]
+        return any(logs_in(str(one), LOCAL, of) for one in [folder, *below])
+    return False
 
 
 def _status(path: str) -> os.stat_result | None:

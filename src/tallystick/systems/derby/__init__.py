@@ -37,6 +37,7 @@ SYSTEM = System(
     errors="tallystick.systems.derby.codes:ERRORS",
     sql="tallystick.systems.derby.format.literals:DIALECT",
     clocks=frozenset({Clock.NONE}),
+    neighbours=frozenset({"service.properties", "seg0", "jar"}),
     change_feed=True,
     commits_by_lsn=True,
     secrets=frozenset({"boot_password", "encryption_key"}),

@@ -27,6 +27,7 @@ SYSTEM = System(
     reopener="tallystick.systems.jboss.live.role:reopen",
     clocks=frozenset({Clock.NONE}),
     companions=frozenset({"outcomes"}),
+    neighbours=frozenset({"large-messages", "largemessages", "paging"}),
     change_feed=True,
     settings={
         "user_version": "the user version that the application expects in file headers",

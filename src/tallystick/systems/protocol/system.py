@@ -135,6 +135,8 @@ class System:
             of systems that know no such files.
         companions: names of files that services keep beside, or one folder above, its logs, or what
             such names begin with before a dot.
+        neighbours: names of files and folders beside, or one folder above, its logs without which
+            its databases or brokers are not whole.
         resource: what its logs hold where they take part in a global transaction.
         persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
             persist log; empty for other systems.
@@ -170,6 +172,7 @@ class System:
     named_without: str = ""
     other_file: str = ""
     companions: frozenset[str] = frozenset()
+    neighbours: frozenset[str] = frozenset()
     resource: ResourceTraits = ResourceTraits()
     persist_entry: str = ""
     mender: str = ""
