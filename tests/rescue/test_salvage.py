@@ -112,6 +112,33 @@ def test_what_nothing_mends_is_said_without_a_circle(tmp_path: Path) -> None:
         salvage(case("bitronix", "rollover-1", tmp_path / "btm"), tmp_path / "out", "h2-script")
 
 
+@pytest.mark.parametrize(
+    ("form", "schema", "made"),
+    [
+        ("h2-script", "PUBLIC", ""), ("h2-script", "APP", 'CREATE SCHEMA "APP";'),
+        ("derby-import", "APP", ""), ("derby-import", "PUBLIC", 'CREATE SCHEMA "PUBLIC";'),
+    ],
+)  # fmt: skip
+def test_a_schema_is_made_where_the_engine_that_loads_it_has_none(
+    tmp_path: Path, form: str, schema: str, made: str
+) -> None:
+    salvage(ESTATE / {"PUBLIC": "h2", "APP": "derby"}[schema], tmp_path / "out", form)
+    script = tmp_path / ("out/schema.sql" if form == "derby-import" else "out")
+    first = script.read_text("utf-8").splitlines()[0]
+    assert first == made if made else first.startswith("CREATE TABLE")
+
+
+@pytest.mark.parametrize("form", ["h2-script", "derby-import"])
+def test_messages_are_no_tables_of_a_database(tmp_path: Path, form: str) -> None:
+    """Their columns have no types of SQL: the script failed before its first table."""
+    found = salvage(ESTATE, tmp_path / "out", form)
+    assert found.left["logs of jboss, which have no tables"] == 1
+    assert {name.partition(".")[0] for name in found.brought} == {"APP", "PUBLIC"}
+    with pytest.raises(LogUnreadableError, match="Take --as journal"):
+        salvage(ESTATE / "artemis", tmp_path / "alone", form)
+    assert "references" in salvage(ESTATE, tmp_path / "folder", "parquet").brought
+
+
 def test_of_a_damaged_database_every_row_that_is_brought_is_counted(tmp_path: Path) -> None:
     log = case("h2", "corrupt-checksum-2048", tmp_path / "log")
     found = salvage(log, tmp_path / "all.sql", "h2-script")

@@ -43,6 +43,7 @@ from tallystick.systems.protocol import (
     Importable,
     KnowsFates,
     KnowsRowsBefore,
+    LogReading,
     ReadOptions,
 )
 from tallystick.systems.registry import system
@@ -51,8 +52,8 @@ from tallystick.systems.surroundings import ALONE
 FORMS = ("h2-script", "derby-import", "parquet", "journal", "artemis-xml")
 _BROUGHT = (Fate.COMMITTED, Fate.LOST)
 _OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
-_GIVEN_SCHEMAS = ("PUBLIC", "APP")
-"""Schemas that an engine fills by itself, and those that are there in a new database."""
+_GIVEN_SCHEMAS = {"h2-script": "PUBLIC", "derby-import": "APP"}
+"""Schemas that an engine fills by itself, and the one that is there in a new database."""
 _NO_TEXT = ("ARRAY", "ROW", "OTHER", "OBJECT", "JAVA_OBJECT", "RESULT_SET")
 """Types of which a text is not a value that can be loaded."""
 _KINDS = {
@@ -154,7 +155,7 @@ def salvage(
         return _import(found, place, report)
     tables = _tables(found, report)
     if not tables:
-        raise _without_tables(found)
+        raise _without_tables(found, form)
     if mend := found.repair_command():
         report.notes.append(f"damage here can be mended before: {mend}")
     report.brought.update({one.collection.name: len(one.rows) for one in tables})
@@ -227,7 +228,7 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
     """Return the tables of all logs as of their ends, and note what is not in them."""
     tables: list[_Table] = []
     for reading in found.readings():
-        if isinstance(reading, KnowsRowsBefore) and isinstance(reading, KnowsFates):
+        if _has_tables(reading, report.form) and isinstance(reading, KnowsFates):
             tables += _tables_of(reading, report)
         else:
             report.left[f"logs of {reading.source.system}, which have no tables"] += 1
@@ -243,7 +244,13 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
     return tables
 
 
-def _without_tables(found: Survey) -> LogUnreadableError:
+def _has_tables(reading: LogReading, form: str) -> bool:
+    """Return whether a log has tables; those of a script are of a database, and not messages."""
+    is_database = form == "parquet" or system(reading.source.system).dialect is not None
+    return is_database and isinstance(reading, KnowsRowsBefore)
+
+
+def _without_tables(found: Survey, form: str) -> LogUnreadableError:
     """Return the error that says why there is no table, and what is to be typed instead."""
     readings = list(found.readings())
     findings = [one for reading in readings for one in reading.findings()]
@@ -253,7 +260,7 @@ def _without_tables(found: Survey) -> LogUnreadableError:
         advice = f"Mend it in a copy first: {mend}"
     elif damage is not None:
         advice = "Nothing here proves a mend: use a backup"
-    if not any(isinstance(one, KnowsRowsBefore) for one in readings) and readings:
+    if not any(_has_tables(one, form) for one in readings) and readings:
         advice = "Take --as journal, or tallystick rows --to parquet"
         return LogUnreadableError("no log here has tables", file=found.path, advice=advice)
     if damage is None:
@@ -307,10 +314,10 @@ def _apply(table: _Table, row: Row, report: Salvage) -> None:
 # -- SQL ---------------------------------------------------------------------------------------
 
 
-def _schema(tables: Iterable[_Table]) -> Iterator[str]:
+def _schema(tables: Iterable[_Table], form: str) -> Iterator[str]:
     tables = list(tables)
     for schema in dict.fromkeys(one.name[0] for one in tables):
-        if schema and schema not in _GIVEN_SCHEMAS:
+        if schema and schema != _GIVEN_SCHEMAS[form]:
             yield f"CREATE SCHEMA {quoted(schema)};\n"
     for one in tables:
         columns = ", ".join(f"{quoted(c.name)} {c.declared}" for c in one.collection.columns)
@@ -320,7 +327,7 @@ def _schema(tables: Iterable[_Table]) -> Iterator[str]:
 def _script(out: IO[bytes], tables: list[_Table], report: Salvage) -> int:
     dialect = system(report.form.partition("-")[0]).dialect
     assert dialect is not None  # it has a form of its own
-    for line in _schema(tables):
+    for line in _schema(tables, report.form):
         out.write(line.encode())
     for table in tables:
         for row in table.rows.values():
@@ -371,7 +378,7 @@ def _import_folder(folder: Path, tables: list[_Table], report: Salvage) -> None:
                 out.write((",".join(values) + "\n").encode("utf-8"))
         arguments = ", ".join(map(_text, (schema, name, file, ",", '"', "UTF-8")))
         calls.append(f"CALL SYSCS_UTIL.SYSCS_IMPORT_TABLE({arguments}, 0);\n")
-    for file, lines in (("schema.sql", _schema(tables)), ("import.sql", calls)):
+    for file, lines in (("schema.sql", _schema(tables, report.form)), ("import.sql", calls)):
         with write_anew(folder / file) as out:
             out.write("".join(lines).encode())
 
