@@ -33,6 +33,32 @@ def test_a_whole_estate_is_compared_log_by_log() -> None:
     assert {side.log is None for one in alone for side in one.sides} == {True, False}
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("derby", "derby/log"), ("derby/log/log1.dat.gz", "derby"), ("h2", "h2/bank.h2.db.gz"),
+        ("artemis", "elsewhere/under/another/name"), ("bitronix", "."),
+    ],
+)  # fmt: skip
+def test_the_only_log_of_its_system_is_compared_wherever_it_lies(
+    tmp_path: Path, a: str, b: str
+) -> None:
+    shutil.copytree(ESTATE, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(ESTATE / "artemis", tmp_path / "elsewhere/under/another/name")
+    if b == ".":
+        shutil.rmtree(tmp_path / "elsewhere")
+    for first, second in ((a, b), (b, a)):
+        found = [one for one in diff(tmp_path / first, tmp_path / second) if one.records]
+        assert [one.same for one in found] == [True], [one.to_dict() for one in found]
+
+
+def test_of_several_copies_none_is_chosen(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        shutil.copytree(ESTATE / "bitronix", tmp_path / name / "bitronix")
+    found = list(diff(ESTATE / "bitronix", tmp_path))
+    assert [[side.log is None for side in one.sides].count(True) for one in found] == [1, 1, 1]
+
+
 def written(path: Path, *bodies: bytes, rollback: bool = False) -> None:
     with Journal(path) as journal:
         for number, body in enumerate(bodies):

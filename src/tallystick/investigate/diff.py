@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from tallystick.systems.protocol import LogSource, ReadOptions
 T = TypeVar("T")
 SHOWN_MAX = 10
 """Rows that are kept of those that one copy has alone."""
+_Place = tuple[str, str, str]
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK, Kind.PREPARE, Kind.DECISION)
 
 
@@ -107,17 +108,16 @@ def diff(
 ) -> Iterator[Difference]:
     """Yield how the logs below two paths differ, those of the same place below them together.
 
+    Where one log of a system is left of each path, these two are compared, wherever they lie.
     Compared are records with their bodies and times, in log order, and rows with what becomes of
     them. Of logs that number their records those are left out that one copy has given up.
     """
     found = tuple(survey(one, options=options).refuse_unknown_settings() for one in (a, b))
-    logs = [{_place(one, log): log for log in one.logs} for one in found]
-    for place in dict.fromkeys(chain(*logs)):
-        sources = tuple(of.get(place) for of in logs)
+    for system, *sources in _pairs(found):
         a_log, b_log = (getattr(one, "path", None) for one in sources)
-        difference = Difference(place[0], (Side(a_log), Side(b_log)))
+        difference = Difference(system, (Side(a_log), Side(b_log)))
         with found[0].guard(sources[0] or _NONE), found[1].guard(sources[1] or _NONE):
-            _compare(difference, found, sources)
+            _compare(difference, found, tuple(sources))
             yield difference
     for one in found:
         deliver(one, problems)
@@ -126,7 +126,25 @@ def diff(
 _NONE = LogSource("", "", ())
 
 
-def _place(found: Survey, log: LogSource) -> tuple[str, str, str]:
+def _pairs(
+    found: Iterable[Survey],
+) -> Iterator[tuple[str, LogSource | None, LogSource | None]]:
+    """Yield each system with its two copies of a log; None where a path has none."""
+    a, b = ({_place(one, log): log for log in one.logs} for one in found)
+    lone, other = _lone(a.keys() - b.keys()), _lone(b.keys() - a.keys())
+    moved = {place: other[system] for system, place in lone.items() if system in other}
+    for place in dict.fromkeys([*a, *b]):
+        if place not in moved.values():
+            yield place[0], a.get(place), b.get(moved.get(place, place))
+
+
+def _lone(places: Set[_Place]) -> dict[str, _Place]:
+    """Return the places that are the only one of their system, by system."""
+    count = Counter(system for system, *_ in places)
+    return {one[0]: one for one in places if count[one[0]] == 1}
+
+
+def _place(found: Survey, log: LogSource) -> _Place:
     """Return what two copies of a log have in common: its system, and its place below the path."""
     return log.system, posixpath.relpath(log.path, found.path), log.name
 
