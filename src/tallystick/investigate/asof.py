@@ -107,10 +107,16 @@ def asof(
     if moment.before is not None and not ended and found.logs:
         if moment.before.isdecimal():
             found.require_named(Filter(transaction=moment.before), "rows")
-        raise TransactionUsageError(f"transaction {moment.before} changes no row that is committed")
+        raise found.not_found(
+            TransactionUsageError(f"transaction {moment.before} changes no row that is committed")
+        )
     if moment.time is not None and not ended and found.logs:
-        raise UnsupportedFormatError(
-            "no log here holds times of day", file=found.path, advice="Name an LSN or a transaction"
+        raise found.not_found(
+            UnsupportedFormatError(
+                "no log here holds times of day",
+                file=found.path,
+                advice="Name an LSN or a transaction",
+            )
         )
     if table is not None and ended and (meant := meant_name(table, names)) != table:
         yield from asof(path, moment, meant, options=options, problems=problems)

@@ -333,10 +333,12 @@ def require_table(table: str, names: set[str], found: Survey) -> None:
     near = get_close_matches(table.casefold(), folded, n=3, cutoff=0.4)
     ends = [one for one in known if one.casefold().endswith(f".{table.casefold()}")]
     meant = list(dict.fromkeys([*ends, *(folded[one] for one in near)]))
-    raise UnsupportedFormatError(
-        f"no table, queue or resource here is called {table!r}",
-        file=found.path,
-        advice=f"Did you mean {', '.join(meant)}?" if meant else _listed(known),
+    raise found.not_found(
+        UnsupportedFormatError(
+            f"no table, queue or resource here is called {table!r}",
+            file=found.path,
+            advice=f"Did you mean {', '.join(meant)}?" if meant else _listed(known),
+        )
     )
 
 

@@ -223,13 +223,15 @@ def _reversals(
 
     known, lone = [*_transactions(found, is_called)], True
     if not known and not placed and len(wanted) >= PREFIX_MIN and found.logs:
-        gtrid = bytes.fromhex(found.known_filter(Filter(gtrid=wanted), "rows").gtrid or "")
+        gtrid = _gtrid(found, wanted)
         known, lone = [*_transactions(found, lambda change: change.gtrid == gtrid)], False
     if found.logs and not known:
         deliver(found, problems)
-        raise TransactionUsageError(
-            f"no transaction here is called {wanted!r}",
-            advice=f"Did you mean {', '.join(near)}?" if near else "tallystick rows lists all",
+        raise found.not_found(
+            TransactionUsageError(
+                f"no transaction here is called {wanted!r}",
+                advice=f"Did you mean {', '.join(near)}?" if near else "tallystick rows lists all",
+            )
         )
     zone, reversals = (options or ReadOptions()).timezone, list[Reversal]()
     for one, fate in _chosen(action, wanted, known, lone=lone):
@@ -238,6 +240,17 @@ def _reversals(
             reversals.append(_reversal(action, one, fate, course, zone))
     deliver(found, problems)
     return reversals
+
+
+def _gtrid(found: Survey, wanted: str) -> bytes:
+    """Return the global id that begins with this; a number is no transaction either."""
+    try:
+        return bytes.fromhex(found.known_filter(Filter(gtrid=wanted), "rows").gtrid or "")
+    except TransactionUsageError as error:
+        if not wanted.isdecimal():
+            raise
+        message = f"no transaction here is called {wanted!r}, and {error.message}"
+        raise TransactionUsageError(message, advice=error.advice) from None
 
 
 def _name(change: Change) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from tallystick.errors import (
     LogBeingWrittenError,
     LogUnreadableError,
     TallystickError,
+    TransactionUsageError,
     UnsupportedFormatError,
 )
 from tallystick.printable import shell_quoted
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+_Error = TypeVar("_Error", bound=TallystickError)
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 Progress = Callable[[str], None]
@@ -181,7 +184,23 @@ class Survey:
             TransactionUsageError: there is no such global transaction, or more than one.
         """
         wanted.require_columns(table)
-        return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
+        try:
+            return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
+        except TransactionUsageError as error:
+            raise self.not_found(error) from None
+
+    def not_found(self, error: _Error) -> _Error:
+        """Return an error about something that is in no log; it names a log that was not read."""
+        for source in self.logs:
+            with self.guard(source):
+                deque(self.read(source).transactions(), maxlen=0)
+        unread = next(filter(is_severe, self.problems), None)
+        if unread is None:
+            return error
+        named = (unread.file or "") in unread.message
+        why = unread.message if named else f"{unread.file}: {unread.message}"
+        message = f"{error.message}, but not all was read: {why}"
+        return type(error)(message, file=error.file, advice=error.advice)
 
     def require_named(self, wanted: Filter, table: str) -> None:
         """Check that the transaction, key, table and resource are there of which nothing was found.
