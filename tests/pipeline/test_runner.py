@@ -291,10 +291,42 @@ def test_an_interrupted_swap_is_completed_by_the_next_run(tmp_path: Path, swappe
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_tallystick.json", "one", "two"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": 1}'])
+_STATE = asdict(RunState({}))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"settings": 1}',
+     *(json.dumps(_STATE | {name: "x"}) for name in _STATE)],
+)  # fmt: skip
 def test_a_damaged_state_builds_everything_anew(tmp_path: Path, content: str) -> None:
     (tmp_path / "state").write_text(content)
     assert state.load(tmp_path / "state") is None
+
+
+def test_a_state_of_a_version_that_noted_no_files_counts(tmp_path: Path) -> None:
+    older = {name: value for name, value in _STATE.items() if name != "files"}
+    (tmp_path / "state").write_text(json.dumps(older))
+    assert state.load(tmp_path / "state") == RunState({})
+
+
+@pytest.mark.parametrize("change", ["removed", "cut", "added"])
+def test_tables_whose_files_somebody_changed_are_made_anew(tmp_path: Path, change: str) -> None:
+    """Else their rows would be missing for good: no log of theirs changed."""
+    space, now = TableSpace(str(tmp_path)), RunState({"version": 1}, {"log": []})
+    for table in ("records", "changes"):
+        space.staging(table).mkdir(parents=True)
+        (space.staging(table) / "1-1.parquet").write_bytes(b"rows")
+        (space.staging(table) / "_SUCCESS").touch()
+    space.commit(["records", "changes"], now)
+    (tmp_path / "changes" / "_SUCCESS").unlink()
+    assert space.open() == now
+    file = tmp_path / "changes" / "1-1.parquet"
+    if change == "removed":
+        file.unlink()
+    else:
+        (file if change == "cut" else file.with_name("2-1.parquet")).write_bytes(b"row")
+    assert space.open() is None
 
 
 def test_a_file_that_grew_or_was_replaced_is_seen(tmp_path: Path) -> None:

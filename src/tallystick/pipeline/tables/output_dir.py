@@ -112,6 +112,8 @@ class TableSpace:
     def open(self) -> RunState | None:
         """Complete an interrupted swap; returns what the tables hold, None if nothing.
 
+        They hold nothing that counts where somebody removed, added or cut files of theirs.
+
         Raises `OptionError` where tables would replace what no run has written.
         """
         if is_remote(self.root):
@@ -123,7 +125,12 @@ class TableSpace:
             self._swap(json.loads((home / _INTENT).read_text()))
         for leftover in (_STAGING, _OLD):
             shutil.rmtree(home / leftover, ignore_errors=True)
-        return state.load(home / STATE)
+        found = state.load(home / STATE)
+        if found is None or any(
+            _sizes(home / table) != files for table, files in found.files.items()
+        ):
+            return None
+        return found
 
     def _require_own(self, home: Path) -> None:
         """Check that what a run would replace is of an earlier run, which leaves its state."""
@@ -170,6 +177,7 @@ class TableSpace:
         """Make the written tables the current ones."""
         home = Path(self.root)
         if self.staged:
+            now.files = {table: _sizes(home / _STAGING / table) for table in tables}
             intent = {"tables": list(tables), "state": asdict(now)}
             (home / "_swap.partial").write_text(json.dumps(intent))
             (home / "_swap.partial").rename(home / _INTENT)
@@ -262,6 +270,11 @@ def kept_rows(old: DataFrame, table: str, logs: Collection[str]) -> DataFrame:
     if table == "findings":  # what the search and all logs together gave is found anew
         kept = kept.where(~kept["code"].isin([*SEVERITIES, COPY_CODE, "not-a-log"]))
     return kept
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the files of a table with their sizes."""
+    return {path.name: path.stat().st_size for path in folder.glob("[!._]*")}
 
 
 def _schema_of(text: str) -> StructType:

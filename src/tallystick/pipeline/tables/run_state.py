@@ -37,6 +37,8 @@ class RunState:
     """Number of the run that wrote the tables."""
     bundles: dict[str, str] = field(default_factory=dict, compare=False)
     """By log the bundle that its rows are in, where tables are written in bundles."""
+    files: dict[str, dict[str, int]] = field(default_factory=dict, compare=False)
+    """By table its files with their sizes; empty where this was not noted."""
 
     def changed(self, last: RunState | None) -> set[str]:
         """Return logs whose rows must be made anew."""
@@ -72,7 +74,12 @@ def load(path: Path) -> RunState | None:
 
 def from_json(value: dict[str, Any]) -> RunState:
     """Return a state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
-    return RunState(**{one.name: value[one.name] for one in fields(RunState)})
+    given = {"files": {}} | value  # runs of earlier versions noted none
+    state = RunState(**{one.name: given[one.name] for one in fields(RunState)})
+    for name, known in asdict(RunState({})).items():
+        if type(getattr(state, name)) is not type(known):
+            raise TypeError(f"{name} is no {type(known).__name__}")
+    return state
 
 
 def save(path: Path, state: RunState) -> None:
