@@ -79,7 +79,7 @@ for words in {asked!r}:
 """
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape", "latin-1", "utf-8"])
 def test_letters_that_a_terminal_has_not_are_shown_as_escapes(
     tool: dict[str, str], encoding: str, tmp_path: Path
 ) -> None:

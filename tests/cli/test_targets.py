@@ -134,3 +134,18 @@ def test_a_folder_that_cannot_be_written_is_told_with_the_target(
     (said,) = sentences(answer)
     assert said.startswith(tuple(f"tallystick: {new}{end}" for end in (":", "/", ".conv")))
     assert "Read-only file system" in said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_dash_is_standard_output_or_refused_and_never_a_file(
+    run: Run, place: Path, name: str
+) -> None:
+    before = content(place)
+    answer = run(*COMMANDS[name], "-")
+    if name in FILES.keys() - {"bundle"}:
+        assert answer == run(*COMMANDS[name][:-1])
+        assert (answer.code, bool(answer.out)) == (0, True)
+    else:
+        assert (answer.code, answer.out) == (2, "")
+        assert "nothing of it goes to standard output" in answer.err
+    assert content(place) == before

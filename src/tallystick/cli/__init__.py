@@ -165,6 +165,10 @@ def _run(arguments: list[str]) -> object:
         return tallystick.invoke(context)
 
 
+_STOPPING = ("strict", "surrogateescape")
+"""Error handlers that take no letter which an encoding has not; the second is that of LC_ALL=C."""
+
+
 def _open_standard_streams() -> None:
     """Give a process without them, as daemons are, ones that have nothing and take everything.
 
@@ -173,7 +177,7 @@ def _open_standard_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _STOPPING:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

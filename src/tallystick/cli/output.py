@@ -618,8 +618,26 @@ as_json = click.option("--json", "as_json", is_flag=True, help="JSON for program
 path_argument = click.argument("path", type=click.Path())
 paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path())
 output_option = click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="File; standard output if left out."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    callback=lambda _ctx, _option, value: None if value == "-" else value,
+    help="File; standard output if left out, or '-'.",
 )
+
+
+class NewPath(click.Path):
+    """The path of what is made; ``-`` is none, as nothing of it goes to standard output."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path, or leave with a usage error."""
+        if value == "-":
+            self.fail("nothing of it goes to standard output; of a file '-' the path is './-'")
+        return super().convert(value, param, ctx)
+
+
 _BINARY = ("parquet", "arrow")
 
 

@@ -8,6 +8,7 @@ import click
 
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
+    NewPath,
     end_listing,
     paths_argument,
     progress,
@@ -23,7 +24,7 @@ from tallystick.rescue import bundle
 @click.command()
 @paths_argument
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), required=True, help="The zip to write."
+    "-o", "--output", type=NewPath(dir_okay=False), required=True, help="The zip to write."
 )
 @reading_options
 @click.pass_context

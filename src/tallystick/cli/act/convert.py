@@ -8,6 +8,7 @@ import click
 
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
+    NewPath,
     Printer,
     Whole,
     as_json,
@@ -26,7 +27,7 @@ SYSTEMS = sorted({name for role in CONVERTIBLE for name in systems_with(role)})
 
 @click.command()
 @click.argument("source", type=click.Path())
-@click.argument("target", type=click.Path())
+@click.argument("target", type=NewPath())
 @click.option("--to", type=click.Choice(SYSTEMS), required=True, help="System of the new log.")
 @click.option(
     "--service",

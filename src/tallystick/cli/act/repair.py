@@ -16,6 +16,7 @@ from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
     ANSWER_STYLES,
     WIDTH,
+    NewPath,
     Printer,
     Whole,
     as_json,
@@ -39,7 +40,7 @@ LISTED_MAX = 20
 
 @click.command()
 @path_argument
-@click.option("--to", "copy", type=click.Path(), required=True, help="The copy; must not exist.")
+@click.option("--to", "copy", type=NewPath(), required=True, help="The copy; must not exist.")
 @as_json
 @reading_options
 @click.pass_context

@@ -9,6 +9,7 @@ import click
 from tallystick.cli.act.repair import wrapped
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
+    NewPath,
     Printer,
     Whole,
     as_json,
@@ -24,7 +25,7 @@ from tallystick.rescue.salvaging import FORMS
 
 @click.command()
 @path_argument
-@click.option("--to", "target", type=click.Path(), required=True,
+@click.option("--to", "target", type=NewPath(), required=True,
               help="File or folder to make; must not exist.")  # fmt: skip
 @click.option("--as", "form", type=click.Choice(FORMS), required=True, help="What it is made for.")
 @as_json

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from tallystick.cli.output import Printer, Whole
+from tallystick.cli.output import NewPath, Printer, Whole
 from tallystick.printable import shell_quoted
 from tallystick.storage.local import naming
 
@@ -30,7 +30,7 @@ _WALK = (
 
 
 @click.command("demo")
-@click.argument("folder", default="tallystick-demo", type=click.Path(exists=False))
+@click.argument("folder", default="tallystick-demo", type=NewPath(exists=False))
 @click.pass_context
 def command(ctx: click.Context, folder: str) -> None:
     """Write an example estate to FOLDER, and walk through it with the commands of first aid.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tallystick.cli.output import as_json, print_json, say
+from tallystick.cli.output import NewPath, as_json, print_json, say
 
 if TYPE_CHECKING:
     pass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("tables", metavar="DIR", type=click.Path())
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page; DIR/report.html.")
+@click.option("-o", "--output", type=NewPath(dir_okay=False), help="The page; DIR/report.html.")
 @as_json
 def command(tables: str, output: str | None, as_json: bool) -> None:
     """Write one self-contained HTML page from the tables in DIR."""
