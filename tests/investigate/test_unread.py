@@ -16,7 +16,8 @@ from tallystick.investigate.export import export
 from tallystick.investigate.rows import row_dicts
 from tallystick.investigate.undo import redo, undo
 from tallystick.reading.filters import Filter
-from tallystick.records import Finding
+from tallystick.records import Finding, Severity
+from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 
 ORPHAN = EXAMPLES / "orphan"
@@ -78,3 +79,11 @@ def test_a_number_that_is_no_transaction_may_have_been_an_id(called: str) -> Non
     said = f"no transaction here is called '{called}', and .* global transactions? .*begins? with"
     with pytest.raises(TransactionUsageError, match=said):
         undo(ORPHAN, called)
+
+
+def test_rows_of_an_encrypted_log_without_its_key_are_not_said_to_be_none() -> None:
+    log = fixture_dir("derby") / "encrypted-aes-external-key"
+    problems: list[Finding] = []
+    assert [*row_dicts(log, Filter(), problems=problems)] == []
+    assert "the key is not known, so no row" in problems[0].message
+    assert problems[0].severity is Severity.DAMAGE

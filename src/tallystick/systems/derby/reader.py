@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import (
     Answer,
     Change,
@@ -383,7 +383,16 @@ class DerbyReading(Reading):
         """Yield the changes of all transactions as these end, then those that do not end.
 
         Memory grows with open transactions.
+
+        Raises:
+            LogUnreadableError: the log is encrypted, and its key is not known.
         """
+        if self.log.sealed:
+            raise LogUnreadableError(
+                "the log is encrypted and the key is not known, so no row of it can be read",
+                file=self.source.path,
+                advice="Give the boot password or the external key",
+            )
         feed = self._row_feed()
         for one in self.scan.ranges():
             if one.outcome is Outcome.VALID:
