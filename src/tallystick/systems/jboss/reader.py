@@ -528,13 +528,13 @@ class JournalReading(Reading):
         changes = found.changes() if found.source.files else ()
         return {int(one.key) for one in changes if one.kind is Kind.DELETE}
 
-    def _foreign(self, folder: str) -> str:
+    def _foreign(self, folder: str, queues: Mapping[int, str]) -> str:
         """Return what ids and messages of this journal tell against the bindings in a folder."""
         bindings = self._bindings(folder)
         each_once = self._extension == NEWER
         files = begun(self._evidence)
         found = foreign_id(files, bindings._bound_ids, each_once=each_once)
-        return found or other_address(self.records(), self._queue_addresses(folder))
+        return found or other_address(self.records(), queues)
 
     def _is_older(self, folder: str) -> bool:
         """Return whether the bindings in a folder note a start that is not one of this journal."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -84,8 +84,8 @@ class Known:
         queues: the queues by id, each with its address, in the bindings of a folder; those that
             were dropped, too.
         dropped: what the bindings of a folder have deleted, by id.
-        foreign: what ids of the journal of messages tell against the bindings of a folder, in
-            words; empty if nothing.
+        foreign: what ids and addresses of the journal of messages tell against the bindings of a
+            folder with these queues, in words; empty if nothing.
         is_older: whether a start that they note is not one of the journal of messages.
         never_took: whether the journal of messages is all that it ever was, and no message was ever
             taken from a page.
@@ -99,7 +99,7 @@ class Known:
     waiting: Callable[[Set[int]], tuple[Counter[int], Set[int]]]
     queues: Callable[[str], dict[int, str]]
     dropped: Callable[[str], set[int]]
-    foreign: Callable[[str], str]
+    foreign: Callable[[str, Mapping[int, str]], str]
     is_older: Callable[[str], bool]
     never_took: Callable[[], bool]
     never_added: Callable[[Set[int]], Set[int]]
@@ -151,7 +151,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     if place[2]:
         try:
             queues, contents.dropped = known.queues(place[0]), known.dropped(place[0])
-            foreign = known.foreign(place[0])
+            foreign = known.foreign(place[0], queues)
             if not foreign and known.is_older(place[0]):
                 foreign = _STARTED_SINCE
         except LogUnreadableError as error:
