@@ -29,6 +29,7 @@ from tallystick import __version__
 from tallystick.cli.output import complain, complain_of_usage, print_nothing_more
 from tallystick.errors import TallystickError
 from tallystick.printable import shell_quoted
+from tallystick.refusals import reason_of
 
 COMPLETE = "_TALLYSTICK_COMPLETE"
 """Variable by which a shell asks for completions, as click has it."""
@@ -201,7 +202,7 @@ def main(arguments: list[str] | None = None) -> None:
     except TallystickError as error:
         code = complain(str(error), USAGE, error.file)
     except OSError as error:
-        text = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
+        text = f"{error.filename or ''}: {reason_of(error)}".lstrip(": ")
         code = complain(text, USAGE, f"{error.filename or ''}")
     except Exception as error:  # the edge of the process: a person gets a sentence
         if os.environ.get("TALLYSTICK_TRACEBACK"):

@@ -21,6 +21,7 @@ from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.records import Answer, State
+from tallystick.refusals import reason_of
 from tallystick.report.cards import RESOLUTIONS, Names, cards, headline
 from tallystick.report.data import (
     ANSWERS,
@@ -68,7 +69,9 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
         _write(path, pages.first())
         _remove_others(folder, set(pages.names.values()) | {"index.html"} if data.of_log else set())
     except OSError as error:
-        raise LogWriteError(f"cannot write the report: {error.strerror}", file=str(path)) from error
+        raise LogWriteError(
+            f"cannot write the report: {reason_of(error)}", file=str(path)
+        ) from error
     return path
 
 

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.pipeline.planning import NAMES_MAX
 from tallystick.reading.discovery import search
+from tallystick.refusals import reason_of
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import open_journal_engine, systems
 
@@ -213,7 +214,7 @@ def require_room(root: str, *, overwrite: bool) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise LogWriteError(f"cannot write here: {error.strerror}", file=root) from error
+        raise LogWriteError(f"cannot write here: {reason_of(error)}", file=root) from error
     others = [name for name in names if not name.startswith(_BATCH)]
     if overwrite and others:
         raise LogWriteError(
