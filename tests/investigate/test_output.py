@@ -15,6 +15,7 @@ from tallystick import Journal
 from tallystick.errors import LogWriteError
 from tallystick.investigate.export import export, refuse_input
 from tallystick.investigate.rows import export_rows
+from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 from tests.kit import untouched
 from tests.rescue.kit import unpacked
@@ -49,8 +50,12 @@ def test_an_output_never_takes_the_place_of_a_file_of_the_log(
 
 
 OF_A_LOG = {
-    "service.properties": "derby", "seg0/c10.dat": "derby", "large-messages/7.msg": "artemis",
-    "paging/8d6f/1.page": "artemis", "pages": "log",
+    "service.properties": "derby", "service.propertiesold": "derby", "seg0/c10.dat": "derby",
+    "jar/APP/a.jar": "derby", "db.lck": "derby", "large-messages/7.msg": "artemis",
+    "paging/8d6f/1.page": "artemis", "log/server.lock": "artemis", "pages": "log",
+    "log/bank.mv.db": "h2", "log/bank.trace.db": "h2", "log/bank.trace.db.old": "h2",
+    "log/bank.lock.db": "h2", "log/bank.h2.db.lck": "h2", "log/bank.lobs.db/7.t9.lob.db": "h2",
+    "log/bank.lobs.db/3.lobs.db/1.lobs.db/65792.t9.lob.db": "h2", "log/translog.mark": "cloudtran",
 }  # fmt: skip
 """What lies beside a log, and is none of its files."""
 
@@ -62,11 +67,15 @@ def test_an_output_never_takes_the_place_of_a_file_of_a_database_or_broker(
 ) -> None:
     """Derby refuses to boot without `service.properties`."""
     around = tmp_path / "around"
-    origins = {"derby": EXAMPLES / "orphan/derby/log", "artemis": EXAMPLES / "orphan/artemis"}
+    origins = {
+        "derby": EXAMPLES / "orphan/derby/log", "artemis": EXAMPLES / "orphan/artemis",
+        "h2": EXAMPLES / "orphan/h2", "cloudtran": fixture_dir("cloudtran") / "all-complete/log",
+    }  # fmt: skip
     below = unpacked(origins.get(OF_A_LOG[name], log), around / "log")
     (around / name).parent.mkdir(parents=True, exist_ok=True)
     (around / name).write_bytes(b"of the database")
-    with untouched(around), pytest.raises(LogWriteError, match="belongs to a log"):
+    refusal = "belongs to a log|among the logs that are read"
+    with untouched(around), pytest.raises(LogWriteError, match=refusal):
         export(log if read == "log" else below, "csv", around / name)
     assert export(log, "csv", around / "rows.csv") == export(log, "csv", around / "rows.csv") > 0
 

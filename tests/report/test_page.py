@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from tallystick import Journal
 from tallystick.arrow.schemas import FINDINGS, LOGS
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.report import write_report
+from tests.kit import untouched
 from tests.report.conftest import BROWSER_SECONDS, answer, due, finding, write_table
 
 if TYPE_CHECKING:
@@ -166,6 +168,16 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tables: Path) -> None:
     (tables / "occupied").write_text("a file")
     with pytest.raises(LogWriteError):
         write_report(tables, tables / "occupied" / "report.html")
+
+
+@pytest.mark.parametrize("name", ["0000000000000001.tally", "lock"])
+def test_a_page_never_takes_the_place_of_what_belongs_to_a_log(
+    tables: Path, tmp_path: Path, name: str
+) -> None:
+    with Journal(tmp_path / "log") as journal:
+        journal.add(1, b"kept")
+    with untouched(tmp_path / "log"), pytest.raises(LogWriteError, match="Name another file"):
+        write_report(tables, tmp_path / "log" / name)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS = ("jsonl", "csv", "parquet", "arrow")
-_ABOVE_MAX = 3
-"""Folders above a file in which logs are looked for: a page of Artemis lies that deep."""
 
 
 def export(
@@ -164,19 +163,22 @@ def _refuse_inside(final: str, folders: Iterable[str]) -> None:
 def _refuse_neighbour(final: str) -> None:
     """Refuse a file that is there and belongs to the database, broker or service of a log."""
     path = Path(final)
-    for depth, folder in enumerate([*path.parents][:_ABOVE_MAX]):
+    for depth, folder in enumerate(path.parents):
         name = logical_name(path.relative_to(folder).parts[0])
-        of = [
-            one
-            for one in systems()
-            if name in one.neighbours or (name in one.companions and not depth)
-        ]
+        of = [one for one in systems() if _is_beside(name, one, depth)]
         if of and _has_log(folder, of):
             raise LogWriteError(
                 "the output would take the place of a file that belongs to a log",
                 file=final,
                 advice="Name another file",
             )
+
+
+def _is_beside(name: str, of: System, depth: int) -> bool:
+    """Return whether a file, or the folder that it lies in so deep, may be beside logs."""
+    if any(fnmatchcase(name, one) for one in of.neighbours):
+        return True
+    return not depth and not of.companions.isdisjoint({name, name.partition(".")[0]})
 
 
 def _has_log(folder: Path, of: Sequence[System]) -> bool:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
+from tallystick.investigate.export import refuse_input
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.records import Answer, State
 from tallystick.refusals import reason_of
@@ -54,9 +55,10 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
     where TARGET is the path without ``.html``.
 
     Raises `LogUnreadableError` where tables are missing, `LogWriteError` where a page cannot be
-    written.
+    written, or would take the place of what belongs to a log.
     """
     path = Path(target).absolute()
+    refuse_input(path, [])
     folder = path.with_name(f"{path.stem}-logs")
     data = load(Path(tables))
     pages = _Pages(str(tables), data, quote(path.name), quote(folder.name))

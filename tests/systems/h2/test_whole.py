@@ -20,6 +20,8 @@ import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.discovery import discover
 from tallystick.records import Answer, Finding, Severity
+from tallystick.storage.local import LOCAL
+from tallystick.systems.folders import logs_in
 from tallystick.systems.h2.format import secure
 from tallystick.systems.h2.format.catalogue import Catalogue
 from tallystick.systems.h2.format.entries import TABLE_META, Entry, Type
@@ -29,6 +31,7 @@ from tallystick.systems.h2.format.secure import decrypted
 from tallystick.systems.h2.format.values.types import CLOB, LOB_IN_FILE
 from tallystick.systems.h2.read.surroundings import LobFile, surroundings_of
 from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.registry import systems
 from tests.systems.h2.kit import fixture, reading_of
 from tests.systems.h2.test_left import LEFT
 from tests.systems.h2.verdict.test_damage import base
@@ -371,6 +374,11 @@ def test_an_empty_file_beside_the_other_store_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "db.h2.db").write_bytes(b"")
     (tmp_path / "db.mv.db").write_bytes(b"H:2,block:5\n" * 400)
     assert not discover(tmp_path).logs
+    (tmp_path / "full.h2.db").write_bytes(base("clean-512"))
+    (tmp_path / "full.mv.db").write_bytes(b"H:2,block:5\n" * 400)
+    (found,) = logs_in(str(tmp_path), LOCAL, systems())
+    assert [Path(file).name for file in found.files] == ["full.h2.db"]
+    (tmp_path / "full.h2.db").unlink()
     (tmp_path / "db.mv.db").unlink()
     assert len(discover(tmp_path).logs) == 1
 

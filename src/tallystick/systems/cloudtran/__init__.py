@@ -25,6 +25,7 @@ SYSTEM = System(
     },
     reopener="tallystick.systems.cloudtran.live.role:reopen",
     clocks=frozenset({Clock.WALL_US}),
+    neighbours=frozenset({"*.lock", "*.mark"}),
     change_feed=True,
     settings={
         "signature": "the signature of the block headers, 128 hex digits",

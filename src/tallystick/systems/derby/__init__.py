@@ -37,7 +37,16 @@ SYSTEM = System(
     errors="tallystick.systems.derby.codes:ERRORS",
     sql="tallystick.systems.derby.format.literals:DIALECT",
     clocks=frozenset({Clock.NONE}),
-    neighbours=frozenset({"service.properties", "seg0", "jar"}),
+    neighbours=frozenset(
+        {
+            "*.lck",
+            "BACKUP.HISTORY",
+            "README_DO_NOT_TOUCH_FILES.txt",
+            "jar",
+            "seg0",
+            "service.properties*",
+        }
+    ),
     change_feed=True,
     commits_by_lsn=True,
     secrets=frozenset({"boot_password", "encryption_key"}),

@@ -34,6 +34,17 @@ SYSTEM = System(
         "h2.calendar": "julian, if the writer of dates used the Julian calendar before 1582",
     },
     named_without=".h2.db",
+    neighbours=frozenset(
+        {
+            "*.lck",
+            "*.lobs.db",
+            "*.lock.db",
+            "*.mv.db",
+            "*.temp.db",
+            "*.trace.db",
+            "*.trace.db.old",
+        }
+    ),
     other_file="tallystick.systems.h2.read.detect:other_file",
     sql="tallystick.systems.h2.format.values.literals:DIALECT",
     log_file="store.h2.db",

@@ -27,7 +27,17 @@ SYSTEM = System(
     reopener="tallystick.systems.jboss.live.role:reopen",
     clocks=frozenset({Clock.NONE}),
     companions=frozenset({"outcomes"}),
-    neighbours=frozenset({"large-messages", "largemessages", "paging"}),
+    neighbours=frozenset(
+        {
+            "journal.lock",
+            "large-messages",
+            "largemessages",
+            "paging",
+            "server.activation.sequence",
+            "server.lock",
+            "serverlock.*",
+        }
+    ),
     change_feed=True,
     settings={
         "user_version": "the user version that the application expects in file headers",

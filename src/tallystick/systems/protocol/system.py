@@ -135,8 +135,8 @@ class System:
             of systems that know no such files.
         companions: names of files that services keep beside, or one folder above, its logs, or what
             such names begin with before a dot.
-        neighbours: names of files and folders beside, or one folder above, its logs without which
-            its databases or brokers are not whole.
+        neighbours: patterns of names of files and folders beside, or one folder above, its logs
+            that belong to its databases or brokers.
         resource: what its logs hold where they take part in a global transaction.
         persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
             persist log; empty for other systems.

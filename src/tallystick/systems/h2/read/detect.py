@@ -74,12 +74,12 @@ def _parts(folder: Folder) -> dict[str, list[tuple[int, str]]]:
 
 
 def _recognised(entry: Entry, names: Container[str]) -> bool:
-    if not entry.stored_size and entry.name.removesuffix(SUFFIX) + MV_SUFFIX in names:
-        return False  # the engine opens the file of its other store, and makes nothing of this one
     try:
         head = entry.head
     except LogUnreadableError:
         return False
+    if not head and entry.name.removesuffix(SUFFIX) + MV_SUFFIX in names:
+        return False  # the engine opens the file of its other store, and makes nothing of this one
     if entry.name.endswith(SUFFIX):  # the engine opens it, or refuses to, whatever it begins with
         return not head.startswith(_RESOURCES)
     if entry.name.endswith(tuple(_OTHERS)) or len(head) < STATIC_HEADER.size:
