@@ -11,6 +11,7 @@ import pytest
 import tallystick
 from tests.cli.conftest import Run
 from tests.indoubt.estates import EXAMPLES
+from tests.rescue.kit import unpacked
 
 COMMANDS = (
     ("triage", "--json"),
@@ -71,3 +72,67 @@ def test_a_relative_path_gives_the_answers_of_the_absolute_one(
         monkeypatch.chdir(folder / where)
         path = str(tmp_path / "link") if name == "link" else spelled(folder)
         assert _told(run, command, path) == want, name
+
+
+ADDRESSES = {
+    "derby": (
+        "jdbc:derby:{}/derby/data", "jdbc:derby:{}/derby/data;create=true;password=secret",
+        "jdbc:derby:directory:derby/data", "jdbc:derby:;create=true;databaseName={}/derby/data",
+        "file://{}/derby/data", "file:{}/derby/data/", "file://localhost{}/derby/d%61ta",
+        "'{}/derby/data'", '"derby/data" ', "{}/derby/data/log//",
+    ),
+    "h2": (
+        "jdbc:h2:{}/h2 of/bank", "jdbc:h2:./h2 of/bank;CIPHER=AES", "jdbc:h2:file:{}/h2 of/bank",
+        "jdbc:h2:split:28:nio:h2 of/bank", "jdbc:h2:~/h2 of/bank", "jdbc:h2:file://{}/h2 of/bank",
+        "file://{}/h2%20of", "file:h2 of/bank.h2.db", " h2 of ",
+    ),
+}  # fmt: skip
+"""What an operator copies from a setting, by the system that it is of."""
+
+
+@pytest.mark.parametrize(
+    ("system", "url"), [(one, url) for one in ADDRESSES for url in ADDRESSES[one]]
+)
+def test_an_address_from_a_setting_is_the_path_in_it(
+    run: Run, tmp_path: Path, system: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with its quotes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    origin = EXAMPLES / "orphan" / system
+    unpacked(origin, tmp_path / "derby/data" if system == "derby" else tmp_path / "h2 of")
+    (one,) = run("inspect", "--json", url.format(tmp_path)).json["logs"]
+    assert one["system"] == system
+
+
+@pytest.mark.parametrize("command", ["rows", "triage", "explain", "inspect"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:derby://host:1527//data/test;password=secret", "jdbc:derby:memory:test",
+        "jdbc:derby:classpath:test", "jdbc:derby:", "jdbc:h2:tcp://host/~/test;PASSWORD=secret",
+        "jdbc:h2:mem:test", "jdbc:h2:zip:~/db.zip!/test", "jdbc:h2:", "jdbc:postgresql://host/test",
+    ],
+)  # fmt: skip
+def test_an_address_of_no_file_here_is_refused(run: Run, url: str, command: str) -> None:
+    answer = run(command, url)
+    assert (answer.code, answer.out) == (2, "")
+    assert "names no database in files of this machine" in " ".join(answer.err.split())
+    assert "secret" not in answer.err
+
+
+def test_a_database_of_the_other_store_of_h2_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bank.mv.db").write_bytes(b"H:2,block:5\n" * 400)
+    answer = run("rows", f"jdbc:h2:{tmp_path}/bank")
+    assert answer.code == 2
+    assert "MVStore" in answer.err
+
+
+def test_a_name_that_is_there_is_taken_as_it_is(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("jdbc:h2:bank", "file:bank", "'bank'"):
+        with tallystick.Journal(name) as journal:
+            journal.add(1, b"one")
+        assert run("rows", name).out.startswith(f"tally  {name}\n")

@@ -29,6 +29,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tallystick.arrow.numba_kernel import noticed
+from tallystick.cli.addresses import GivenPath
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import is_severe, reads_nothing
@@ -615,8 +616,8 @@ def read_options(
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
-path_argument = click.argument("path", type=click.Path())
-paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path())
+path_argument = click.argument("path", type=GivenPath())
+paths_argument = click.argument("paths", nargs=-1, required=True, type=GivenPath())
 output_option = click.option(
     "-o",
     "--output",

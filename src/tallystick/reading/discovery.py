@@ -177,7 +177,7 @@ def _in_full(path: str, known: Sequence[System]) -> str:
     """Return a path with the ending that a system's addresses leave out, where such a file is."""
     if is_remote(path) or os.path.lexists(path):
         return path
-    names = (path + system.named_without for system in known if system.named_without)
+    names = (path + end for system in known for end in system.named_without)
     return next((name for name in names if Path(name).is_file()), path)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tallystick.cli.addresses import GivenPath
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.output import (
     NewPath,
@@ -26,7 +27,7 @@ SYSTEMS = sorted({name for role in CONVERTIBLE for name in systems_with(role)})
 
 
 @click.command()
-@click.argument("source", type=click.Path())
+@click.argument("source", type=GivenPath())
 @click.argument("target", type=NewPath())
 @click.option("--to", type=click.Choice(SYSTEMS), required=True, help="System of the new log.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.addresses import require_database, urls_by_name
+from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
 from tallystick.cli.output import (
     Printer,
     Whole,
@@ -36,7 +36,7 @@ from tallystick.services.transactions.resources import adapt
 _STORES = ("page-store:", "journal:")
 OPTION = "--resource"
 
-paths_argument = click.argument("paths", nargs=-1, type=click.Path())  # --resource may do
+paths_argument = click.argument("paths", nargs=-1, type=GivenPath())  # --resource may do
 resource_option = click.option(
     OPTION,
     "resources",
@@ -238,7 +238,7 @@ def print_transaction(out: Printer, one: InDoubt) -> None:
 
 
 @command.command(name="settle")
-@click.argument("coordinator", type=click.Path(exists=True))
+@click.argument("coordinator", type=GivenPath(exists=True))
 @click.argument("gtrid")
 @resource_option
 @click.option("--commit", is_flag=True, help="Commit its branches.")

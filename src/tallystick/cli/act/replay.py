@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.addresses import require_database, urls_by_name
+from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
 from tallystick.cli.output import Printer, as_json, print_json
 from tallystick.printable import logger
 from tallystick.roles import Role
@@ -25,7 +25,7 @@ _OPTION = "--target"
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("path", type=GivenPath(exists=True, file_okay=False))
 @click.option(
     _OPTION,
     "targets",

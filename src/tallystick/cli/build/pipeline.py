@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tallystick.cli.addresses import GivenPath
 from tallystick.cli.output import Printer, as_json, print_json, say
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.summary import FAIL_ON
@@ -37,7 +38,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=GivenPath())
 @click.option("--out", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--master", help="Spark master, such as local[*] or spark://host:7077.")
 @click.option("--format", "form", default="parquet", show_default=True, help="Any Spark format.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tallystick.cli.addresses import GivenPath
 from tallystick.cli.look.rows import row_lines
 from tallystick.cli.output import (
     Printer,
@@ -24,8 +25,8 @@ from tallystick.records import Finding
 
 
 @click.command()
-@click.argument("a", type=click.Path())
-@click.argument("b", type=click.Path())
+@click.argument("a", type=GivenPath())
+@click.argument("b", type=GivenPath())
 @as_json
 @reading_options
 @click.pass_context

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from tallystick.cli.addresses import GivenPath
 from tallystick.cli.output import (
     ANSWER_STYLES,
     CALM,
@@ -46,7 +47,7 @@ SHORT = 40
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=GivenPath())
 @click.option("--error", metavar="CODE", help="Say what an error of an original means.")
 @click.option("--log-only", is_flag=True, help="Judge the log alone, not what is beside it.")
 @as_json

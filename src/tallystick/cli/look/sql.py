@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tallystick.cli.addresses import GivenPath
 from tallystick.cli.output import (
     WIDTH,
     Printer,
@@ -42,7 +43,7 @@ _PROMPT, _MORE = "sql> ", "...> "
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATHS... [QUERY]")
+@click.argument("paths", nargs=-1, required=True, type=GivenPath(), metavar="PATHS... [QUERY]")
 @click.option("--to", "form", type=click.Choice(FORMATS), help="Form of the output, not a table.")
 @output_option
 @as_json

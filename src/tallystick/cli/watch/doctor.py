@@ -8,7 +8,7 @@ import textwrap
 import click
 
 from tallystick.cli.act.indoubt import OPTION, resource_option
-from tallystick.cli.addresses import urls_by_name
+from tallystick.cli.addresses import GivenPath, urls_by_name
 from tallystick.cli.output import (
     WIDTH,
     Printer,
@@ -39,7 +39,7 @@ _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"
 
 
 @click.command(name="doctor")
-@click.argument("coordinator", type=click.Path(exists=True, file_okay=False))
+@click.argument("coordinator", type=GivenPath(exists=True, file_okay=False))
 @resource_option
 @as_json
 @click.pass_context

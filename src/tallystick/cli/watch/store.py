@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tallystick.cli.addresses import GivenPath
 from tallystick.cli.output import (
     ANSWER_STYLES,
     Printer,
@@ -26,7 +27,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("path", type=GivenPath(exists=True, file_okay=False))
 @as_json
 @click.pass_context
 def check(ctx: click.Context, /, path: str, as_json: bool) -> None:

@@ -37,6 +37,7 @@ SYSTEM = System(
     errors="tallystick.systems.derby.codes:ERRORS",
     sql="tallystick.systems.derby.format.literals:DIALECT",
     clocks=frozenset({Clock.NONE}),
+    url_reader="tallystick.systems.derby.read.detect:path_in",
     neighbours=frozenset(
         {
             "*.lck",

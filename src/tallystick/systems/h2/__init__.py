@@ -33,7 +33,8 @@ SYSTEM = System(
     settings={
         "h2.calendar": "julian, if the writer of dates used the Julian calendar before 1582",
     },
-    named_without=".h2.db",
+    named_without=(".h2.db", ".mv.db"),
+    url_reader="tallystick.systems.h2.read.detect:path_in",
     neighbours=frozenset(
         {
             "*.lck",

@@ -128,8 +128,11 @@ class System:
             says of itself; empty where its logs say nothing.
         log_file: name of the file, in the folder of a page store, of a log that keeps its pages
             in the same file; empty for other logs.
-        named_without: end of the names of its files that its own addresses leave out: a path
-            without it names the file; empty where they name a folder or a whole name.
+        named_without: ends of the names of its files that its own addresses leave out: a path
+            without one names the file; none where they name a folder or a whole name.
+        url_reader: function ``(url) -> str | None`` that gives the path, on this machine, of the
+            database that a URL of JDBC names: empty where it names none here, None where it is of
+            another system. No name of a function of systems that have no such URLs.
         other_file: function ``(name, head) -> str`` that tells what a file that is no log is to the
             system, from its name and first bytes; empty where it is nothing. No name of a function
             of systems that know no such files.
@@ -169,7 +172,8 @@ class System:
     role_finder: str = ""
     name_finder: str = ""
     log_file: str = ""
-    named_without: str = ""
+    named_without: tuple[str, ...] = ()
+    url_reader: str = ""
     other_file: str = ""
     companions: frozenset[str] = frozenset()
     neighbours: frozenset[str] = frozenset()
@@ -200,6 +204,10 @@ class System:
     def is_to(self, name: str, head: bytes) -> str:
         """Return what a file that is no log is to the system; empty where it is nothing."""
         return str(resolve_name(self.other_file)(name, head)) if self.other_file else ""
+
+    def path_in(self, url: str) -> str | None:
+        """Return the path that a URL of JDBC names; empty if none here, None of other systems."""
+        return cast("str | None", resolve_name(self.url_reader)(url)) if self.url_reader else None
 
     def stored_entry(self, record: Record) -> StoredEntry:
         """Return a persisting record of a persist log as any persist log could write it again."""

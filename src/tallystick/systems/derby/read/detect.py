@@ -7,6 +7,8 @@ log is gone has a log without files.
 
 from __future__ import annotations
 
+import re
+
 from tallystick.errors import LogUnreadableError
 from tallystick.storage.source import is_remote, list_names, logical_name, slashed
 from tallystick.systems.derby.format.layout import (
@@ -31,6 +33,10 @@ from tallystick.systems.protocol import Entry, Folder, LogSource, readable_entri
 _NOTICE = "README_DO_NOT_TOUCH_FILES.txt"
 _SIGNATURE = LOG_FILE.to_bytes(4) + OBSOLETE_VERSION.to_bytes(4)
 
+_URL = "jdbc:derby:"
+_ELSEWHERE = re.compile(r"\w\w+:|//")
+"""Begins what is in memory, on a server or in an archive; one letter is a drive."""
+
 
 def detect(folder: Folder) -> list[LogSource]:
     """Return the folder's log, or that of the database in it where it is elsewhere, or gone.
@@ -49,6 +55,16 @@ def detect(folder: Folder) -> list[LogSource]:
         return []
     files = [entry.path for entry in entries if entry.name in names or entry.name == _NOTICE]
     return [LogSource(SYSTEM_NAME, folder.path, tuple(files))]
+
+
+def path_in(url: str) -> str | None:
+    """Return the path that a URL of JDBC names; empty if none here, None of another system."""
+    if not url.startswith(_URL):
+        return None
+    name, *attributes = url.removeprefix(_URL).split(";")
+    named = dict(one.split("=", 1) for one in attributes if "=" in one)
+    path = name.removeprefix("directory:") or named.get("databaseName", "")
+    return "" if _ELSEWHERE.match(path) else path
 
 
 def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:

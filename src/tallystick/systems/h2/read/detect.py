@@ -5,6 +5,7 @@ In: the files of a folder. Out: a log for each page store file.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container
 
@@ -35,6 +36,11 @@ _MV_MAGIC = b"H:2,"
 _RESOURCES = b"\0\5\x16\7"
 """Begins what macOS puts beside a file, under its name with ``._`` before it."""
 
+_URL = re.compile(r"jdbc:h2:(?:(?:file|nio|nioMapped|async|raf|retry|split(?::\d+)?):)*(.*)")
+"""A URL of a database in files, after the ways of H2 to reach them."""
+_ELSEWHERE = re.compile(r"\w\w+:")
+"""Begins what is in memory, on a server or in an archive; one letter is a drive."""
+
 
 def detect(folder: Folder) -> list[LogSource]:
     """Return a log for each page store file of the folder, with its parts where it was split."""
@@ -53,6 +59,14 @@ def detect(folder: Folder) -> list[LogSource]:
         )
         for name, first in found
     ]
+
+
+def path_in(url: str) -> str | None:
+    """Return the path that a URL of JDBC names; empty if none here, None of another system."""
+    found = _URL.match(url.partition(";")[0])
+    if found is None:
+        return None
+    return "" if _ELSEWHERE.match(found[1]) else os.path.expanduser(found[1])  # noqa: PTH111
 
 
 def other_file(name: str, head: bytes) -> str:
