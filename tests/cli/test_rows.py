@@ -16,7 +16,9 @@ from tallystick.cli.look.rows import row_lines
 from tallystick.printable import printable
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
+from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
+from tests.systems.h2.test_left import LEFT
 
 ROOT = Path(__file__).parents[2]
 ESTATE = EXAMPLES / "mid-phase-two"
@@ -233,3 +235,34 @@ def test_of_a_log_that_cannot_be_read_nobody_knows_its_keys(run: Run, logs: Path
     (logs / "bad/1.fake").unlink()
     answer = run("history", logs, "99:99")
     assert (answer.code, "has the key '99:99'" in answer.err) == (2, True), answer
+
+
+SEALED = [LEFT / "aes-1.4.200-halt.h2.db.gz", fixture_dir("derby") / "encrypted-aes-external-key"]
+
+
+@pytest.mark.parametrize("log", SEALED, ids=["h2", "derby"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rows"],
+        ["export", "--table", "changes", "--to", "jsonl"],
+        ["export", "--table", "transactions", "--to", "jsonl"],
+        ["sql", "--json", "SELECT key FROM changes"],
+        ["sql", "--json", "SELECT state FROM transactions"],
+    ],
+    ids=" ".join,
+)
+def test_of_a_log_without_its_key_nobody_says_that_it_has_none(
+    run: Run, log: Path, words: list[str]
+) -> None:
+    """SQL counted 0 rows, with exit code 0."""
+    answer = run(words[0], log, *words[1:])
+    assert (answer.code, "--boot-password; in Spark bootPassword" in answer.err) == (1, True), (
+        answer
+    )
+
+
+def test_an_encrypted_file_of_h2_is_not_said_to_have_no_record(run: Run) -> None:
+    for words in (["dump"], ["sql", "--json", "SELECT type FROM records"]):
+        answer = run(words[0], SEALED[0], *words[1:])
+        assert (answer.code, "--boot-password" in answer.err) == (1, True), answer

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tallystick.reconcile import alarms, copies
 from tallystick.reconcile.coverage import hides_records
 from tallystick.reconcile.decision_table import Decision, Resolution
 from tallystick.reconcile.estate import Estate
-from tallystick.records import Answer, AtStake, Finding, Judgement, Severity, jsonable
+from tallystick.records import Answer, AtStake, Finding, Judgement, Severity, Transaction, jsonable
 from tallystick.roles.coordinator_files import (
     CLOSED_FILE,
     LOG_FOLDER,
@@ -32,7 +33,7 @@ from tallystick.storage.local import LOCAL
 from tallystick.storage.source import is_remote
 from tallystick.systems.answers import ENDS_IN_PREPARE, NOTHING, Reason, reasons
 from tallystick.systems.findings import NOT_SAFE
-from tallystick.systems.protocol import LogReading, LogSource
+from tallystick.systems.protocol import LogReading, LogSealedError, LogSource
 from tallystick.systems.registry import NATIVE
 
 Row = dict[str, Any]
@@ -228,7 +229,7 @@ class Gatherer:
         self.add_unread(findings)
         if self.too_many:
             return
-        for one in reading.transactions():
+        for one in _known_transactions(reading):
             self.estate.add_transaction(one, log, reading.clock.value)
             # Looked at after each one: a single log may hold more than fit.
             if len(self.estate) > self._most:
@@ -279,6 +280,12 @@ class Gatherer:
         if self.too_many:
             return f"tallystick pipeline run {words} --out TABLES"
         return f"tallystick indoubt list {words}"
+
+
+def _known_transactions(reading: LogReading) -> Iterator[Transaction]:
+    """Yield the transactions of a log; none of one whose key is not known, as its findings say."""
+    with suppress(LogSealedError):
+        yield from reading.transactions()
 
 
 def gravest_first(rows: Iterable[Row]) -> list[Row]:

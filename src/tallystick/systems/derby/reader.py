@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import TallystickError
 from tallystick.records import (
     Answer,
     Change,
@@ -87,6 +87,7 @@ from tallystick.systems.derby.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
     ClosedSplit,
     Collection,
+    LogSealedError,
     LogSource,
     Missing,
     Reached,
@@ -234,8 +235,23 @@ class DerbyReading(Reading):
 
         return _records(chosen_ranges(self._runs, self.scan, self.source.path, fitting))
 
+    def _require_key(self) -> None:
+        """Check that the bodies of records can be read. Raises `LogSealedError`."""
+        if self.log.sealed:
+            raise LogSealedError(
+                "the log is encrypted and the key is not known, so no row of it can be read",
+                file=self.source.path,
+                advice="Give the boot password (--boot-password; in Spark bootPassword) or the "
+                "external key (--encryption-key; encryptionKey)",
+            )
+
     def transactions(self) -> Iterable[Transaction]:
-        """Yield the transactions in order of first records; memory grows with their number."""
+        """Yield the transactions in order of first records; memory grows with their number.
+
+        Raises:
+            LogSealedError: the log is encrypted, and its key is not known.
+        """
+        self._require_key()
         found = self._analysis.transactions
         if not found.keep_all:
             found = self._analysed(keep_all=True).transactions
@@ -253,7 +269,12 @@ class DerbyReading(Reading):
         return super().transaction_batches(rows)
 
     def changes(self) -> Iterable[Change]:
-        """Yield committed changes of table rows; memory grows with open transactions."""
+        """Return committed changes of table rows; memory grows with open transactions.
+
+        Raises:
+            LogSealedError: the log is encrypted, and its key is not known.
+        """
+        self._require_key()
         return committed(self._believed(), self.source.path, self._names())
 
     def _believed(self) -> Iterator[ByteRange]:
@@ -299,9 +320,10 @@ class DerbyReading(Reading):
         Reads these and what their transactions began with: see `read.following`.
 
         Raises:
-            LogUnreadableError: some of what is needed was given up.
+            LogUnreadableError: some of what is needed was given up, or the key is not known.
             CorruptLogError: some of it is damaged.
         """
+        self._require_key()
         name, found = self.source.path, None if after is None else self._part(after, until)
         if after is None or found is None:
             names = self._names()
@@ -371,9 +393,10 @@ class DerbyReading(Reading):
         """Yield committed changes of a table, with plain values by name of column.
 
         Raises:
-            LogUnreadableError: with ``until``, as ``changes_between`` does.
+            LogUnreadableError: with ``until``, as ``changes_between`` does; the key is not known.
             CorruptLogError: also where a page of the database is damaged.
         """
+        self._require_key()
         ranges = self._believed_on if until is None else partial(self._joined_on, after, until)
         for change in self._database.changes(collection, ranges, after):
             if after is None or change.commit_sequence >= after:
@@ -385,14 +408,9 @@ class DerbyReading(Reading):
         Memory grows with open transactions.
 
         Raises:
-            LogUnreadableError: the log is encrypted, and its key is not known.
+            LogSealedError: the log is encrypted, and its key is not known.
         """
-        if self.log.sealed:
-            raise LogUnreadableError(
-                "the log is encrypted and the key is not known, so no row of it can be read",
-                file=self.source.path,
-                advice="Give the boot password or the external key",
-            )
+        self._require_key()
         feed = self._row_feed()
         for one in self.scan.ranges():
             if one.outcome is Outcome.VALID:

@@ -58,6 +58,7 @@ from tallystick.systems.h2.verdict.losses import dropped_with, missing_rows
 from tallystick.systems.h2.verdict.strict import judgement, unreadable_verdict, verdict_of
 from tallystick.systems.protocol import (
     Collection,
+    LogSealedError,
     LogSource,
     Reading,
     ReadOptions,
@@ -117,6 +118,16 @@ class H2Reading(Reading):
             return None
         return LogPieces(opened.stream, opened.zone)
 
+    def _require_password(self) -> None:
+        """Check that the pages can be read. Raises `LogSealedError`."""
+        if not isinstance(self._opened, Finding) and self._opened.encrypted:
+            raise LogSealedError(
+                "the file is encrypted and its password is not known (or its third header line is "
+                "damaged), so no row of it can be read",
+                file=self._path,
+                advice="Give the file password (--boot-password; in Spark bootPassword)",
+            )
+
     @property
     def run_count(self) -> RunCount:
         """How many records were read in runs to judge the log."""
@@ -142,7 +153,12 @@ class H2Reading(Reading):
         ]
 
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
-        """Yield every record in log order; with ``salvage`` also those outside the log."""
+        """Yield every record in log order; with ``salvage`` also those outside the log.
+
+        Raises:
+            LogSealedError: the file is encrypted, and its password is not known.
+        """
+        self._require_password()
         result = self._result
         if isinstance(result, Finding):
             return
@@ -163,7 +179,12 @@ class H2Reading(Reading):
             yield record_of(entry, log.stream, result.decisions(entry))
 
     def transactions(self) -> Iterable[Transaction]:
-        """Yield transactions in the order in which they end, open ones last."""
+        """Yield transactions in the order in which they end, open ones last.
+
+        Raises:
+            LogSealedError: as ``records`` does.
+        """
+        self._require_password()
         log = self._log
         if log is not None:
             for number, one in enumerate(logged_transactions(log), 1):
@@ -179,7 +200,12 @@ class H2Reading(Reading):
         return TransactionColumns(log, self.source.path, hand_commits_of(log)).batches(rows)
 
     def changes(self) -> Iterable[Change]:
-        """Yield committed changes in commit order."""
+        """Yield committed changes in commit order.
+
+        Raises:
+            LogSealedError: as ``records`` does.
+        """
+        self._require_password()
         result = self._result
         if not isinstance(result, Finding) and result.file.stream is not None:
             rows = self._rows(result, result.file.stream, set(), [Fate.COMMITTED])
@@ -190,7 +216,11 @@ class H2Reading(Reading):
 
         A running engine writes a rollback as changes that are committed; lost are those rows of
         dropped commits that the tables do not have. Memory grows with these and with open ones.
+
+        Raises:
+            LogSealedError: as ``records`` does.
         """
+        self._require_password()
         result = self._result
         if isinstance(result, Finding) or result.file.stream is None:
             return
@@ -335,7 +365,12 @@ class H2Reading(Reading):
     def batches(
         self, split: Split | None = None, *, rows: int = 10_000
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records as Arrow batches, those of a split by itself."""
+        """Yield the records as Arrow batches, those of a split by itself.
+
+        Raises:
+            LogSealedError: as ``records`` does.
+        """
+        self._require_password()
         log, path = self._log, self.source.path
         if log is None:
             return
@@ -347,7 +382,12 @@ class H2Reading(Reading):
         yield from record_batches_of(log, path, split, rows)
 
     def splits(self, target_bytes: int) -> Sequence[Split]:  # noqa: ARG002 - see below
-        """Return one split: a record can only be found from the beginning of the log."""
+        """Return one split: a record can only be found from the beginning of the log.
+
+        Raises:
+            LogSealedError: as ``records`` does.
+        """
+        self._require_password()
         opened = self._opened
         if isinstance(opened, Finding) or opened.stream is None:
             return []

@@ -16,6 +16,13 @@ from tallystick.storage.source import ByteSource, logical_name, open_source, rea
 HEAD_SIZE = 4096
 
 
+class LogSealedError(LogUnreadableError):
+    """A log is encrypted, and its key was not given, or is another one: nobody knows what it has.
+
+    Its files are listed and judged all the same.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file of a folder, for recognition by content.
