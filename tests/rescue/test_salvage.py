@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.investigate.asof import Moment, asof
 from tallystick.pipeline.typed import table_of
 from tallystick.rescue import repair, salvage
+from tallystick.systems import registry as systems
+from tallystick.systems.protocol import Column
 from tests.fixtures import fixture_dir
 from tests.rescue.kit import case, change, content, limited_file_size, names
 
@@ -199,3 +202,68 @@ def test_a_disk_that_fills_leaves_nothing(form: str, tmp_path: Path) -> None:
     with limited_file_size(4096), pytest.raises(OSError):
         salvage(log, tmp_path / "out", form)
     assert names(tmp_path) == ["log"]
+
+
+@pytest.mark.parametrize(
+    ("system", "form", "types", "notes"),
+    [
+        ("h2", "derby-import", {"INTEGER", "VARCHAR(30)", "VARCHAR(60)"}, ["INT is made INTEGER"]),
+        ("derby", "h2-script", {"INTEGER", "VARCHAR(30)", "VARCHAR(60)"}, []),
+    ],
+)
+def test_tables_of_another_engine_get_types_of_the_one_that_loads_them(
+    tmp_path: Path, system: str, form: str, types: set[str], notes: list[str]
+) -> None:
+    found = salvage(ESTATE / system, tmp_path / "out", form)
+    script = tmp_path / ("out/schema.sql" if form == "derby-import" else "out")
+    lines = [one for one in script.read_text("utf-8").splitlines() if "CREATE TABLE" in one]
+    assert {
+        made for one in lines for made in re.findall(r'"\w+" ([A-Z].*?)(?:, |\);)', one)
+    } == types
+    assert [one for one in found.notes if " is made " in one] == notes
+
+
+@pytest.mark.parametrize(
+    ("system", "declared", "kind", "longest", "made"),
+    [
+        ("derby", "DECIMAL(31, 5)", "decimal(31,5)", 9, "DECIMAL(31,5)"),
+        ("derby", "DECIMAL(32, 5)", "decimal(32,5)", 9, "VARCHAR(32672)"),
+        ("derby", "TINYINT", "tinyint", 1, "SMALLINT"),
+        ("derby", "TIME", "string", 8, "TIME"),
+        ("derby", "TIME(9)", "string", 18, "VARCHAR(32672)"),
+        ("derby", "TIME WITH TIME ZONE", "string", 8, "VARCHAR(32672)"),
+        ("derby", "CLOB", "string", 32_673, "CLOB"),
+        ("derby", "VARCHAR(32672)", "string", 9, "VARCHAR(32672)"),
+        ("derby", "VARCHAR(32673)", "string", 9, "VARCHAR(32672)"),
+        ("derby", "VARCHAR_IGNORECASE(9)", "string", 9, "VARCHAR(32672)"),
+        ("h2", "VARCHAR(9)", "string", 9, "VARCHAR(9)"),
+        ("derby", "BLOB", "binary", 32_672, "VARCHAR(32672) FOR BIT DATA"),
+        ("derby", "BLOB", "binary", 32_673, "BLOB"),
+        ("h2", "CHAR(5)", "string", 5, "VARCHAR"),
+        ("h2", "XML", "string", (1 << 20) + 1, "CLOB"),
+        ("h2", "TIMESTAMP", "timestamp_ntz", 29, "TIMESTAMP(9)"),
+        ("h2", "CHAR (4) FOR BIT DATA", "binary", 4, "VARBINARY"),
+    ],
+)
+def test_a_type_is_one_in_which_the_values_stand(
+    system: str, declared: str, kind: str, longest: int, made: str
+) -> None:
+    dialect = systems.system(system).dialect
+    assert dialect is not None
+    assert dialect.declared(Column("A", declared, kind), longest) == made
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "holds"),
+    [
+        ("double", "NaN", False), ("float", float("inf"), False), ("double", "1.5", True),
+        ("date", "9999-12-31", True), ("date", "10000-01-01", False), ("date", "-1-01-01", False),
+        ("timestamp_ntz", "0000-12-31 00:00:00", False), ("string", "NaN", True),
+    ],
+)  # fmt: skip
+def test_derby_has_no_infinite_number_and_no_year_of_five_digits(
+    kind: str, value: object, holds: bool
+) -> None:
+    dialect = systems.system("derby").dialect
+    assert dialect is not None
+    assert dialect.holds(Column("A", "", kind), value) == holds

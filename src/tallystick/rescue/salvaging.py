@@ -13,7 +13,7 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -105,6 +105,7 @@ class Salvage:
 @dataclass(slots=True)
 class _Table:
     collection: Collection
+    origin: str
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -128,7 +129,8 @@ def salvage(
     """Write what can be read of the logs below ``path`` in one of `FORMS`.
 
     ``h2-script`` is a script that H2 runs, ``derby-import`` a folder with a file for each table and
-    the calls that import them, each best for tables of that engine; ``parquet`` a folder with a
+    the calls that import them; columns of tables of another engine get types in which their values
+    stand, and the notes say which. ``parquet`` is a folder with a
     file for each table; ``journal`` a new log of the same system with all that can be believed;
     ``artemis-xml`` the messages that wait, as ``artemis data imp`` sends them to a broker.
     The target appears when it is whole.
@@ -159,6 +161,8 @@ def salvage(
     if mend := found.repair_command():
         report.notes.append(f"damage here can be mended before: {mend}")
     report.brought.update({one.collection.name: len(one.rows) for one in tables})
+    if form != "parquet":
+        _fit(tables, report)
     if form == "h2-script":
         write_whole(place, lambda out: _script(out, tables, report))
         report.next = f"In H2: RUNSCRIPT FROM {_text(str(place))} CHARSET 'UTF-8';"
@@ -271,7 +275,7 @@ def _without_tables(found: Survey, form: str) -> LogUnreadableError:
 
 def _tables_of(reading: Any, report: Salvage) -> list[_Table]:
     every = [one for one in reading.collections() if one.name.partition(".")[0] not in _OWN_SCHEMAS]
-    tables = {one.name: _Table(one) for one in every}
+    tables = {one.name: _Table(one, reading.source.system) for one in every}
     for name, table in tables.items():
         try:
             for key, values in reading.rows_before(name):
@@ -314,6 +318,52 @@ def _apply(table: _Table, row: Row, report: Salvage) -> None:
 # -- SQL ---------------------------------------------------------------------------------------
 
 
+def _fit(tables: Iterable[_Table], report: Salvage) -> None:
+    """Give the columns of tables of another engine types of the one that loads them.
+
+    A value that stands in none of its types is left.
+    """
+    target, made = report.form.partition("-")[0], dict[str, None]()
+    for table in tables:
+        if table.origin == target:
+            continue
+        columns = [
+            _fitted(table, one, _dialect(target), report) for one in table.collection.columns
+        ]
+        for old, new in zip(table.collection.columns, columns, strict=True):
+            if old.declared != new.declared:
+                made[f"{old.declared or 'an unknown type'} is made {new.declared}"] = None
+        table.collection = replace(table.collection, columns=tuple(columns))
+    report.notes += made
+
+
+def _fitted(table: _Table, column: Column, dialect: Dialect, report: Salvage) -> Column:
+    """Return a column as another engine has it; what does not fit into it is gone from the rows."""
+    origin, sizes = _dialect(table.origin), [0]
+    for row in table.rows.values():
+        value = row[column.name] = _value(row, column, report)
+        if value is None:
+            continue
+        try:
+            origin.literal(column, value)  # or it is a text that stands for no value
+            is_left = not dialect.holds(column, value)
+        except UnsupportedFormatError:
+            is_left = True
+        if is_left:
+            _leave(column, report)
+            row[column.name] = None
+        else:
+            sizes.append(len(str(value).encode("utf-16-le")) // 2)
+    longest = max(sizes) // (2 if column.kind == "binary" else 1)
+    return replace(column, declared=dialect.declared(column, longest))
+
+
+def _dialect(name: str) -> Dialect:
+    found = system(name).dialect
+    assert found is not None  # it has a form of its own, or tables of a database
+    return found
+
+
 def _schema(tables: Iterable[_Table], form: str) -> Iterator[str]:
     tables = list(tables)
     for schema in dict.fromkeys(one.name[0] for one in tables):
@@ -325,8 +375,7 @@ def _schema(tables: Iterable[_Table], form: str) -> Iterator[str]:
 
 
 def _script(out: IO[bytes], tables: list[_Table], report: Salvage) -> int:
-    dialect = system(report.form.partition("-")[0]).dialect
-    assert dialect is not None  # it has a form of its own
+    dialect = _dialect(report.form.partition("-")[0])
     for line in _schema(tables, report.form):
         out.write(line.encode())
     for table in tables:

@@ -77,6 +77,10 @@ class Dialect:
         literal: function ``(Column, value) -> str``; the value is one of `Change.values`. Raises
             `UnsupportedFormatError` where none stands for it.
         compares: whether ``=`` takes the values of a column.
+        declared: function ``(Column, int) -> str`` that gives the type in which the values of a
+            column of another system stand; the longest has so many characters, or bytes.
+        holds: function ``(Column, value) -> bool`` whether a value of another system stands in a
+            column of such a type.
         one: what, at the end of a DELETE or an UPDATE, limits it to one row; empty where nothing
             does.
         zoned: whether dates and times depend on `ReadOptions.timezone`.
@@ -84,6 +88,8 @@ class Dialect:
 
     literal: Callable[[Column, Any], str]
     compares: Callable[[Column], bool]
+    declared: Callable[[Column, int], str]
+    holds: Callable[[Column, Any], bool] = lambda _column, _value: True
     one: str = ""
     zoned: bool = False
 

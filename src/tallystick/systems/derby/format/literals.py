@@ -6,6 +6,8 @@ an expression of literals where a value is longer than one may be.
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -64,4 +66,38 @@ def _compares(column: Column) -> bool:
 
 _COMPARED = frozenset({"CHAR", "VARCHAR", "TIME"})
 
-DIALECT = Dialect(_literal, _compares)
+
+def _declared(column: Column, longest: int) -> str:
+    """Return the type for a column of another system; no CHAR, which fills up with spaces."""
+    kind, is_long = column.kind, longest > _VARYING_MAX
+    if found := _DECIMAL.fullmatch(kind):
+        return kind.upper() if int(found[1]) <= _DIGITS_MAX else _VARCHAR
+    if kind == "binary":
+        return "BLOB" if is_long else f"{_VARCHAR} FOR BIT DATA"
+    if column.declared.partition("(")[0] == "TIME" and longest <= len("hh:mm:ss"):
+        return "TIME"
+    if (found := _WIDTH.fullmatch(column.declared)) and int(found[1]) <= _VARYING_MAX:
+        return column.declared
+    return _MADE.get(kind) or ("CLOB" if is_long else _VARCHAR)
+
+
+def _holds(column: Column, value: Any) -> bool:
+    """Return whether a value of another system stands in a column of such a type."""
+    if column.kind in ("float", "double"):
+        return math.isfinite(float(value))
+    if column.kind in ("date", "timestamp_ntz"):
+        return str(value) >= _FIRST_DAY and _YEAR.match(str(value)) is not None
+    return True
+
+
+_MADE = {
+    "tinyint": "SMALLINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT",
+    "boolean": "BOOLEAN", "float": "REAL", "double": "DOUBLE", "date": "DATE",
+    "timestamp_ntz": "TIMESTAMP",
+}  # fmt: skip
+_VARYING_MAX, _DIGITS_MAX = 32_672, 31
+_VARCHAR = f"VARCHAR({_VARYING_MAX})"
+_DECIMAL, _WIDTH = re.compile(r"decimal\((\d+),\d+\)"), re.compile(r"VARCHAR\((\d+)\)")
+_FIRST_DAY, _YEAR = "0001-01-01", re.compile(r"\d{4}-")
+
+DIALECT = Dialect(_literal, _compares, _declared, _holds)

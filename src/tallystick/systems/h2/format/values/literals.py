@@ -5,6 +5,7 @@ In: a column with its type as declared, and a value as a query shows it. Out: a 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -60,4 +61,27 @@ def _compares(column: Column) -> bool:
     return _name(column) not in _OBJECTS | {"ARRAY", "ROW", "JSON", "GEOMETRY"}
 
 
-DIALECT = Dialect(_literal, _compares, one=" LIMIT 1", zoned=True)
+def _declared(column: Column, longest: int) -> str:
+    """Return the type for a column of another system.
+
+    No CHAR, of which some releases cut spaces at the end. Since 2.0, a type without a length takes
+    so many characters or bytes, and a TIMESTAMP without one six digits of a second.
+    """
+    kind, is_long = column.kind, longest > _WITHOUT_LENGTH_MAX
+    if kind == "binary":
+        return "BLOB" if is_long else "VARBINARY"
+    if kind.startswith("decimal"):
+        return kind.upper()
+    as_it_is = column.declared == "TIME" or _VARCHAR.fullmatch(column.declared)
+    return _MADE.get(kind) or (column.declared if as_it_is else _TEXT[is_long])
+
+
+_MADE = {
+    "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT",
+    "boolean": "BOOLEAN", "float": "REAL", "double": "DOUBLE", "date": "DATE",
+    "timestamp_ntz": "TIMESTAMP(9)",
+}  # fmt: skip
+_TEXT, _VARCHAR = ("VARCHAR", "CLOB"), re.compile(r"VARCHAR\(\d{1,5}\)")
+_WITHOUT_LENGTH_MAX = 1 << 20
+
+DIALECT = Dialect(_literal, _compares, _declared, one=" LIMIT 1", zoned=True)
